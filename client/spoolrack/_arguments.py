@@ -137,6 +137,11 @@ def body(name: str, value: bytes | str) -> bytes:
     raise refusal(name, value, "bytes or str: encode it, say as JSON")
 
 
+def version(value: int | None) -> int:
+    """The version that a queue must have; 0 for any."""
+    return 0 if value is None else integer("if_version", value, 1)
+
+
 def labels(value: Mapping[str, Any], *, may_remove: bool = False) -> None:
     """A queue's labels. `may_remove`: None, which removes one, is a value."""
     rule = "a mapping of str to str" + (" or None" if may_remove else "")

@@ -152,6 +152,13 @@ class QueueExists(SpoolrackError):
     code = "ALREADY_EXISTS"
 
 
+class VersionMismatch(SpoolrackError):
+    """The queue has another version than `if_version`: another caller has changed it."""
+
+    reason = "VERSION_MISMATCH"
+    code = "ABORTED"
+
+
 class StaleReceipt(SpoolrackError):
     """The lease on the message is over: it was delivered again, or can be at any time."""
 

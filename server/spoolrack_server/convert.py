@@ -40,6 +40,8 @@ DEFAULT_RECEIVE_BYTES: Final = 4 * MIB
 MAX_RECEIVE_BYTES: Final = 64 * MIB
 MAX_WAIT: Final = HOUR
 
+MAX_VERSION: Final = 10**15 - 1
+"""Of a queue: its file's name has 15 digits."""
 MAX_DEDUPLICATION_ID: Final = 128
 """Characters."""
 
@@ -218,7 +220,13 @@ def update(queue: pb.Queue, mask: FieldMask) -> UpdateQueue:
         changes=changes,
         labels=labels,
         replaces_labels="labels" in paths,
+        if_version=version(queue.version),
     )
+
+
+def version(version: int) -> int:
+    """A version as a precondition; 0 for none."""
+    return place(version, "version", most=MAX_VERSION)
 
 
 def _present(message: pb.QueueSettings) -> dict[str, object]:

@@ -154,7 +154,8 @@ class QueueService:
     async def DeleteQueue(
         self, request: rpc.DeleteQueueRequest, context: Context
     ) -> rpc.DeleteQueueResponse:
-        await self._access.submit(ops.DeleteQueue(name=convert.queue_name(request.name)))
+        name, version = convert.queue_name(request.name), convert.version(request.version)
+        await self._access.submit(ops.DeleteQueue(name=name, if_version=version))
         return rpc.DeleteQueueResponse()
 
     async def PurgeQueue(

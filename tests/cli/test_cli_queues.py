@@ -72,6 +72,16 @@ def test_labels_are_set_shown_and_removed(spoolrack: Spoolrack, client: Client) 
     assert (wrong.code, "is not a label: write team=checkout" in wrong.err) == (2, True)
 
 
+def test_a_change_is_bound_to_a_version(spoolrack: Spoolrack, client: Client) -> None:
+    client.create_queue("jobs")
+    assert "  version               1\n" in spoolrack("queues", "show", "jobs").out
+    assert spoolrack("queues", "set", "jobs", "--max-messages", "5", "--if-version", "1").code == 0
+    late = spoolrack("queues", "set", "jobs", "--max-messages", "6", "--if-version", "1")
+    assert (late.code, "has version 2, not 1" in late.err) == (1, True)
+    assert spoolrack("queues", "delete", "jobs", "--if-version", "1").code == 1
+    assert spoolrack("queues", "delete", "jobs", "--if-version", "2").code == 0
+
+
 def test_list_shows_the_queues_and_what_is_in_them(spoolrack: Spoolrack, client: Client) -> None:
     assert spoolrack("queues", "list").code == 0
     for name in ("jobs", "jobs.dead", "mail"):

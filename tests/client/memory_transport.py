@@ -32,6 +32,7 @@ from spoolrack.errors import (
     QueueFull,
     SpoolrackError,
     StaleReceipt,
+    VersionMismatch,
 )
 
 from tests.client.memory import PAGE, Box, Held, Memory, MemoryDeliveries
@@ -109,11 +110,12 @@ class MemoryTransport:
         changes: Mapping[str, object],
         labels: Mapping[str, str | None],
         *,
+        if_version: int,
         timeout: float,
     ) -> QueueInfo:
         with self._memory.lock:
             self._memory.called("update_queue")
-            box = self._memory.box(name)
+            box = self._of_version(name, if_version)
             defaults = QueueSettings()
             named = {
                 key: getattr(defaults, key) if value is None else value
@@ -125,11 +127,17 @@ class MemoryTransport:
             box.version += 1
             return self._info(name)
 
-    async def delete_queue(self, name: str, *, timeout: float) -> None:
+    async def delete_queue(self, name: str, *, if_version: int, timeout: float) -> None:
         with self._memory.lock:
             self._memory.called("delete_queue")
-            self._memory.box(name)
+            self._of_version(name, if_version)
             del self._memory.boxes[name]
+
+    def _of_version(self, name: str, version: int) -> Box:
+        box = self._memory.box(name)
+        if version and version != box.version:
+            raise VersionMismatch(f"The queue {name} has version {box.version}, not {version}.")
+        return box
 
     async def purge_queue(self, name: str, *, timeout: float) -> int:
         with self._memory.lock:

@@ -97,6 +97,24 @@ async def test_settings_can_be_given_as_json_and_are_shown_in_the_same_words(htt
     assert (again.status, again.reason) == (409, "QUEUE_EXISTS")
 
 
+async def test_a_change_is_bound_to_the_etag_that_was_read(http: Http) -> None:
+    await http.create("q", max_messages=3, labels={"team": "a"})
+    tag = (await http.ask("GET", "/q")).headers["ETag"]
+    body = b'{"max_bytes": 5, "labels": {"tier": "gold"}}'
+    replaced = await http.ask("PUT", "/q", body, {**JSON, "If-Match": tag})
+    assert (replaced.status, replaced.headers["ETag"]) == (200, '"2"')
+    found = (await http.ask("GET", "/q")).json
+    assert (found["settings"]["max_bytes"], found["settings"]["max_messages"]) == (5, 0)
+    assert found["labels"] == {"tier": "gold"}
+    for method, content in [("PUT", b"{}"), ("DELETE", None)]:
+        late = await http.ask(method, "/q", content, {**JSON, "If-Match": tag})
+        assert (late.status, late.reason) == (412, "VERSION_MISMATCH")
+    wrong = await http.ask("DELETE", "/q", None, {"If-Match": "2"})
+    assert (wrong.status, wrong.reason) == (400, "INVALID_REQUEST")
+    assert (await http.ask("PUT", "/none", b"{}", {**JSON, "If-Match": "*"})).status == 404
+    assert (await http.ask("DELETE", "/q", None, {"If-Match": '"2"'})).status == 200
+
+
 async def test_labels_are_given_beside_the_settings_and_shown(http: Http) -> None:
     await http.create("q", max_messages=3, labels={"team": "a"})
     found = (await http.ask("GET", "/q")).json

@@ -106,6 +106,12 @@ def _reservation_not_found(scene: Scene) -> Provoked:
     return "ExtendReservation", request, {"stream": scene.queue, "seq": "0"}
 
 
+def _version_mismatch(scene: Scene) -> Provoked:
+    scene.create()
+    request = rpc.DeleteQueueRequest(name=scene.queue, version=7)
+    return "DeleteQueue", request, {"queue": scene.queue, "version": "1", "expected": "7"}
+
+
 def _queue_exists(scene: Scene) -> Provoked:
     scene.create()
     other = rpc.CreateQueueRequest(
@@ -198,6 +204,7 @@ PROVOKE: Final[dict[str, Provoke]] = {
     "REDRIVE_NOT_FOUND": _redrive_not_found,
     "REDRIVE_RUNNING": _redrive_running,
     "QUEUE_EXISTS": _queue_exists,
+    "VERSION_MISMATCH": _version_mismatch,
     "RESERVATION_LOST": _reservation_lost,
     "RESERVATION_COMMITTED": _reservation_committed,
     "RESERVATION_UNREAD": _reservation_unread,

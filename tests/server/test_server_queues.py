@@ -64,6 +64,20 @@ async def test_a_mask_with_an_unknown_field_changes_nothing(client: Client) -> N
     assert (await client.stub.GetQueue(rpc.GetQueueRequest(name="q"))).queue == created
 
 
+async def test_a_version_is_a_precondition(client: Client) -> None:
+    await client.create()
+    for call in (
+        client.stub.UpdateQueue(rpc.UpdateQueueRequest(queue=pb.Queue(name="q", version=2))),
+        client.stub.DeleteQueue(rpc.DeleteQueueRequest(name="q", version=2)),
+    ):
+        no = await refused(call)
+        assert (no.code, no.reason) == (grpc.StatusCode.ABORTED, "VERSION_MISMATCH")
+        assert (no.metadata["version"], no.metadata["expected"]) == ("1", "2")
+    no = await refused(client.stub.DeleteQueue(rpc.DeleteQueueRequest(name="q", version=-1)))
+    assert no.reason == "INVALID_REQUEST"
+    await client.stub.DeleteQueue(rpc.DeleteQueueRequest(name="q", version=1))
+
+
 async def test_an_update_names_labels_in_its_mask(client: Client) -> None:
     queue = pb.Queue(name="q", labels={"team": "a", "tier": "gold"})
     created = await client.stub.CreateQueue(rpc.CreateQueueRequest(queue=queue))

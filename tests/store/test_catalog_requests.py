@@ -15,6 +15,7 @@ from spoolrack_store.model.errors import (
     QueueBeingDeleted,
     QueueExists,
     QueueNotFound,
+    VersionMismatch,
 )
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive, Send, UpdateQueue
 from spoolrack_store.model.settings import QueueSettings
@@ -156,6 +157,23 @@ def test_an_update_that_gives_a_queue_too_many_labels_changes_nothing(rig: Rig) 
         rig.do(UpdateQueue(name="q", changes={}, labels={"one more": ""})), InvalidSetting
     )
     assert rig.engine.catalog.records["q"].labels == labels
+
+
+def test_a_change_for_another_version_changes_nothing(rig: Rig) -> None:
+    rig.create()
+    rig.do(UpdateQueue(name="q", changes={"max_messages": 5}, if_version=1))
+    for late in (
+        UpdateQueue(name="q", changes={"max_messages": 6}, if_version=1),
+        # The settings that it has already are no reason to say yes.
+        UpdateQueue(name="q", changes={"max_messages": 5}, if_version=1),
+        DeleteQueue(name="q", if_version=1),
+    ):
+        outcome = rig.do(late)
+        assert isinstance(outcome, VersionMismatch)
+        assert "has version 2, not 1" in str(outcome)
+    assert rig.engine.catalog.records["q"].settings.max_messages == 5
+    assert rig.do(DeleteQueue(name="q", if_version=2)) is None
+    assert "q" not in rig.engine.catalog.records
 
 
 def test_a_deleted_queue_takes_its_messages_with_it(rig: Rig) -> None:

@@ -49,6 +49,7 @@ REASONS = {
     "STALE_RECEIPT",
     "STORE_FAILED",
     "UNKNOWN_FORMAT",
+    "VERSION_MISMATCH",
 }
 
 kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

@@ -100,16 +100,24 @@ class Client:
         name: str,
         *,
         labels: Mapping[str, str | None] | None = None,
+        if_version: int | None = None,
         timeout: Seconds | None = None,
         **settings: Unpack[Settings],
     ) -> QueueInfo:
         """Change the settings and labels that are named, and no others; None sets a setting back to its
-        default, and removes a label."""
-        return run(self._core.update_queue(name, labels=labels, timeout=timeout, **settings))
+        default, and removes a label. With `if_version`, only in the queue of this `QueueInfo.version`;
+        else `VersionMismatch`, also if the answer of such a change was lost and it was repeated."""
+        changing = self._core.update_queue(
+            name, labels=labels, if_version=if_version, timeout=timeout, **settings
+        )
+        return run(changing)
 
-    def delete_queue(self, name: str, *, timeout: Seconds | None = None) -> None:
-        """Delete a queue with all its messages, for good; raises `QueueNotFound`."""
-        run(self._core.delete_queue(name, timeout=timeout))
+    def delete_queue(
+        self, name: str, *, if_version: int | None = None, timeout: Seconds | None = None
+    ) -> None:
+        """Delete a queue with all its messages, for good; raises `QueueNotFound`. With `if_version`,
+        only the queue of this `QueueInfo.version`; else `VersionMismatch`."""
+        run(self._core.delete_queue(name, if_version=if_version, timeout=timeout))
 
     def batch(self, **options: Unpack[BatchOptions]) -> Batch:
         """Messages for several queues that appear together, or not at all.

@@ -165,12 +165,13 @@ class Transport(Protocol):
         changes: Mapping[str, object],
         labels: Mapping[str, str | None],
         *,
+        if_version: int,
         timeout: float,
     ) -> QueueInfo:
         """Change the settings and labels that are named; None sets a setting back to its default, and
-        removes a label."""
+        removes a label. `if_version` above 0 is the version that the queue must have."""
 
-    async def delete_queue(self, name: str, *, timeout: float) -> None: ...
+    async def delete_queue(self, name: str, *, if_version: int, timeout: float) -> None: ...
 
     async def purge_queue(self, name: str, *, timeout: float) -> int:
         """Delete all messages; answers how many."""

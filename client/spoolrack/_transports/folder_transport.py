@@ -119,13 +119,16 @@ class FolderTransport:
         changes: Mapping[str, object],
         labels: Mapping[str, str | None],
         *,
+        if_version: int,
         timeout: float,
     ) -> QueueInfo:
-        request = ops.UpdateQueue(name=name, changes=convert.changes(changes), labels=labels)
+        request = ops.UpdateQueue(
+            name=name, changes=convert.changes(changes), labels=labels, if_version=if_version
+        )
         return self._info(await self._calls.ask(request, timeout))
 
-    async def delete_queue(self, name: str, *, timeout: float) -> None:
-        await self._calls.ask(ops.DeleteQueue(name=name), timeout)
+    async def delete_queue(self, name: str, *, if_version: int, timeout: float) -> None:
+        await self._calls.ask(ops.DeleteQueue(name=name, if_version=if_version), timeout)
 
     async def purge_queue(self, name: str, *, timeout: float) -> int:
         return await self._calls.ask(Purge(queue=name), timeout)

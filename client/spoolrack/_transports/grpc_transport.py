@@ -118,18 +118,20 @@ class GrpcTransport:
         changes: Mapping[str, object],
         labels: Mapping[str, str | None],
         *,
+        if_version: int,
         timeout: float,
     ) -> QueueInfo:
         request = rpc.UpdateQueueRequest(
-            queue=convert.queue(name, changes, labels), update_mask=convert.mask(changes, labels)
+            queue=convert.queue(name, changes, labels, if_version),
+            update_mask=convert.mask(changes, labels),
         )
         response = await self._calls.unary(
             self._stub.UpdateQueue, request, rpc.UpdateQueueResponse, timeout
         )
         return convert.queue_info(response.queue)
 
-    async def delete_queue(self, name: str, *, timeout: float) -> None:
-        request = rpc.DeleteQueueRequest(name=name)
+    async def delete_queue(self, name: str, *, if_version: int, timeout: float) -> None:
+        request = rpc.DeleteQueueRequest(name=name, version=if_version)
         await self._calls.unary(self._stub.DeleteQueue, request, rpc.DeleteQueueResponse, timeout)
 
     async def purge_queue(self, name: str, *, timeout: float) -> int:

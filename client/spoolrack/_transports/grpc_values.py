@@ -75,7 +75,12 @@ def millis(moment: Timestamp) -> int:
 # Queues.
 
 
-def queue(name: str, settings: Mapping[str, object], labels: Mapping[str, str | None]) -> pb.Queue:
+def queue(
+    name: str,
+    settings: Mapping[str, object],
+    labels: Mapping[str, str | None],
+    version: int = 0,
+) -> pb.Queue:
     """A queue with the settings and labels that have a value; None is left out."""
     values: dict[str, object] = {}
     for setting, value in settings.items():
@@ -91,6 +96,7 @@ def queue(name: str, settings: Mapping[str, object], labels: Mapping[str, str | 
         name=name,
         # The names are checked by the surface.
         settings=pb.QueueSettings(**values),  # type: ignore[arg-type]
+        version=version,
         labels={label: text for label, text in labels.items() if text is not None},
     )
 

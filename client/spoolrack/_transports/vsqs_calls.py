@@ -170,9 +170,15 @@ class VsqsCalls:
         return self.info(queue)
 
     def update(
-        self, queue: str, changes: Mapping[str, object], labels: Mapping[str, str | None]
+        self,
+        queue: str,
+        changes: Mapping[str, object],
+        labels: Mapping[str, str | None],
+        if_version: int,
     ) -> QueueInfo:
         info = self.info(queue)
+        if if_version:
+            raise Unsupported("A vsqs folder has no versions: leave if_version out.")
         check_settings(changes, labels, self._place.settings)
         return info
 

@@ -109,11 +109,12 @@ class VsqsTransport:
         changes: Mapping[str, object],
         labels: Mapping[str, str | None],
         *,
+        if_version: int,
         timeout: float,
     ) -> QueueInfo:
-        return await self._threads.run(lambda: self._calls.update(name, changes, labels))
+        return await self._threads.run(lambda: self._calls.update(name, changes, labels, if_version))
 
-    async def delete_queue(self, name: str, *, timeout: float) -> None:
+    async def delete_queue(self, name: str, *, if_version: int, timeout: float) -> None:
         await self._threads.run(lambda: self._calls.remove(name))
 
     async def purge_queue(self, name: str, *, timeout: float) -> int:

@@ -113,28 +113,38 @@ class Client:
         name: str,
         *,
         labels: Mapping[str, str | None] | None = None,
+        if_version: int | None = None,
         timeout: Seconds | None = None,
         **settings: Unpack[Settings],
     ) -> QueueInfo:
         """Change the settings and labels that are named, and no others; None sets a setting back to its
-        default, and removes a label."""
+        default, and removes a label. With `if_version`, only in the queue of this `QueueInfo.version`;
+        else `VersionMismatch`, also if the answer of such a change was lost and it was repeated."""
         arguments.text("name", name)
+        version = arguments.version(if_version)
         given = {} if labels is None else labels
         arguments.labels(given, may_remove=True)
         changes = _checked(settings)
-        if not changes and not given:
+        if not changes and not given and not version:
             return await self.queue(name).info(timeout=timeout)
         transport = self._calling.transport
         return await self._calling.ask(
-            lambda left: transport.update_queue(name, changes, given, timeout=left), timeout
+            lambda left: transport.update_queue(name, changes, given, if_version=version, timeout=left),
+            timeout,
         )
 
-    async def delete_queue(self, name: str, *, timeout: Seconds | None = None) -> None:
-        """Delete a queue with all its messages, for good; raises `QueueNotFound`."""
+    async def delete_queue(
+        self, name: str, *, if_version: int | None = None, timeout: Seconds | None = None
+    ) -> None:
+        """Delete a queue with all its messages, for good; raises `QueueNotFound`. With `if_version`,
+        only the queue of this `QueueInfo.version`; else `VersionMismatch`."""
         calling = self._calling
+        version = arguments.version(if_version)
         arguments.text("name", name)
         await calling.attempt(
-            lambda deadline: calling.transport.delete_queue(name, timeout=calling.left(deadline)),
+            lambda deadline: calling.transport.delete_queue(
+                name, if_version=version, timeout=calling.left(deadline)
+            ),
             timeout,
             done_if=QueueNotFound,
         )

@@ -165,7 +165,10 @@ class Queue(_message.Message):
     name: _builtins.str
     """The queue's name: 1 to 80 letters, digits, '_', '.' and '-', the first a letter or a digit."""
     version: _builtins.int
-    """Rises with each change of the settings and the labels. Set by the server."""
+    """Rises with each change of the settings and the labels; a queue begins with 1. In an update above 0 it
+    is a precondition: the queue has this version, or the update fails with ABORTED, VERSION_MISMATCH.
+    Otherwise set by the server.
+    """
     @_builtins.property
     def settings(self) -> Global___QueueSettings:
         """What the owner has set. Absent settings have their defaults."""

@@ -187,7 +187,9 @@ class UpdateQueueRequest(_message.Message):
     UPDATE_MASK_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def queue(self) -> _queue_pb2.Queue:
-        """The queue's name, and the new values. Fields that the server sets are ignored."""
+        """The queue's name, its version as a precondition, and the new values. Other fields that the server
+        sets are ignored. An update with a precondition that is repeated fails if the first one took place.
+        """
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
@@ -242,16 +244,20 @@ class DeleteQueueRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The queue's name."""
+    version: _builtins.int
+    """Above 0: the queue has this version, or the call fails with ABORTED, VERSION_MISMATCH."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

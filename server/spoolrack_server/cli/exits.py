@@ -51,6 +51,7 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     errors.RedriveNotFound: NOTHING,
     errors.RedriveRunning: TRY_AGAIN,
     errors.QueueExists: NOTHING,
+    errors.VersionMismatch: NOTHING,
     errors.StaleReceipt: NOTHING,
     errors.Unreachable: UNAVAILABLE,
     errors.Timeout: UNAVAILABLE,

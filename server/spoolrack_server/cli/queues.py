@@ -26,6 +26,7 @@ from .units import (
 )
 
 SETTINGS: Final = tuple(setting.option for setting in SCHEMA.values())
+MAX_VERSION: Final = 10**15 - 1
 _LONG: Final = 18
 """Characters of an option's name."""
 
@@ -71,6 +72,14 @@ def zero_text(setting: Setting) -> str:
     if not setting.zero:
         return ""
     return f""" {'""' if setting.kind is Kind.QUEUE else "0"}: {setting.zero}."""
+
+
+def _if_version(function: Callable[..., Any]) -> Callable[..., Any]:
+    return option(
+        "--if-version",
+        type=click.IntRange(1, MAX_VERSION),
+        help="Only if the queue has this version, as `show` tells it.",
+    )(function)
 
 
 def _given(settings: dict[str, Any]) -> dict[str, Any]:
@@ -158,6 +167,7 @@ def show(reach: Reach, name: str, json: bool) -> None:
         "oldest": oldest_text(info),
         "": "",
         "created": moment_text(info.created_at),
+        "version": str(info.version),
         **{
             setting.title: value_text(setting, getattr(info.settings, setting.name))
             for setting in SCHEMA.values()
@@ -182,10 +192,12 @@ def show(reach: Reach, name: str, json: bool) -> None:
 @option("--reset", type=SettingName(), multiple=True, help="Set back to the default.")
 @option("--label", "labels", type=Label(), multiple=True, help="Set a label; repeatable.")
 @option("--remove-label", "removed", type=Text(), metavar="NAME", multiple=True, help="Repeatable.")
+@_if_version
 @reaches_queues
 def set_(
     reach: Reach,
     name: str,
+    if_version: int | None,
     reset: tuple[str, ...],
     labels: tuple[tuple[str, str], ...],
     removed: tuple[str, ...],
@@ -197,18 +209,19 @@ def set_(
     if not changes and not named:
         raise click.UsageError("Name at least one setting or label.")
     with reach.quick() as client:
-        client.update_queue(name, labels=named, **changes)
+        client.update_queue(name, labels=named, if_version=if_version, **changes)
 
 
 @command.command()
 @argument("name")
 @option("--yes", "-y", is_flag=True, help="Don't ask.")
+@_if_version
 @reaches_queues
-def delete(reach: Reach, name: str, yes: bool) -> None:
+def delete(reach: Reach, name: str, yes: bool, if_version: int | None) -> None:
     """Delete the queue NAME with all its messages, for good. Asks first, at a terminal."""
     with reach.quick() as client:
         _ask(yes, lambda: _held(client.queue(name).info(), "Delete the queue {}, with {} in it?"))
-        client.delete_queue(name)
+        client.delete_queue(name, if_version=if_version)
 
 
 @command.command()

@@ -52,6 +52,7 @@ _IN_VALUES: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
 _HEADER_VALUE: Final = re.compile(r"(?![ \t])[^\x00-\x08\x0a-\x1f\x7f]*(?<![ \t])")
 """Values that a header carries unencoded: no white space at the ends, which would be lost."""
 _SECONDS: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
+_VERSION: Final = re.compile(r'"(?P<version>[1-9][0-9]{0,14})"|\*')
 _RANGE: Final = re.compile(r"bytes=([0-9]*)-([0-9]*)")
 _LAST_PLACE: Final = 18
 """Digits of a place in a body; with more it lies beyond any."""
@@ -248,6 +249,26 @@ def receipt(headers: Fields, id: str) -> str | None:
     if parse_receipt(text.partition(":")[0], text).id != id:
         raise InvalidReceipt(receipt=text)
     return text
+
+
+def version_tag(version: int) -> str:
+    """The entity tag of a queue: its version."""
+    return f'"{version}"'
+
+
+def required_version(headers: Fields) -> int | None:
+    """The version that a queue must have for a change; 0 for any, None if the request names none."""
+    text = ", ".join(headers.getall("If-Match", []))
+    if not text:
+        return None
+    match = _VERSION.fullmatch(text)
+    if match is None:
+        raise InvalidRequest(
+            what="If-Match",
+            value=text,
+            rule='must be the ETag of a GET of the queue, such as "3", or *',
+        )
+    return int(match["version"] or 0)
 
 
 # Parts of a body.

@@ -16,7 +16,7 @@ from spoolrack_store.model.errors import (
     QueueExists,
     QueueNotFound,
 )
-from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Queue
+from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Queue, UpdateQueue
 from spoolrack_store.model.settings import SCHEMA, Kind, QueueSettings
 
 from .. import convert
@@ -41,16 +41,28 @@ class QueueEndpoints:
     async def get(self, request: web.Request) -> web.StreamResponse:
         queue = await self._context.read(self._context.store.queue, name_of(request))
         content = described(queue, self._clock.wall())
-        return web.json_response(content, headers={"Cache-Control": "no-store"})
+        kept = {"Cache-Control": "no-store", "ETag": headers.version_tag(queue.version)}
+        return web.json_response(content, headers=kept)
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         name = name_of(request)
+        version = headers.required_version(request.headers)
         asked = await self._asked(request, name)
         wanted = creation(name, asked)
         if wanted.settings.dead_letter_queue:
             # Dead letters are sent there.
             identity = request[IDENTITY]
             self._context.guard.require(identity, Permission.SEND, wanted.settings.dead_letter_queue)
+        if version is not None:
+            replacement = UpdateQueue(
+                name=name,
+                changes=asdict(wanted.settings),
+                labels=wanted.labels,
+                replaces_labels=True,
+                if_version=version,
+            )
+            changed = await self._context.submit(replacement)
+            return web.Response(headers={"ETag": headers.version_tag(changed.version)})
         try:
             await self._context.submit(wanted)
         except QueueExists:
@@ -60,8 +72,9 @@ class QueueEndpoints:
         return web.Response(status=201)
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
+        version = headers.required_version(request.headers) or 0
         try:
-            await self._context.submit(DeleteQueue(name=name_of(request)))
+            await self._context.submit(DeleteQueue(name=name_of(request), if_version=version))
         except QueueNotFound:
             # What the caller wants is so already; softlayer/mq says the same.
             return web.Response()

@@ -31,6 +31,7 @@ from ..model.errors import (
     QueueExists,
     QueueNotFound,
     StoreError,
+    VersionMismatch,
 )
 from ..model.names import QUEUE_NAME, NotAName, is_queue_name, make_token, parse
 from ..model.operations import CreateQueue, DeleteQueue, UpdateQueue
@@ -140,7 +141,7 @@ class Catalog(Part):
         return self._make(name, settings, labels=request.labels)
 
     def update(self, request: UpdateQueue) -> QueueRecord:
-        there = self.require(request.name)
+        there = self._require_version(request.name, request.if_version)
         settings = there.settings.changed(request.changes)
         kept = {} if request.replaces_labels else there.labels
         changed: dict[str, str | None] = {**kept, **request.labels}
@@ -156,10 +157,16 @@ class Catalog(Part):
         return record
 
     def delete(self, request: DeleteQueue) -> None:
-        there = self.require(request.name)
+        there = self._require_version(request.name, request.if_version)
         record = replace(there, version=there.version + 1)
         self._write(record, None)
         self._doom(there.name, record.version, (there.created_at, there.salt))
+
+    def _require_version(self, name: str, version: int) -> QueueRecord:
+        there = self.require(name)
+        if version and version != there.version:
+            raise VersionMismatch(queue=name, version=there.version, expected=version)
+        return there
 
     def _make(
         self,

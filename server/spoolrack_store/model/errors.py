@@ -107,6 +107,13 @@ class QueueExists(StoreError):
     reason = "QUEUE_EXISTS"
 
 
+class VersionMismatch(StoreError):
+    """The queue {queue} has version {version}, not {expected}: another caller has changed it. Read it
+    again, and decide anew."""
+
+    reason = "VERSION_MISMATCH"
+
+
 class MessageNotFound(StoreError):
     """There is no message {id} in the queue {queue}: it was deleted, or was never there."""
 

@@ -276,6 +276,8 @@ class UpdateQueue(Request[Queue]):
     """Labels by name; None removes one."""
     replaces_labels: bool = False
     """Whether all other labels are removed."""
+    if_version: int = 0
+    """Above 0: the queue has this version, or the answer is `VersionMismatch`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,3 +285,5 @@ class DeleteQueue(Request[None]):
     """Delete a queue with all its messages. The answer comes once that can't be undone."""
 
     name: str
+    if_version: int = 0
+    """Above 0: the queue has this version, or the answer is `VersionMismatch`."""

@@ -84,6 +84,8 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
     ("id", lambda c, v: c.redrives.get(v), NO_TEXT),
     ("queue", lambda c, v: c.redrives.list(v), NO_TEXT),
     ("id", lambda c, v: c.redrives.cancel(v), NO_TEXT),
+    ("if_version", lambda c, v: c.update_queue("jobs", if_version=v), FROM_1[:-1]),
+    ("if_version", lambda c, v: c.delete_queue("jobs", if_version=v), FROM_1[:-1]),
     # A queue's labels and settings.
     ("labels", lambda c, v: c.create_queue("new", labels=v), [5, "team=a", []]),
     ("the name of a label", lambda c, v: c.create_queue("new", labels={v: ""}), [5, b"a", "\ud800"]),

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 import spoolrack
 from spoolrack import Client, MessageState, Queue, QueueSettings
-from spoolrack.errors import QueueExists, QueueNotFound
+from spoolrack.errors import QueueExists, QueueNotFound, VersionMismatch
 
 from tests.client.client_rig import until
 from tests.client.contract.conftest import World
@@ -72,6 +72,23 @@ def test_a_queue_keeps_the_labels_of_its_owner(client: Client) -> None:
     assert client.update_queue("jobs", max_messages=5).labels == changed.labels
     assert client.queue("jobs").info().labels == changed.labels
     assert [info.labels for info in client.list_queues()] == [changed.labels]
+
+
+@pytest.mark.needs("settings")
+def test_a_change_is_bound_to_the_version_that_was_read(client: Client) -> None:
+    seen = client.create_queue("jobs").version
+    changed = client.update_queue("jobs", max_messages=5, if_version=seen)
+    for late in (
+        lambda: client.update_queue("jobs", max_messages=6, if_version=seen),
+        lambda: client.update_queue("jobs", if_version=seen),
+        lambda: client.delete_queue("jobs", if_version=seen),
+    ):
+        with pytest.raises(VersionMismatch, match="jobs"):
+            late()
+    assert client.queue("jobs").info() == changed
+    client.delete_queue("jobs", if_version=changed.version)
+    with pytest.raises(QueueNotFound):
+        client.queue("jobs").info()
 
 
 @pytest.mark.needs("several queues")
