@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from spoolrack.spark import COUNTS, register, write_batches, write_partition
 from spoolrack.spark._options import write_options
-from spoolrack.spark._reading import CheckpointTooOld
+from spoolrack.spark._reading import IDLE_PAUSE, CheckpointTooOld
 from spoolrack.spark._sink import OtherRows, QueueStreamWriter, publish, write_rows
 
 from benchmarks.null_server import NullServer
@@ -123,7 +123,7 @@ def test_an_idle_query_asks_seldom_and_stops_at_once(
         assert server.wait_until(lambda: server.calls["Reserve"] >= 3, STUCK)
         began = server.calls["Reserve"]
         query.awaitTermination(3)
-        assert server.calls["Reserve"] - began <= 10
+        assert server.calls["Reserve"] - began <= 3 / IDLE_PAUSE + 2
     finally:
         query.stop()
     assert not query.isActive
