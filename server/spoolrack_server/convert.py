@@ -352,6 +352,17 @@ def states(numbers: Iterable[pb.MessageState.ValueType]) -> frozenset[State]:
     return frozenset(found)
 
 
+def body_bytes(request: rpc.ListMessagesRequest) -> int | None:
+    """How many bytes of each body a list shows; None for all."""
+    if request.view not in rpc.MessageView.values():
+        raise InvalidRequest(what="view", value=request.view, rule="must be basic or full")
+    is_full = request.view == rpc.MESSAGE_VIEW_FULL
+    if request.max_body_bytes < 0 or (request.max_body_bytes and not is_full):
+        rule = "must be from 0 on, and goes with the view full"
+        raise InvalidRequest(what="max_body_bytes", value=request.max_body_bytes, rule=rule)
+    return (request.max_body_bytes or None) if is_full else 0
+
+
 def visibility(message: rpc.ReceiveRequest | rpc.StreamReceiveRequest) -> Millis | None:
     """How long a receive asks to hide messages; None leaves that to the queue."""
     if not message.HasField("visibility_timeout"):

@@ -325,7 +325,7 @@ class QueueService:
             states,
             tokens.after(request.page_token, convert.message_id, ""),
             page_size(request.page_size),
-            request.max_body_bytes if request.max_body_bytes >= 0 else None,
+            convert.body_bytes(request),
         )
         return rpc.ListMessagesResponse(
             messages=[convert.message(message) for message in messages],

@@ -96,7 +96,9 @@ async def peek(client: Client, queue: str, **more: Any) -> list[pb.Message]:
     token = ""
     while True:
         response = await client.stub.ListMessages(
-            queues.ListMessagesRequest(queue=queue, page_token=token, max_body_bytes=-1, **more)
+            queues.ListMessagesRequest(
+                queue=queue, page_token=token, view=queues.MESSAGE_VIEW_FULL, **more
+            )
         )
         found.extend(response.messages)
         token = response.next_page_token

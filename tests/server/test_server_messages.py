@@ -233,7 +233,9 @@ async def test_messages_are_listed_in_order_a_page_at_a_time_and_none_twice(clie
     found: list[str] = []
     token, pages = "", 0
     for _ in range(len(ids)):
-        request = rpc.ListMessagesRequest(queue="q", page_size=3, page_token=token, max_body_bytes=-1)
+        request = rpc.ListMessagesRequest(
+            queue="q", page_size=3, page_token=token, view=rpc.MESSAGE_VIEW_FULL
+        )
         page = await client.stub.ListMessages(request)
         found += [message.id for message in page.messages]
         assert not any(message.receipt for message in page.messages)
@@ -252,7 +254,7 @@ async def test_messages_are_listed_in_order_a_page_at_a_time_and_none_twice(clie
 async def test_a_listed_body_is_cut_where_asked(client: Client) -> None:
     await client.create()
     await client.send(b"0123456789")
-    request = rpc.ListMessagesRequest(queue="q", max_body_bytes=4)
+    request = rpc.ListMessagesRequest(queue="q", view=rpc.MESSAGE_VIEW_FULL, max_body_bytes=4)
     (message,) = (await client.stub.ListMessages(request)).messages
     assert (message.body, message.body_size) == (b"0123", 10)
 
@@ -263,7 +265,7 @@ async def test_a_page_of_large_bodies_fits_into_what_a_client_takes(client: Clie
     found: list[str] = []
     token = ""
     for _ in range(len(ids)):
-        request = rpc.ListMessagesRequest(queue="q", page_token=token, max_body_bytes=-1)
+        request = rpc.ListMessagesRequest(queue="q", page_token=token, view=rpc.MESSAGE_VIEW_FULL)
         page = await client.stub.ListMessages(request)
         assert page.ByteSize() < 4 * MIB
         found += [message.id for message in page.messages]
@@ -279,6 +281,9 @@ async def test_a_page_of_large_bodies_fits_into_what_a_client_takes(client: Clie
         rpc.ListMessagesRequest(queue="q", page_size=-1),
         rpc.ListMessagesRequest(queue="q", page_token="x"),
         rpc.ListMessagesRequest(queue="q", states=[0]),
+        rpc.ListMessagesRequest(queue="q", max_body_bytes=4),
+        rpc.ListMessagesRequest(queue="q", view=rpc.MESSAGE_VIEW_FULL, max_body_bytes=-1),
+        rpc.ListMessagesRequest(queue="q", view=7),  # type: ignore[arg-type]
         rpc.ListMessagesRequest(queue="q", states=[99]),
     ],
 )

@@ -175,8 +175,8 @@ def _by_hand() -> Iterator[tuple[str, Message]]:
     )
     yield "the smallest correlation id", rpc.StreamSendResponse(correlation_id=-(1 << 63))
     yield (
-        "a negative number, which means all of each body",
-        rpc.ListMessagesRequest(queue="jobs", max_body_bytes=-1),
+        "a view, which shows all of each body",
+        rpc.ListMessagesRequest(queue="jobs", view=rpc.MESSAGE_VIEW_FULL),
     )
     yield (
         "several states",

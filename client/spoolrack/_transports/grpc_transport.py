@@ -238,7 +238,8 @@ class GrpcTransport:
             page_size=limit,
             page_token=token,
             states=convert.states(states),
-            max_body_bytes=-1 if max_body_bytes is None else max_body_bytes,
+            view=rpc.MESSAGE_VIEW_BASIC if max_body_bytes == 0 else rpc.MESSAGE_VIEW_FULL,
+            max_body_bytes=max_body_bytes or 0,
         )
         response = await self._calls.unary(
             self._stub.ListMessages, request, rpc.ListMessagesResponse, timeout

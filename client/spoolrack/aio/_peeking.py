@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Collection
 from .. import _arguments as arguments
 from .._calling import Calling
 from .._values import MAX_BATCH, Envelope, MessagePage, MessageState, Seconds
+from ._paging import pages
 
 
 def peek_envelopes(
@@ -44,37 +45,25 @@ async def _envelopes(
     limit: int | None,
     timeout: float | None,
 ) -> AsyncIterator[Envelope]:
-    token = ""
     left_over = limit
-    while left_over is None or left_over > 0:
-        page = await _page(calling, queue, wanted, max_body_bytes, left_over, token, timeout)
+
+    async def ask(token: str, left: float) -> MessagePage:
+        return await calling.transport.list_messages(
+            queue,
+            states=wanted,
+            token=token,
+            # 0 leaves the page's size to the other side.
+            limit=0 if left_over is None else min(left_over, MAX_BATCH),
+            max_body_bytes=max_body_bytes,
+            timeout=left,
+        )
+
+    if limit == 0:
+        return
+    async for page in pages(calling, ask, timeout):
         for envelope in page.messages[:left_over]:
             yield envelope
         if left_over is not None:
             left_over -= len(page.messages)
-        if not page.next_token:
-            return
-        token = page.next_token
-
-
-async def _page(
-    calling: Calling,
-    queue: str,
-    states: frozenset[MessageState],
-    max_body_bytes: int | None,
-    limit: int | None,
-    token: str,
-    timeout: Seconds | None,
-) -> MessagePage:
-    return await calling.ask(
-        lambda left: calling.transport.list_messages(
-            queue,
-            states=states,
-            token=token,
-            # 0 leaves the page's size to the other side.
-            limit=0 if limit is None else min(limit, MAX_BATCH),
-            max_body_bytes=max_body_bytes,
-            timeout=left,
-        ),
-        timeout,
-    )
+            if left_over <= 0:
+                return

@@ -272,7 +272,7 @@ def read_slice(place: Place, gen: str, seq: int, part: Slice, patience: Patience
 def peek(place: Place, patience: Patience) -> Iterator[Any]:
     """All messages of the queue in lists, as they are; none is leased."""
     caller = Caller(place.address, patience, place.credentials)
-    request = rpc.ListMessagesRequest(queue=place.queue, page_size=1_000, max_body_bytes=-1)
+    request = rpc.ListMessagesRequest(queue=place.queue, page_size=1_000, view=rpc.MESSAGE_VIEW_FULL)
     while True:
         page = caller("ListMessages", request)
         if page.messages:

@@ -11,6 +11,7 @@ from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from spoolrack.v1 import queue_pb2 as _queue_pb2
 import builtins as _builtins
 import sys
@@ -22,6 +23,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _MessageView:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MessageViewEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MessageView.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MESSAGE_VIEW_UNSPECIFIED: _MessageView.ValueType  # 0
+    """The default: basic."""
+    MESSAGE_VIEW_BASIC: _MessageView.ValueType  # 1
+    """Everything but the body, of which body_size tells."""
+    MESSAGE_VIEW_FULL: _MessageView.ValueType  # 2
+    """The body, too."""
+
+class MessageView(_MessageView, metaclass=_MessageViewEnumTypeWrapper):
+    """How much of a message a list shows."""
+
+MESSAGE_VIEW_UNSPECIFIED: MessageView.ValueType  # 0
+"""The default: basic."""
+MESSAGE_VIEW_BASIC: MessageView.ValueType  # 1
+"""Everything but the body, of which body_size tells."""
+MESSAGE_VIEW_FULL: MessageView.ValueType  # 2
+"""The body, too."""
+Global___MessageView: _TypeAlias = MessageView  # noqa: Y015
 
 @_typing.final
 class CreateQueueRequest(_message.Message):
@@ -1012,6 +1037,7 @@ class ListMessagesRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     STATES_FIELD_NUMBER: _builtins.int
+    VIEW_FIELD_NUMBER: _builtins.int
     MAX_BODY_BYTES_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
     """The queue's name."""
@@ -1019,8 +1045,10 @@ class ListMessagesRequest(_message.Message):
     """How many messages at most. 0: 100. Above 1,000: 1,000. A page may hold fewer."""
     page_token: _builtins.str
     """The next_page_token of the page before, of a request with the same filters. Empty: the first page."""
+    view: Global___MessageView.ValueType
+    """How much of each message. Absent: MESSAGE_VIEW_BASIC."""
     max_body_bytes: _builtins.int
-    """How many bytes of each body at most. 0: none, only the facts about it. Negative: all."""
+    """With MESSAGE_VIEW_FULL, how many bytes of each body at most; 0: all of it. Otherwise 0."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_queue_pb2.MessageState.ValueType]:
         """Only messages in these states. Empty: in all."""
@@ -1032,11 +1060,12 @@ class ListMessagesRequest(_message.Message):
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         states: _abc.Iterable[_queue_pb2.MessageState.ValueType] | None = ...,
+        view: Global___MessageView.ValueType = ...,
         max_body_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_body_bytes", b"max_body_bytes", "page_size", b"page_size", "page_token", b"page_token", "queue", b"queue", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_body_bytes", b"max_body_bytes", "page_size", b"page_size", "page_token", b"page_token", "queue", b"queue", "states", b"states", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
