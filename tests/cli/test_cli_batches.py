@@ -76,8 +76,9 @@ def test_a_batch_is_staged_and_published_or_dropped_by_hand(
     assert {line.split()[0] for line in listed[1:]} == {first, second, third}
     assert {line.split()[-2:][0] for line in listed[1:]} == {"jobs"}
     as_json = [json.loads(line) for line in spoolrack("stages", "list", "--json").out.splitlines()]
-    assert [each["messages"] for each in as_json] == [{"jobs": 3}] * 3
-    assert spoolrack("stages", "publish", first).err == "spoolrack: published 3 messages\n"
+    assert [each["message_counts"] for each in as_json] == [{"jobs": 3}] * 3
+    publish = ("stages", "publish", first, "--epoch-retention", "1d")
+    assert spoolrack(*publish).err == "spoolrack: published 3 messages\n"
     assert "published before" in spoolrack("stages", "publish", first).err
     assert len(bodies(client)) == 3
     assert spoolrack("stages", "publish", second, third).code == 2

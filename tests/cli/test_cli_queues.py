@@ -94,7 +94,7 @@ def test_list_shows_the_queues_and_what_is_in_them(spoolrack: Spoolrack, client:
     assert second.split() == ["jobs.dead", "0", "0", "0", "0", "B", "-"]
     as_json = [json.loads(line) for line in spoolrack("queues", "list", "--json").out.splitlines()]
     assert [each["name"] for each in as_json] == ["jobs", "jobs.dead", "mail"]
-    assert as_json[0]["counts"]["ready"] == 2
+    assert as_json[0]["counts"]["ready_count"] == 2
 
 
 def test_show_shows_settings_and_counts(spoolrack: Spoolrack, client: Client) -> None:

@@ -52,10 +52,10 @@ def test_peek_tells_what_a_message_died_of(spoolrack: Spoolrack, dead: Client) -
     assert first.split()[5:8] == ["jobs", "max_receives", "(1)"]
     assert last.split()[5:] == ["never", "died"]
     lines = spoolrack("peek", "dead", "--json").out.splitlines()
-    (death,) = json.loads(lines[0])["deaths"]
+    (death,) = json.loads(lines[0])["dead_letter_records"]
     assert (death["source_queue"], death["reason"]) == ("jobs", "max_receives")
-    assert (death["receive_count"], death["death_time"][-6:]) == (1, "+00:00")
-    assert "deaths" not in json.loads(lines[-1])
+    assert (death["receive_count"], death["dead_letter_time"][-6:]) == (1, "+00:00")
+    assert "dead_letter_records" not in json.loads(lines[-1])
     assert "CAME FROM" not in spoolrack("peek", "jobs").out
 
 
@@ -77,8 +77,8 @@ def test_redrive_moves_a_selection_to_another_queue(spoolrack: Spoolrack, dead: 
     assert spoolrack("redrive", "dead", "--from", "mail").code == 1
     done = spoolrack("redrive", "dead", "--from", "jobs", "--rate", "1000", "--json")
     told = json.loads(done.out)
-    assert (told["state"], told["moved"], told["source_queue"]) == ("done", 1, "jobs")
-    assert told["started"] <= told["ended"]
+    assert (told["state"], told["moved_count"], told["source_queue"]) == ("done", 1, "jobs")
+    assert told["start_time"] <= told["end_time"]
     assert texts(dead, "jobs") == ["b"]
     assert b in spoolrack("peek", "jobs").out
 

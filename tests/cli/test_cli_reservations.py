@@ -33,7 +33,7 @@ def test_reservations_are_listed(spoolrack: Spoolrack, reserved: Client) -> None
     assert first.split()[7] == "held"
     (only,) = spoolrack("reservations", "list", "--stream", "t", "--json").out.splitlines()
     as_json = json.loads(only)
-    assert (as_json["seq"], as_json["messages"], as_json["state"]) == (7, 1, "held")
+    assert (as_json["sequence_number"], as_json["message_count"], as_json["state"]) == (7, 1, "held")
     assert spoolrack("reservations", "list", "--queue", "other").code == 0
 
 

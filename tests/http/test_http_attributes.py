@@ -116,7 +116,7 @@ async def test_attributes_that_can_not_be_are_refused(
     answer = await http.ask("POST", "/q/messages", b"x", headers)
     assert answer.reason == reason
     assert answer.status == (431 if reason == "ATTRIBUTES_TOO_LARGE" else 400)
-    assert (await http.counts())["ready"] == 0
+    assert (await http.counts())["ready_count"] == 0
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ async def test_an_attribute_has_one_value(http: Http, server: Server, twice: tup
     async with raw_to(server) as raw:
         await raw.say("POST /q/messages HTTP/1.1", "Content-Length: 1", *twice, body=b"x")
         assert (await raw.answer())[0] == 400
-    assert (await http.counts())["ready"] == 0
+    assert (await http.counts())["ready_count"] == 0
 
 
 async def test_a_header_that_is_no_text_is_refused(http: Http, server: Server) -> None:
@@ -143,4 +143,4 @@ async def test_a_header_that_is_no_text_is_refused(http: Http, server: Server) -
                 body=b"POST /q/messages HTTP/1.1\r\nHost: localhost\r\n" + header + b"\r\n\r\n"
             )
             assert (await raw.answer())[0] == 400
-    assert (await http.counts())["ready"] == 0
+    assert (await http.counts())["ready_count"] == 0

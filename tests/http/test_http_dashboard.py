@@ -215,7 +215,7 @@ async def test_messages_are_told_a_page_at_a_time_and_none_is_leased(http: Http)
     assert [m["id"] for page in pages for m in page["messages"]] == ids
     assert [page["next"] for page in pages] == [ids[2], ids[5], ""]
     assert b64decode(first["messages"][1]["body"]) == b"body 1"
-    assert (await http.counts())["ready"] == 7
+    assert (await http.counts())["ready_count"] == 7
     assert (await api(http, "queues/q/messages?state=leased"))["messages"] == []
 
 
@@ -252,7 +252,7 @@ async def test_how_a_dead_letter_died_is_told(http: Http, clock: ManualClock) ->
     await http.receive()
     clock.advance(30_001)
     await http.receive()
-    await http.until("dead", ready=1)
+    await http.until("dead", ready_count=1)
 
     (death,) = (await api(http, f"queues/dead/messages/{id}"))["message"]["deaths"]
     assert (death["source_queue"], death["reason"], death["receives"]) == ("q", "max_receives", 1)
@@ -294,7 +294,7 @@ async def test_a_purge_takes_the_queues_name_typed(http: Http) -> None:
     for confirm in ("", "Q", None, ["q"]):
         answer = await change(http, "queues/purge", {"queue": "q", "confirm": confirm})
         assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
-    assert (await http.counts())["ready"] == 1
+    assert (await http.counts())["ready_count"] == 1
     answer = await change(http, "queues/purge", {"queue": "q", "confirm": "q"})
     assert answer.json == {"deleted": 1}
 
@@ -321,7 +321,7 @@ async def test_a_reservation_is_shown_and_released_also_with_a_number_no_script_
     answer = await change(http, "reservations/release", {"stream": "spark", "seq": str(seq)})
     assert answer.status == 200
     assert (await api(http, "reservations"))["reservations"][0]["is_lost"]
-    assert (await http.counts())["ready"] == 1
+    assert (await http.counts())["ready_count"] == 1
 
 
 async def test_dead_letters_go_back_and_a_redrive_can_be_watched_and_cancelled(
@@ -334,7 +334,7 @@ async def test_dead_letters_go_back_and_a_redrive_can_be_watched_and_cancelled(
         await http.receive()
     clock.advance(30_001)
     await http.receive()
-    await http.until("dead", ready=3)
+    await http.until("dead", ready_count=3)
 
     started = await change(http, "redrives", {"queue": "dead", "rate": 1, "destination": "", "ids": []})
     assert started.status == 200, started

@@ -52,7 +52,7 @@ async def test_a_change_that_another_site_could_have_sent_is_refused(
     asked = json.dumps({"queue": "q", "confirm": "q"})
     answer = await http.ask("POST", "/-/api/queues/purge", asked, headers, described=False)
     assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
-    assert (await http.counts())["ready"] == 1
+    assert (await http.counts())["ready_count"] == 1
 
 
 async def test_no_other_site_is_ever_told_that_it_may(http: Http) -> None:
@@ -105,7 +105,7 @@ async def test_no_nonsense_in_a_change_is_a_mistake_of_the_server(
     for raw in (b"", b"[]", b"{", b"\xff", b"[" * 50_000, b'{"a":' * 5_000, b"1" * LARGEST_BODY + b"1"):
         answer = await http.ask("POST", f"/-/api/{path}", raw, CHANGE, described=False)
         assert (answer.status, answer.reason) == (400, "INVALID_REQUEST"), raw[:20]
-    assert (await http.counts())["ready"] == 1
+    assert (await http.counts())["ready_count"] == 1
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ async def test_what_one_may_not_is_refused_whether_it_is_there_or_not(tmp_path: 
         assert (await get(http, "/-/api/queues/mail/messages", **BOB)).status == 200
         for queue in ("mail", "secret"):
             counts = (await http.ask("GET", f"/{queue}", headers=ALICE)).json["counts"]
-            assert counts["ready"] == 1
+            assert counts["ready_count"] == 1
 
 
 async def test_settings_that_send_dead_letters_to_a_queue_take_the_permission_to_send_there(

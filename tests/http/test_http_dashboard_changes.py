@@ -86,7 +86,7 @@ async def test_a_message_that_cannot_be_stored_is_refused_and_not_there(http: Ht
     ):
         answer = await change(http, "messages/send", {"queue": "q", **more})
         assert answer.reason == reason, (more, answer)
-    assert (await http.counts())["ready"] == 0
+    assert (await http.counts())["ready_count"] == 0
     answer = await change(http, "messages/send", {"queue": "nobody", "body": "x"})
     assert answer.reason == "QUEUE_NOT_FOUND"
 
@@ -99,7 +99,7 @@ async def test_a_redrive_that_runs_is_told_on_its_queues_page(http: Http, clock:
         await http.receive()
     clock.advance(30_001)
     await http.receive()
-    await http.until("dead", ready=3)
+    await http.until("dead", ready_count=3)
     assert (await api(http, "queues/dead"))["redrive"] is None
 
     started = await change(http, "redrives", {"queue": "dead", "rate": 1})

@@ -35,7 +35,7 @@ async def test_an_expectation_that_is_unknown_is_refused(
     told = await refused(server, f"POST {path} HTTP/1.1", f"Expect: {expected}", "Content-Length: 1")
     assert "INVALID_REQUEST" in told
     assert "the header Expect" in told
-    assert (await http.counts())["ready"] == 0
+    assert (await http.counts())["ready_count"] == 0
 
 
 @pytest.mark.parametrize("target", ["POST /no/such/path", "PATCH /q", "GET /q", "POST /q/messages"])
@@ -47,7 +47,7 @@ async def test_a_client_that_hangs_up_before_it_may_go_on_is_no_mistake_of_the_s
     for _ in range(3):
         with socket.create_connection((server.http_host, server.http_port or 0)) as client:
             client.sendall(head.encode())
-    assert (await http.counts())["ready"] == 0  # By then the server has met them all.
+    assert (await http.counts())["ready_count"] == 0  # By then the server has met them all.
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
@@ -62,14 +62,14 @@ async def test_a_body_in_an_unknown_transfer_coding_is_not_stored(
         server, "POST /q/messages HTTP/1.1", f"Transfer-Encoding: {codings}", body=CHUNK
     )
     assert "UNREADABLE_BODY" in told
-    assert (await http.counts())["ready"] == 0
+    assert (await http.counts())["ready_count"] == 0
 
 
 async def test_chunks_are_for_http_1_1_alone(http: Http, server: Server) -> None:
     await http.create()
     told = await refused(server, "POST /q/messages HTTP/1.0", "Transfer-Encoding: chunked", body=CHUNK)
     assert "UNREADABLE_BODY" in told
-    assert (await http.counts())["ready"] == 0
+    assert (await http.counts())["ready_count"] == 0
 
 
 async def test_http_0_9_leases_nothing(http: Http, server: Server) -> None:
@@ -78,7 +78,7 @@ async def test_http_0_9_leases_nothing(http: Http, server: Server) -> None:
     async with raw_to(server) as raw:
         await raw.say(body=b"GET /q/messages\r\n\r\n")
         assert b" 400 " in await raw.until_closed()
-    assert (await http.counts())["leased"] == 0
+    assert (await http.counts())["leased_count"] == 0
 
 
 async def test_a_target_with_a_foreign_name_in_it_is_refused(http: Http, server: Server) -> None:
@@ -121,7 +121,7 @@ async def test_a_parameter_that_is_unknown_is_refused_and_the_known_ones_are_nam
     assert (answer.status, answer.reason) == (400, "UNKNOWN_PARAMETER")
     assert allowed in answer.json["message"]
     counts = await http.counts()
-    assert (counts["ready"], counts["leased"]) == (1, 0)
+    assert (counts["ready_count"], counts["leased_count"]) == (1, 0)
     answer = await http.ask("GET", f"/q/messages/{id}?x=1")
     assert answer.reason == "UNKNOWN_PARAMETER"
 
@@ -145,7 +145,7 @@ async def test_a_parameter_stands_once_and_says_something(http: Http, query: str
     await http.create()
     await http.send()
     assert (await http.receive(query)).reason == "INVALID_REQUEST"
-    assert (await http.counts())["leased"] == 0
+    assert (await http.counts())["leased_count"] == 0
 
 
 @pytest.mark.parametrize("header", ["X-Message-Dely", "x-message-deduplication-ID-", "X-Message-"])
@@ -154,7 +154,7 @@ async def test_a_header_of_a_message_that_is_unknown_is_refused(http: Http, head
     answer = await http.ask("POST", "/q/messages", b"x", {header: "60"})
     assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
     assert header in answer.json["message"]
-    assert (await http.counts())["ready"] == 0
+    assert (await http.counts())["ready_count"] == 0
 
 
 async def test_the_headers_of_a_message_can_be_sent_again_with_it(http: Http) -> None:

@@ -85,12 +85,12 @@ async def test_a_message_is_deleted_in_whatever_state_it_is(http: Http, client: 
     first = await http.receive()
     assert first.id == ready
     leased, ready = ready, leased
-    await http.until(ready=1, leased=1, delayed=1)
+    await http.until(ready_count=1, leased_count=1, delayed_count=1)
     for id in (ready, leased, delayed):
         for _ in range(2):
             answer = await http.ask("DELETE", f"/q/messages/{id}")
             assert (answer.status, answer.body) == (202, b"")
-    await http.until(ready=0, leased=0, delayed=0)
+    await http.until(ready_count=0, leased_count=0, delayed_count=0)
 
 
 async def test_to_delete_what_was_never_there_is_no_error(http: Http) -> None:
@@ -134,11 +134,11 @@ async def test_a_delete_with_a_receipt_needs_the_lease(http: Http, clock: Manual
         assert (answer.status, answer.reason) == (400, "INVALID_RECEIPT"), receipt
     wrong = await http.ask("DELETE", f"/q/messages/{other}", None, {"If-Match": fresh})
     assert (wrong.status, wrong.reason) == (400, "INVALID_RECEIPT")
-    assert (await http.counts())["leased"] == 1
+    assert (await http.counts())["leased_count"] == 1
     for quoted in (f'"{fresh}"', fresh):
         answer = await http.ask("DELETE", f"/q/messages/{id}", None, {"If-Match": quoted})
         assert answer.status == 202
-    assert (await http.counts())["leased"] == 0
+    assert (await http.counts())["leased_count"] == 0
 
 
 async def test_a_delay_hides_a_message_for_so_long(http: Http, clock: ManualClock) -> None:
@@ -272,7 +272,7 @@ async def test_a_body_that_can_not_be_read_is_a_bad_request(
         status, _, _ = await raw.answer()
         assert status == 400
         assert b"HTTP/1.1 2" not in await raw.until_closed()
-    assert (await http.counts())["ready"] == 0
+    assert (await http.counts())["ready_count"] == 0
 
 
 @pytest.mark.parametrize(

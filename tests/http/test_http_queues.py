@@ -47,7 +47,7 @@ async def test_to_create_a_queue_again_is_no_error_and_changes_nothing(
         assert (await http.ask("PUT", "/q", body, headers)).status == 201
     found = (await http.ask("GET", "/q")).json
     assert found["settings"]["visibility_timeout"] == 7
-    assert found["counts"]["ready"] == 1
+    assert found["counts"]["ready_count"] == 1
 
 
 async def test_to_delete_a_queue_that_is_not_there_is_no_error(http: Http) -> None:
@@ -91,7 +91,13 @@ async def test_settings_can_be_given_as_json_and_are_shown_in_the_same_words(htt
     found = (await http.ask("GET", "/q")).json
     assert found["name"] == "q"
     assert found["settings"] == SETTINGS
-    assert found["counts"] == {"ready": 0, "leased": 0, "delayed": 0, "bytes": 0, "oldest_age": None}
+    assert found["counts"] == {
+        "ready_count": 0,
+        "leased_count": 0,
+        "delayed_count": 0,
+        "byte_count": 0,
+        "oldest_age": None,
+    }
     await http.create("q", **SETTINGS)
     again = await http.ask("PUT", "/q", b'{"max_messages": 11}', JSON)
     assert (again.status, again.reason) == (409, "QUEUE_EXISTS")

@@ -53,7 +53,7 @@ async def test_a_long_poll_whose_client_has_gone_leases_nothing(
         await parked(http)
         await http.send(b"for others")
         await parked(http)
-        assert (await http.counts())["ready"] == 1
+        assert (await http.counts())["ready_count"] == 1
         await unseen(client, b"for others")
         if half:
             assert await raw.until_closed() == b""
@@ -123,7 +123,7 @@ async def test_a_body_that_stops_coming_is_given_up(http: Http, server: Server) 
         status, headers, body = await raw.answer()
         assert (status, headers["connection"]) == (408, "close")
         assert b"UPLOAD_TOO_SLOW" in body
-    assert (await http.counts())["ready"] == 0
+    assert (await http.counts())["ready_count"] == 0
 
 
 async def test_a_body_that_drips_is_given_up(http: Http, server: Server) -> None:
@@ -137,7 +137,7 @@ async def test_a_body_that_drips_is_given_up(http: Http, server: Server) -> None
             if answer.done():
                 break
         assert (await answer)[0] == 408
-    assert (await http.counts())["ready"] == 0
+    assert (await http.counts())["ready_count"] == 0
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /q HTTP/1.1\r\n", b"GET /q HTTP/1.1\r\nHost: "])
@@ -203,7 +203,7 @@ async def test_a_delete_goes_through_though_nobody_waits_for_its_answer(tmp_path
         await awake(it.http)
         go_on.set()
         await send
-        await it.http.until(ready=1)
+        await it.http.until(ready_count=1)
 
 
 async def awake(http: Http) -> None:

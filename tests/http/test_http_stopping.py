@@ -119,7 +119,7 @@ async def test_a_large_body_that_can_not_be_opened_again_goes_from_memory(tmp_pa
         it.disk.fail(errno.EMFILE, "open")
         answer = await it.http.receive()
         assert (answer.status, answer.body) == (200, body)
-        assert (await it.http.counts())["leased"] == 1
+        assert (await it.http.counts())["leased_count"] == 1
 
 
 class SickHealth(Health):

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Final
 
 import click
-from spoolrack import MessageFacts, QueueInfo, Redrive, Reservation, StageInfo
+from spoolrack import MessageFacts, MessageState, QueueInfo, Redrive, Reservation, StageInfo
 from spoolrack_store.model.texts import printable
 
 PROGRAM: Final = "spoolrack"
@@ -89,23 +89,24 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
         fields["binary_attributes"] = binary
     if message.group:
         fields["group"] = message.group
-    fields["size"] = message.size
+    fields["body_size"] = message.size
     fields["state"] = message.state.value
     fields["send_time"] = _moment(message.sent_at)
     fields["receive_count"] = message.receive_count
     fields["first_receive_time"] = _moment(message.first_received_at)
-    fields["lease_end"] = _moment(message.lease_expires_at)
+    ends = "deliver_time" if message.state is MessageState.DELAYED else "lease_expire_time"
+    fields[ends] = _moment(message.lease_expires_at)
     if message.receipt:
         fields["receipt"] = message.receipt
     if message.dead_letter_records:
-        fields["deaths"] = [
+        fields["dead_letter_records"] = [
             {
                 "source_queue": record.source_queue,
                 "reason": record.reason,
                 "receive_count": record.receive_count,
                 "first_receive_time": _moment(record.first_received_at),
-                "death_time": _moment(record.dead_lettered_at),
-                "redriven_to": record.redrive_queue,
+                "dead_letter_time": _moment(record.dead_lettered_at),
+                "redrive_queue": record.redrive_queue,
                 "redrive_time": _moment(record.redriven_at),
             }
             for record in message.dead_letter_records
@@ -136,17 +137,23 @@ def queue_json(info: QueueInfo, indent: int | None = None) -> str:
     blocking = info.blocking_message
     fields = {
         "name": info.name,
-        "created": _moment(info.created_at),
+        "create_time": _moment(info.created_at),
         "version": info.version,
         "settings": asdict(info.settings),
         "labels": dict(info.labels),
-        "counts": asdict(info.counts),
+        "counts": {
+            "ready_count": info.counts.ready,
+            "leased_count": info.counts.leased,
+            "delayed_count": info.counts.delayed,
+            "byte_count": info.counts.bytes,
+            "oldest_age": info.counts.oldest_age,
+        },
         "blocking_message": None
         if blocking is None
         else {
             "id": blocking.id,
             "receive_count": blocking.receive_count,
-            "why": blocking.explanation,
+            "explanation": blocking.explanation,
         },
     }
     return json.dumps(fields, indent=indent)
@@ -157,9 +164,9 @@ def stage_json(stage: StageInfo) -> str:
     return json.dumps(
         {
             "name": stage.name,
-            "chunks": stage.chunk_count,
-            "messages": dict(stage.message_counts),
-            "expires": _moment(stage.expires_at),
+            "chunk_count": stage.chunk_count,
+            "message_counts": dict(stage.message_counts),
+            "expire_time": _moment(stage.expires_at),
         }
     )
 
@@ -169,12 +176,12 @@ def reservation_json(reservation: Reservation) -> str:
     fields = {
         "queue": reservation.queue,
         "stream": reservation.stream,
-        "seq": reservation.sequence_number,
-        "messages": reservation.message_count,
-        "bytes": reservation.byte_count,
+        "sequence_number": reservation.sequence_number,
+        "message_count": reservation.message_count,
+        "byte_count": reservation.byte_count,
         "state": reservation.state,
-        "reads": reservation.read_count,
-        "expires": _moment(reservation.expires_at),
+        "read_count": reservation.read_count,
+        "expire_time": _moment(reservation.expires_at),
     }
     return json.dumps(fields)
 
@@ -188,12 +195,12 @@ def redrive_json(redrive: Redrive) -> str:
         "source_queue": redrive.source_queue,
         "max_messages_per_second": redrive.max_messages_per_second,
         "state": redrive.state,
-        "moved": redrive.moved_count,
-        "failed": redrive.failed_count,
+        "moved_count": redrive.moved_count,
+        "failed_count": redrive.failed_count,
         "last_failure": redrive.last_failure,
-        "remaining": redrive.remaining_count,
-        "started": _moment(redrive.started_at),
-        "ended": _moment(redrive.ended_at),
+        "remaining_count": redrive.remaining_count,
+        "start_time": _moment(redrive.started_at),
+        "end_time": _moment(redrive.ended_at),
     }
     return json.dumps(fields)
 

@@ -54,7 +54,7 @@ def _rows(stage: StageInfo, now: datetime) -> list[tuple[str, ...]]:
 @option("--writer", type=WRITER, help="Who publishes.  [default: the one STAGE itself]")
 @option("--epoch", type=click.IntRange(0, MAX_EPOCH), help="Its number, higher than the writer's last.")
 @option(
-    "--memory",
+    "--epoch-retention",
     type=Span(MIN_MEMORY / 1_000, MAX_MEMORY / 1_000),
     help="How long the epoch is remembered.  [default: 30d]",
 )
@@ -65,7 +65,7 @@ def publish(
     stages: tuple[str, ...],
     writer: str | None,
     epoch: int | None,
-    memory: float | None,
+    epoch_retention: float | None,
     quiet: bool,
 ) -> int:
     """Make all messages of all STAGES appear, or none of them.
@@ -79,7 +79,7 @@ def publish(
         raise click.UsageError("Several stages need a --writer and an --epoch.")
     with reach.quick() as client:
         published = client.staging.publish(
-            writer or stages[0], epoch or 0, stages, epoch_retention=memory
+            writer or stages[0], epoch or 0, stages, epoch_retention=epoch_retention
         )
     if published.duplicate:
         tell(f"published before (the last epoch is {published.last_epoch}): nothing was done")
