@@ -472,19 +472,3 @@ def test_a_look_at_a_queue_takes_nothing(server: NullServer, time: Time) -> None
     seen = [message.body for page in peek(place(server), patience(time)) for message in page]
 
     assert seen == BODIES == server.bodies("jobs")
-
-
-def test_an_idle_queue_is_asked_again_after_a_pause(server: NullServer, time: Time) -> None:
-    options = ReadOptions(place=place(server), hold_seconds=60.0)
-    one = StreamReading(options, caller(server, time), idle_pause=0.25, monotonic=lambda: time.now)
-    start = initial()
-    for _ in range(10):
-        assert one.latest(start, max_messages=10, max_bytes=10_000) == start
-    assert server.calls["Reserve"] == 1
-
-    server.put("jobs", [b"a"])
-    time.now += 0.25
-    end = one.latest(start, max_messages=10, max_bytes=10_000)
-    assert end.n == 1
-    assert server.calls["Reserve"] == 2
-    one.stop()

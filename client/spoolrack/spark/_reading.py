@@ -10,8 +10,7 @@ fails longer than `retrySeconds`.
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import grpc
@@ -26,8 +25,6 @@ from ._keeper import COMMITTED, Keeper
 from ._offsets import Offset, Slice, slices
 from ._options import MAX_MESSAGES, Place, ReadOptions
 
-IDLE_PAUSE: Final = 0.25
-"""Seconds between two questions to a queue that had no message."""
 GONE: Final = frozenset({"RESERVATION_LOST", "RESERVATION_NOT_FOUND"})
 
 log = logging.getLogger("spoolrack.spark")
@@ -54,20 +51,8 @@ class CheckpointTooOld(SpoolrackError):
 class StreamReading:
     """One query's reading of one queue. Not thread-safe."""
 
-    def __init__(
-        self,
-        options: ReadOptions,
-        caller: Caller,
-        *,
-        idle_pause: float = 0.0,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`idle_pause` seconds after an empty answer the queue is asked again: Spark asks for a latest
-        offset a hundred times a second."""
+    def __init__(self, options: ReadOptions, caller: Caller) -> None:
         self._options = options
-        self._idle_pause = idle_pause
-        self._monotonic = monotonic
-        self._next_ask = monotonic()
         self._caller = caller
         self._keeper = Keeper(caller, options.hold_seconds)
         self._committed: Offset | None = None
@@ -83,8 +68,6 @@ class StreamReading:
     def latest(self, start: Offset, *, max_messages: int, max_bytes: int) -> Offset:
         """Delete what the query has done, and reserve the next batch; `start` if there is none."""
         self.commit(start)
-        if self._left is None and self._monotonic() < self._next_ask:
-            return start
         wait = self._options.wait_seconds
         is_counted = False
         if self._left is not None:
@@ -105,7 +88,6 @@ class StreamReading:
         )
         answer = self._reserve(request)
         if not answer.HasField("reservation"):
-            self._next_ask = self._monotonic() + self._idle_pause
             return start
         count = answer.reservation.message_count
         if self._left is not None and is_counted:

@@ -27,7 +27,7 @@ from ._channel import Caller, Patience
 from ._columns import record_batch
 from ._offsets import Offset, Slice
 from ._options import MAX_MESSAGES, ReadOptions
-from ._reading import IDLE_PAUSE, StreamReading, peek, read_slice
+from ._reading import StreamReading, peek, read_slice
 
 ALL_BYTES = 2**40
 
@@ -55,7 +55,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._opened is None:
             place = self._options.place
             caller = Caller(place.address, Patience(place.retry_seconds), place.credentials)
-            self._opened = StreamReading(self._options, caller, idle_pause=IDLE_PAUSE)
+            self._opened = StreamReading(self._options, caller)
         return self._opened
 
     def initialOffset(self) -> dict[str, Any]:
