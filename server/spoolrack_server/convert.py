@@ -28,7 +28,7 @@ from spoolrack_store.model.errors import (
 from spoolrack_store.model.ids import is_id
 from spoolrack_store.model.names import is_queue_name
 from spoolrack_store.model.operations import CreateQueue, Message, Queue, UpdateQueue
-from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, SCHEMA, Kind, QueueSettings
+from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, SCHEMA, QueueSettings, SettingKind
 from spoolrack_store.model.transitions import State
 
 MAX_COUNT: Final = 1_000
@@ -74,7 +74,9 @@ def _choices(setting: str) -> dict[str, int]:
 
 
 _CHOICES: Final = {
-    setting.name: _choices(setting.name) for setting in SCHEMA.values() if setting.kind is Kind.CHOICE
+    setting.name: _choices(setting.name)
+    for setting in SCHEMA.values()
+    if setting.kind is SettingKind.CHOICE
 }
 _CHOICES_BACK: Final = {
     setting: {number: choice for choice, number in choices.items()}
@@ -234,14 +236,14 @@ def _present(message: pb.QueueSettings) -> dict[str, object]:
     found: dict[str, object] = {}
     for field, value in message.ListFields():
         match SCHEMA[field.name].kind:
-            case Kind.SPAN:
+            case SettingKind.SPAN:
                 try:
                     found[field.name] = _span(value)
                 except ValueError as error:
                     raise InvalidSetting(
                         name=field.name, value=str(error), rule="must be a valid duration"
                     ) from error
-            case Kind.CHOICE:
+            case SettingKind.CHOICE:
                 # A number of a later version is none of ours: the store says what there is.
                 found[field.name] = _CHOICES_BACK[field.name].get(value, value)
             case _:
@@ -254,9 +256,9 @@ def _settings(held: QueueSettings) -> pb.QueueSettings:
     for setting in SCHEMA.values():
         value = getattr(held, setting.name)
         match setting.kind:
-            case Kind.SPAN:
+            case SettingKind.SPAN:
                 getattr(made, setting.name).CopyFrom(duration(value))
-            case Kind.CHOICE:
+            case SettingKind.CHOICE:
                 setattr(made, setting.name, _CHOICES[setting.name][value])
             case _:
                 setattr(made, setting.name, value)

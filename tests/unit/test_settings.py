@@ -13,9 +13,9 @@ from spoolrack_store.model.clock import DAY, HOUR, Millis, span_text
 from spoolrack_store.model.errors import DamagedSettings, InvalidSetting
 from spoolrack_store.model.settings import (
     SCHEMA,
-    Kind,
     QueueSettings,
     Record,
+    SettingKind,
     check_labels,
     decode,
     encode,
@@ -44,7 +44,7 @@ numbers = {
 choices = {
     setting.name: st.sampled_from(setting.choices)
     for setting in SCHEMA.values()
-    if setting.kind is Kind.CHOICE
+    if setting.kind is SettingKind.CHOICE
 }
 dead_letters: st.SearchStrategy[dict[str, object]] = st.just({}) | st.fixed_dictionaries(
     {"max_receives": st.integers(1, BOUNDS["max_receives"][1]), "dead_letter_queue": queues}
@@ -112,7 +112,7 @@ def test_each_number_keeps_to_its_bounds(name: str, bounds: tuple[int, int]) -> 
         with pytest.raises(InvalidSetting, match=name) as caught:
             QueueSettings().changed({**together, name: bad})
         assert caught.value.facts["name"] == name
-        most = span_text(bounds[1]) if SCHEMA[name].kind is Kind.SPAN else str(bounds[1])
+        most = span_text(bounds[1]) if SCHEMA[name].is_span else str(bounds[1])
         assert most in str(caught.value)
 
 

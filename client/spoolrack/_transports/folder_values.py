@@ -21,7 +21,7 @@ from spoolrack_store.model.deaths import Death as StoreDeath
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.operations import Delete, Delivery, Send, Stored
-from spoolrack_store.model.settings import MIB, SCHEMA, Kind
+from spoolrack_store.model.settings import MIB, SCHEMA
 from spoolrack_store.model.staging import Stage
 from spoolrack_store.model.transitions import State as StoreState
 
@@ -147,7 +147,7 @@ def changes(named: Mapping[str, object]) -> dict[str, object]:
     for name, value in named.items():
         if value is None:
             found[name] = SCHEMA[name].default
-        elif SCHEMA[name].kind is Kind.SPAN:
+        elif SCHEMA[name].is_span:
             found[name] = millis(cast(float, value))
         else:
             found[name] = value
@@ -160,8 +160,7 @@ def settings(named: Mapping[str, object]) -> store_settings.QueueSettings:
 
 def _settings(held: store_settings.QueueSettings) -> QueueSettings:
     values = {
-        name: value / 1_000 if SCHEMA[name].kind is Kind.SPAN else value
-        for name, value in asdict(held).items()
+        name: value / 1_000 if SCHEMA[name].is_span else value for name, value in asdict(held).items()
     }
     return QueueSettings(**values)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 from spoolrack import QueueInfo
-from spoolrack_store.model.settings import SCHEMA, Kind, Setting
+from spoolrack_store.model.settings import SCHEMA, Setting, SettingKind
 
 from . import applying
 from .connecting import Reach, looks_at_queues, reaches_queues
@@ -57,7 +57,7 @@ def _has_settings(function: Callable[..., Any]) -> Callable[..., Any]:
         # A long name of a variable is cut in two in the help: that one is shared by the commands.
         is_long = len(setting.option) > _LONG
         more = {"envvar": f"SPOOLRACK_QUEUES_{setting.name.upper()}"} if is_long else {}
-        if setting.kind is Kind.QUEUE:
+        if setting.kind is SettingKind.QUEUE:
             more["metavar"] = "QUEUE"
         function = option(
             f"--{setting.option}",
@@ -71,7 +71,7 @@ def _has_settings(function: Callable[..., Any]) -> Callable[..., Any]:
 def zero_text(setting: Setting) -> str:
     if not setting.zero:
         return ""
-    return f""" {'""' if setting.kind is Kind.QUEUE else "0"}: {setting.zero}."""
+    return f""" {'""' if setting.kind is SettingKind.QUEUE else "0"}: {setting.zero}."""
 
 
 def _if_version(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -117,11 +117,11 @@ def value_text(setting: Setting, value: Any) -> str:
     if not value and setting.zero:
         return setting.zero
     match setting.kind:
-        case Kind.SPAN:
+        case SettingKind.SPAN:
             return span_text(value)
-        case Kind.SIZE:
+        case SettingKind.SIZE:
             return size_text(value)
-        case Kind.COUNT:
+        case SettingKind.COUNT:
             return f"{value:,}"
     return str(value)
 

@@ -18,8 +18,8 @@ from spoolrack_store.model.settings import (
     MAX_DELAY,
     MAX_VISIBILITY,
     SCHEMA,
-    Kind,
     Setting,
+    SettingKind,
 )
 
 if TYPE_CHECKING:
@@ -272,15 +272,15 @@ WRITER: Final = Word(80)
 def setting_type(setting: Setting) -> click.ParamType[Any]:
     """The type of the values of a queue's setting."""
     match setting.kind:
-        case Kind.SPAN:
+        case SettingKind.SPAN:
             return Span(setting.least / 1_000, setting.most / 1_000)
-        case Kind.COUNT:
+        case SettingKind.COUNT:
             return click.IntRange(setting.least, setting.most)
-        case Kind.SIZE:
+        case SettingKind.SIZE:
             return Size(setting.least, setting.most)
-        case Kind.CHOICE:
+        case SettingKind.CHOICE:
             return click.Choice(setting.choices)
-        case Kind.QUEUE:
+        case SettingKind.QUEUE:
             return Text(may_be_empty=True)
 
 

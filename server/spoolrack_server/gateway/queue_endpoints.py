@@ -17,7 +17,7 @@ from spoolrack_store.model.errors import (
     QueueNotFound,
 )
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Queue, UpdateQueue
-from spoolrack_store.model.settings import SCHEMA, Kind, QueueSettings
+from spoolrack_store.model.settings import SCHEMA, QueueSettings
 
 from .. import convert
 from ..access.permissions import Permission
@@ -125,7 +125,7 @@ def creation(name: str, asked: Mapping[str, Any]) -> CreateQueue:
 def changes_in(found: Mapping[str, Any]) -> dict[str, object]:
     """The settings in an object of JSON by the store's names, with spans in milliseconds."""
     return {
-        name: _millis(name, value) if name in SCHEMA and SCHEMA[name].kind is Kind.SPAN else value
+        name: _millis(name, value) if name in SCHEMA and SCHEMA[name].is_span else value
         for name, value in found.items()
     }
 
@@ -140,7 +140,7 @@ def _millis(name: str, seconds: object) -> Millis:
 def written(settings: QueueSettings) -> dict[str, Any]:
     """Settings as JSON has them, with spans in seconds."""
     return {
-        name: value / 1_000 if SCHEMA[name].kind is Kind.SPAN else value
+        name: value / 1_000 if SCHEMA[name].is_span else value
         for name, value in asdict(settings).items()
     }
 

@@ -43,7 +43,7 @@ MAX_LABEL_VALUE: Final = 1_024
 _SALT: Final = re.compile(r"[0-9a-z]{0,16}")
 
 
-class Kind(Enum):
+class SettingKind(Enum):
     """The type of a setting, and its unit."""
 
     SPAN = "span"
@@ -61,7 +61,7 @@ class Setting:
     """A row of the schema."""
 
     name: str
-    kind: Kind
+    kind: SettingKind
     default: int | str
     help: str
     """One sentence, for the help of the command line, the docs and the client."""
@@ -82,44 +82,48 @@ class Setting:
         """Its name for people."""
         return self.name.replace("_", " ").replace("dead letter", "dead-letter")
 
+    @property
+    def is_span(self) -> bool:
+        return self.kind is SettingKind.SPAN
+
     def check(self, value: object) -> None:
         """Raise `InvalidSetting` for a value that it can't have."""
         match self.kind:
-            case Kind.CHOICE:
+            case SettingKind.CHOICE:
                 if value not in self.choices:
                     rule = f"must be one of {', '.join(self.choices)}"
                     raise InvalidSetting(name=self.name, value=value, rule=rule)
-            case Kind.QUEUE:
+            case SettingKind.QUEUE:
                 # The types of the fields bind programs that are checked; a file may hold anything.
                 if not isinstance(value, str) or (value and not is_queue_name(value)):
                     raise InvalidSetting(name=self.name, value=value, rule="must be a queue name")
             case _:
-                _within(self.name, value, self.least, self.most, is_span=self.kind is Kind.SPAN)
+                _within(self.name, value, self.least, self.most, is_span=self.is_span)
 
     def text(self, value: object) -> str:
         """A value as an error shows it."""
-        return span_text(value) if self.kind is Kind.SPAN and isinstance(value, int) else repr(value)
+        return span_text(value) if self.is_span and isinstance(value, int) else repr(value)
 
 
-def _row(kind: Kind, default: int | str, help: str, **more: Any) -> Any:
+def _row(kind: SettingKind, default: int | str, help: str, **more: Any) -> Any:
     metadata = {"kind": kind, "default": default, "help": help, **more}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 def _span(default: int, help: str, **more: Any) -> Any:
-    return _row(Kind.SPAN, default, help, **more)
+    return _row(SettingKind.SPAN, default, help, **more)
 
 
 def _count(help: str, *, most: int = MAX_COUNT, **more: Any) -> Any:
-    return _row(Kind.COUNT, 0, help, most=most, **more)
+    return _row(SettingKind.COUNT, 0, help, most=most, **more)
 
 
 def _size(default: int, help: str, **more: Any) -> Any:
-    return _row(Kind.SIZE, default, help, **more)
+    return _row(SettingKind.SIZE, default, help, **more)
 
 
 def _choice(*choices: str, help: str) -> Any:
-    return _row(Kind.CHOICE, choices[0], help, choices=choices)
+    return _row(SettingKind.CHOICE, choices[0], help, choices=choices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +147,7 @@ class QueueSettings:
         zero="never",
     )
     dead_letter_queue: str = _row(
-        Kind.QUEUE,
+        SettingKind.QUEUE,
         "",
         "The queue that takes messages which were received max_receives times.",
         zero="none",
