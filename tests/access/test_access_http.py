@@ -148,7 +148,7 @@ async def test_a_permission_for_some_queues_is_none_for_others(server: Server, f
                 continue
             answer = await alice.ask(route.method, path_of(route, "b1"))
             assert answer.status == 403, route
-            assert (await owner.counts("b1"))["ready"] == 1
+            assert (await owner.counts("b1"))["ready_count"] == 1
             answer = await alice.ask(route.method, path_of(route, "a1"))
             assert answer.status not in (401, 403), route
 

@@ -131,7 +131,7 @@ async def test_large_bodies_go_over_tls_as_they_are(
             answer.close()
         for _ in looks():
             async with http.get("/q") as answer:
-                if (await answer.json())["counts"]["ready"] == 1:
+                if (await answer.json())["counts"]["ready_count"] == 1:
                     break
         async with http.get("/q/messages") as answer:
             assert answer.status == 200
