@@ -178,6 +178,9 @@ def test_whatever_a_request_holds_the_server_makes_no_mistake(
         request = made(kind, random)
         if "sequence_number" in kind.DESCRIPTOR.fields_by_name and random.random() < 0.5:
             request.stream, request.sequence_number = "r", number
+        if method == "Publish" and number % 10 == 0:
+            # Chance hardly makes one that is accepted.
+            request = staging.PublishRequest(writer="hostile", epoch=number, stages=["s"])
         # The others, too, so that there is something to meet.
         message = pb.OutgoingMessage(body=random.randbytes(10))
         for name, asked in (
