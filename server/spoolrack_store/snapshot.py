@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from .files import layout
 from .files.changes import LOCK, PATH, SIZE, Changes, Poisoned
 from .files.disk import Lock
-from .files.holder import look_at
+from .files.holder import look_at, try_for
 from .files.links import Links, TargetUnusable
 from .files.local_disk import LocalDisk, this_place
 from .files.root import is_root
@@ -26,9 +26,6 @@ from .model.errors import RootInUse, RootUnusable, StoreFailed
 
 TRIES: Final = 1_500
 """Of a lock that another process holds: half a minute."""
-_TRY_EVERY: Final = 0.02
-"""Seconds."""
-_NEVER: Final = threading.Event()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,7 @@ def take_snapshot(
 ) -> Snapshot:
     """Make `target` a root that has what `root` has now: all that is acknowledged, nothing deleted.
 
-    It is durable at return. What a snapshot that is cut off leaves, `<target>.partial`, has no FORMAT.
+    It is durable at return. What a process leaves that dies meanwhile is named `<target>.partial`.
 
     Raise `RootUnusable` for a folder that isn't a root, and for a `target` that exists, lies in the
     root or on another file system, or that the disk refuses; `RootInUse` if another process goes on
@@ -70,20 +67,20 @@ def take_snapshot(
             raise RootUnusable(root=name, why="it has another format: use the version that wrote it")
         with contextlib.suppress(FileExistsError):
             disk.create(LOCK, [], sync=False)
-        lock = _take(disk, name, tries)
-        try:
-            # A copy of a root may lack it, or have holes in it.
-            disk.set_aside(PATH, SIZE)
-            changes = Changes(disk.map(PATH, SIZE), "", this_place().pid)
-            began = clock.monotonic()
-            changes.hold(clock.wall())
-            changes.look()
-            links.make(layout.OWNERS)
-            files = sum(links.add(folder) for folder in layout.FOLDERS if folder != layout.OWNERS)
-            held = Millis(clock.monotonic() - began)
-        finally:
-            lock.release()
-        links.finish(layout.FORMAT, layout.FORMAT_CONTENT)
+        with contextlib.ExitStack() as lock:
+            lock.callback(_take(disk, name, tries).release)
+            with links:
+                # A copy of a root may lack it, or have holes in it.
+                disk.set_aside(PATH, SIZE)
+                changes = Changes(disk.map(PATH, SIZE), "", this_place().pid)
+                began = clock.monotonic()
+                changes.hold(clock.wall())
+                changes.look()
+                links.make(layout.OWNERS)
+                files = sum(links.add(each) for each in layout.FOLDERS if each != layout.OWNERS)
+                held = Millis(clock.monotonic() - began)
+                lock.close()
+                links.finish(layout.FORMAT, layout.FORMAT_CONTENT)
     except (Poisoned, SyncFailed) as error:
         raise StoreFailed(detail="a sync of a process that has the root open failed") from error
     except TargetUnusable as error:
@@ -96,11 +93,8 @@ def take_snapshot(
 
 
 def _take(disk: LocalDisk, root: str, tries: int) -> Lock:
-    for _ in range(tries):
-        lock = disk.lock(LOCK)
-        if lock is not None:
-            return lock
-        # In true time: it is another process that this waits for.
-        _NEVER.wait(_TRY_EVERY)
-    holder = look_at(*Changes(disk.map(PATH, SIZE), "").holder())
-    raise RootInUse(root=root, holder=f", {holder}, which holds the lock")
+    lock = try_for(tries, partial(disk.lock, LOCK))
+    if lock is None:
+        holder = look_at(*Changes(disk.map(PATH, SIZE), "").holder())
+        raise RootInUse(root=root, holder=f", {holder}, which holds the lock")
+    return lock

@@ -16,7 +16,7 @@ from .engine.engine import Engine
 from .engine.questions import Questions
 from .engine.reservations import check_places
 from .files.changes import Poisoned
-from .files.holder import LockHolder, look_at
+from .files.holder import LockHolder, look_at, try_for
 from .files.layout import owner as owner_file
 from .files.local_disk import LocalDisk, this_place
 from .files.mounts import is_written_by_other_hosts, tell_doubt
@@ -40,13 +40,10 @@ log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
-_TRY_EVERY: Final = 0.02
-"""Seconds between two tries of a lock that another process holds."""
 OPEN_TRIES: Final = 1_500
 """For half a minute an opening waits for another process, which may have millions of names to read."""
 CLOSE_TRIES: Final = 250
 """For five seconds a closing waits for the lock. Then the others find this process dead."""
-_NEVER: Final = threading.Event()
 
 
 class Store:
@@ -113,7 +110,7 @@ class Store:
         self._engine = engine
         self._changing = threading.RLock()
         try:
-            if not _try_for(OPEN_TRIES, engine.open):
+            if not try_for(OPEN_TRIES, engine.open):
                 holder = look_at(*engine.sharing.holder)
                 raise RootInUse(root="the root", holder=f", {holder}, which holds the lock")
         except Poisoned as error:
@@ -296,7 +293,7 @@ class Store:
             self._reaper.stop()
             if self._committer.failure is None:
                 try:
-                    _try_for(CLOSE_TRIES, self._engine.close)
+                    try_for(CLOSE_TRIES, self._engine.close)
                 except (Poisoned, SyncFailed, StoreError) as error:
                     # The next process that opens the root finds this one dead.
                     log.warning("the root is left as by a process that dies: %s", error)
@@ -311,16 +308,6 @@ class Store:
         self.close()
 
 
-def _try_for(tries: int, act: Callable[[], bool]) -> bool:
-    """Do what needs the lock, once it is free; return False if it isn't after so many `tries`."""
-    for _ in range(tries):
-        if act():
-            return True
-        # In true time: it is another process that this waits for.
-        _NEVER.wait(_TRY_EVERY)
-    return False
-
-
 def _enter(disk: LocalDisk, path: str, random: Random) -> Root:
     """Become an owner, once no other process holds the lock."""
     found: list[Root] = []
@@ -332,6 +319,6 @@ def _enter(disk: LocalDisk, path: str, random: Random) -> Root:
             return False
         return True
 
-    if not _try_for(OPEN_TRIES, is_in):
+    if not try_for(OPEN_TRIES, is_in):
         return open_root(disk, path, random, this_place())
     return found[0]

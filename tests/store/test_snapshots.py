@@ -134,10 +134,25 @@ def test_a_process_that_is_stopped_with_the_lock_is_named(tmp_path: Path) -> Non
                 take_snapshot(root, tmp_path / "copy", tries=3)
         finally:
             lock.release()
-    assert not (tmp_path / "copy").exists()
+        assert [path.name for path in tmp_path.iterdir()] == ["root"]
+        take_snapshot(root, tmp_path / "copy")
 
 
-def test_what_a_snapshot_that_was_cut_off_leaves_is_no_root_and_is_named(tmp_path: Path) -> None:
+def test_a_snapshot_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path / "root") as rig:
+        rig.send(b"a")
+    archive = tmp_path / "root" / "archive"
+    away = archive.rename(tmp_path / "away")
+
+    with pytest.raises(RootUnusable, match="No such file"):
+        take_snapshot(tmp_path / "root", tmp_path / "copy")
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["away", "root"]
+    away.rename(archive)
+    take_snapshot(tmp_path / "root", tmp_path / "copy")
+
+
+def test_what_a_snapshot_that_was_cut_off_leaves_is_named(tmp_path: Path) -> None:
     with opened(tmp_path / "root") as rig:
         rig.send(b"a")
     (tmp_path / "copy.partial").mkdir()

@@ -19,7 +19,7 @@ from spoolrack_store.model.texts import printable
 from spoolrack_store.model.transitions import State
 
 from .output import columns, say
-from .plain import argument, option
+from .plain import argument, option, root_option
 from .units import Folder, plural, size_text
 
 _SHOWN: Final = (State.READY, State.LEASED, State.DELAYED, State.SENT, State.REMOVED)
@@ -27,17 +27,7 @@ _SHOWN: Final = (State.READY, State.LEASED, State.DELAYED, State.SENT, State.REM
 
 @click.command()
 @argument("root", type=Folder(), required=False)
-@option(
-    "--root",
-    "--data",
-    "data",
-    metavar="DIR",
-    type=Folder(),
-    envvar=["SPOOLRACK_ROOT", "SPOOLRACK_DATA"],
-    default="data",
-    show_default=True,
-    help="The folder to look at, if ROOT isn't given.",
-)
+@root_option("The folder to look at, if ROOT isn't given.")
 @option(
     "--repair", is_flag=True, help="Put aside what is damaged or foreign. No process may serve ROOT."
 )

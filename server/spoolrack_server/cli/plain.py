@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .units import Text
+from .units import Folder, Text
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -26,3 +26,18 @@ def argument(name: str, **more: Any) -> Decorator:
     """An argument; without a type it is a `Text`."""
     more.setdefault("type", Text())
     return click.argument(name, **more)
+
+
+def root_option(help: str) -> Decorator:
+    """The folder of a root that needs no server, as `data`."""
+    return option(
+        "--root",
+        "--data",
+        "data",
+        metavar="DIR",
+        type=Folder(),
+        envvar=["SPOOLRACK_ROOT", "SPOOLRACK_DATA"],
+        default="data",
+        show_default=True,
+        help=help,
+    )

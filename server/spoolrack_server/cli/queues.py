@@ -89,12 +89,12 @@ def _given(settings: dict[str, Any]) -> dict[str, Any]:
 @command.command()
 @argument("name")
 @_has_settings
-@option("--label", "labels", type=Label(), multiple=True, help="A note on the queue; repeatable.")
+@option("--label", type=Label(), multiple=True, help="A note on the queue; repeatable.")
 @reaches_queues
-def create(reach: Reach, name: str, labels: tuple[tuple[str, str], ...], **settings: Any) -> None:
+def create(reach: Reach, name: str, label: tuple[tuple[str, str], ...], **settings: Any) -> None:
     """Create the queue NAME. If it is there with equal settings and these labels, nothing happens."""
     with reach.quick() as client:
-        client.create_queue(name, labels=dict(labels), **_given(settings))
+        client.create_queue(name, labels=dict(label), **_given(settings))
 
 
 @command.command(name="list")
@@ -190,8 +190,8 @@ def show(reach: Reach, name: str, json: bool) -> None:
 @argument("name")
 @_has_settings
 @option("--reset", type=SettingName(), multiple=True, help="Set back to the default.")
-@option("--label", "labels", type=Label(), multiple=True, help="Set a label; repeatable.")
-@option("--remove-label", "removed", type=Text(), metavar="NAME", multiple=True, help="Repeatable.")
+@option("--label", type=Label(), multiple=True, help="Set a label; repeatable.")
+@option("--remove-label", type=Text(), metavar="NAME", multiple=True, help="Repeatable.")
 @_if_version
 @reaches_queues
 def set_(
@@ -199,13 +199,13 @@ def set_(
     name: str,
     if_version: int | None,
     reset: tuple[str, ...],
-    labels: tuple[tuple[str, str], ...],
-    removed: tuple[str, ...],
+    label: tuple[tuple[str, str], ...],
+    remove_label: tuple[str, ...],
     **settings: Any,
 ) -> None:
     """Change settings and labels of the queue NAME; those that are not named stay as they are."""
     changes: dict[str, Any] = {**_given(settings), **dict.fromkeys(reset)}
-    named: dict[str, str | None] = {**dict(labels), **dict.fromkeys(removed)}
+    named: dict[str, str | None] = {**dict(label), **dict.fromkeys(remove_label)}
     if not changes and not named:
         raise click.UsageError("Name at least one setting or label.")
     with reach.quick() as client:

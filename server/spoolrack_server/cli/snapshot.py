@@ -6,23 +6,13 @@ import click
 from spoolrack_store.snapshot import take_snapshot
 
 from .output import say
-from .plain import argument, option
+from .plain import argument, root_option
 from .units import Folder, plural
 
 
 @click.command()
 @argument("target", type=Folder())
-@option(
-    "--root",
-    "--data",
-    "data",
-    metavar="DIR",
-    type=Folder(),
-    envvar=["SPOOLRACK_ROOT", "SPOOLRACK_DATA"],
-    default="data",
-    show_default=True,
-    help="The root to copy; it may be served.",
-)
+@root_option("The root to copy; it may be served.")
 def command(target: str, data: str) -> int:
     """Make TARGET a root that has all that the root has now, by hard links.
 

@@ -9,14 +9,12 @@ good.
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import Draining, StoreError
 from spoolrack_store.store import Store
@@ -25,7 +23,7 @@ from ..access.access_control import AccessControl
 from ..concurrency import ConcurrencyLimit
 from ..dashboard.dashboard_routes import dashboard_routes
 from ..health import Health
-from ..limits import LINE, Limits
+from ..limits import Limits
 from ..logs import Log
 from ..memory import MemoryLimiter
 from ..observability.error_log import ErrorLog
@@ -37,21 +35,16 @@ from .admin_endpoints import AdminEndpoints
 from .bodies import HttpLimits
 from .context import GatewayContext
 from .http_errors import GatewayError, MethodNotAllowed, NoSuchPage, internal_error, response_to
-from .listen_sockets import listen
+from .http_listener import HttpListener, expect_nothing
 from .message_endpoints import MessageEndpoints
 from .queue_endpoints import QueueEndpoints
-from .request_checks import RequestChecks, require_sane_head
+from .request_checks import RequestChecks
 from .routes import Endpoint, Route, pattern, routes
 
 REQUEST: Final = web.RequestKey("spoolrack-request-id", str)
 
-_Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-
 FINISHED_ANYWAY: Final = frozenset({"PUT", "POST", "DELETE"})
 """Methods whose work goes on when their client has gone: some never wait for the answer."""
-
-CLEANUP: Final = 1.0
-"""Seconds for what is left of a connection when its requests have ended."""
 
 
 class Gateway:
@@ -76,38 +69,25 @@ class Gateway:
         self._checks = RequestChecks(guard or AccessControl())
         self._patience = patience or HttpLimits()
         self._context = GatewayContext(store, log, self._patience, workers, self._checks.guard, memory)
-        self._running: set[asyncio.Task[Any]] = set()
-        self._refusing = False
         self._pages: set[Endpoint] = set()
-        self._runner = web.AppRunner(
-            self._application(
-                (
-                    *routes(
-                        QueueEndpoints(self._context, clock),
-                        MessageEndpoints(self._context),
-                        AdminEndpoints(health, observer),
-                    ),
-                    *dashboard_routes(self._context, health, clock, observer),
-                )
-            ),
-            access_log=None,
-            logger=library_log(),
-            # A receive whose client has gone must lease nothing.
-            handler_cancellation=True,
-            # What comes back must be what was sent, and a few bytes must not become a gigabyte.
-            auto_decompress=False,
-            max_line_size=LINE,
-            max_field_size=LINE,
-            keepalive_timeout=self._patience.idle,
-            shutdown_timeout=CLEANUP,
+        application = self._application(
+            (
+                *routes(
+                    QueueEndpoints(self._context, clock),
+                    MessageEndpoints(self._context),
+                    AdminEndpoints(health, observer),
+                ),
+                *dashboard_routes(self._context, health, clock, observer),
+            )
         )
+        self._listener = HttpListener(application, self._patience, self._refuse_head)
 
     def _application(self, served: Sequence[Route]) -> web.Application:
         application = web.Application(middlewares=[self._edge])
         application.on_response_prepare.append(_name_request)
         for route in served:
             application.router.add_route(
-                route.method, pattern(route.path), route.endpoint, expect_handler=_expect_nothing
+                route.method, pattern(route.path), route.endpoint, expect_handler=expect_nothing
             )
             self._checks.add(route)
             if route.is_page:
@@ -125,18 +105,10 @@ class Gateway:
         tls: ssl.SSLContext | None = None,
         connections: int = Limits().connections,
     ) -> int:
-        """Return the port that is listened at, once requests are served.
-
-        With `shares_port` other processes may listen at it, too, and the kernel deals out connections.
-        """
-        await self._runner.setup()
-        server = self._runner.server
-        assert server is not None
-        server.request_handler = partial(self._begin, server.request_handler)
-        for listening in listen(host, port, connections, shares_port=shares_port):
-            await web.SockSite(self._runner, listening, ssl_context=tls).start()
-        listened: int = self._runner.addresses[0][1]
-        return listened
+        """See `HttpListener.start`."""
+        return await self._listener.start(
+            host, port, shares_port=shares_port, tls=tls, connections=connections
+        )
 
     def recheck_permissions(self) -> None:
         """Apply changed permissions."""
@@ -144,39 +116,23 @@ class Gateway:
 
     def refuse(self) -> None:
         """Let no new request do anything: it is told to try again."""
-        self._refusing = True
+        self._listener.is_refusing = True
 
     async def stop(self, grace: float) -> None:
         """Return once all is closed; requests that haven't ended after `grace` seconds are cut off."""
-        self.refuse()
-        if self._running and grace > 0:
-            await asyncio.wait(set(self._running), timeout=grace)
-        for task in self._running:
-            task.cancel()
-        await self._runner.cleanup()
-        while self._running:
-            await asyncio.wait(set(self._running))
+        await self._listener.stop(grace)
         await self._context.close()
 
     # Each request.
 
-    async def _begin(self, route: _Handler, request: web.BaseRequest) -> web.StreamResponse:
-        """Refuse a head that isn't sane before aiohttp looks for its route, and acts on it."""
-        try:
-            require_sane_head(request)
-        except (StoreError, GatewayError) as error:
-            id = self._watch.name(request.headers.get(HEADER))
-            response = self._refusal(request, error)
-            response.headers[HEADER] = id
-            response.force_close()
-            return response
-        return await route(request)
+    def _refuse_head(self, request: web.BaseRequest, error: Exception) -> web.StreamResponse:
+        response = self._refusal(request, error)
+        response.headers[HEADER] = self._watch.name(request.headers.get(HEADER))
+        return response
 
     @web.middleware
     async def _edge(self, request: web.Request, handler: Endpoint) -> web.StreamResponse:
-        task = asyncio.current_task()
-        if task is not None:
-            self._keep(task)
+        self._listener.keep_current()
         request[REQUEST] = self._watch.name(request.headers.get(HEADER))
         route = request.match_info.route.resource
         response: web.StreamResponse = await self._watch.http(
@@ -192,18 +148,15 @@ class Gateway:
         """The response to a request that may outlive its connection."""
         if request.method not in FINISHED_ANYWAY:
             return await self._answer(request, handler)
-        return await asyncio.shield(self._keep(asyncio.create_task(self._answer(request, handler))))
-
-    def _keep(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return task
+        return await asyncio.shield(
+            self._listener.keep(asyncio.create_task(self._answer(request, handler)))
+        )
 
     async def _answer(self, request: web.Request, endpoint: Endpoint) -> web.StreamResponse:
         """Return the response; raise `CancelledError` if the client is gone, as aiohttp wants it."""
         try:
             self._checks.admit(request)
-            if self._refusing and request.match_info.handler not in self._pages:
+            if self._listener.is_refusing and request.match_info.handler not in self._pages:
                 raise Draining
             response = await endpoint(request)
         except ConnectionError as error:
@@ -213,7 +166,7 @@ class Gateway:
             if request.writer.output_size:
                 # An answer is under way already: it can only be cut off.
                 raise asyncio.CancelledError from error
-        if self._refusing or not request.content.is_eof():
+        if self._listener.is_refusing or not request.content.is_eof():
             # The rest of a body that isn't needed is not worth waiting for.
             response.force_close()
         return response
@@ -236,7 +189,7 @@ class Gateway:
             )
         if response is None:
             self._log.error(
-                "a request failed by a internal_error of the server",
+                "a request failed by a defect of the server",
                 method=request.method,
                 exc_info=error,
             )
@@ -249,23 +202,3 @@ async def _name_request(request: web.Request, response: web.StreamResponse) -> N
     id = request.get(REQUEST)
     if id is not None:
         response.headers[HEADER] = id
-
-
-async def _expect_nothing(request: web.Request) -> None:
-    """Send nothing yet: the reader of the body sends "100 Continue"."""
-
-
-class _OurMistakes(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is more than a client that doesn't speak HTTP, or has hung up."""
-        error = record.exc_info[1] if record.exc_info else None
-        return not isinstance(error, HttpProcessingError | ConnectionError)
-
-
-def library_log() -> logging.Logger:
-    log = logging.getLogger("spoolrack_server.gateway")
-    log.addFilter(_OUR_MISTAKES)
-    return log
-
-
-_OUR_MISTAKES: Final = _OurMistakes()

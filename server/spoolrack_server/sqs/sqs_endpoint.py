@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
@@ -25,11 +25,10 @@ from ..concurrency import ConcurrencyLimit
 from ..gateway import bodies
 from ..gateway.bodies import HttpLimits
 from ..gateway.context import GatewayContext
-from ..gateway.gateway import CLEANUP, library_log
 from ..gateway.http_errors import GatewayError
-from ..gateway.listen_sockets import listen
-from ..gateway.request_checks import require_own_name, require_own_origin, require_sane_head
-from ..limits import LINE, Limits
+from ..gateway.http_listener import HttpListener, expect_nothing
+from ..gateway.request_checks import require_own_name, require_own_origin
+from ..limits import Limits
 from ..logs import Log
 from ..memory import MemoryLimiter
 from ..observability.instrumentation import Instrumentation
@@ -80,9 +79,6 @@ class _Asked:
     body: bytes
 
 
-_Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-
-
 class SqsEndpoint:
     """Lives in one event loop, and is started once."""
 
@@ -102,23 +98,11 @@ class SqsEndpoint:
         self._authenticator = authenticator
         self._url = url
         self._operations = SqsOperations(context, clock)
-        self._running: set[asyncio.Task[Any]] = set()
         self._receiving: dict[asyncio.Task[Any], Callable[[], None]] = {}
         """How the permission of each receive is checked again."""
-        self._refusing = False
         application = web.Application()
-        application.router.add_route("*", "/{path:.*}", self._serve, expect_handler=_expect_nothing)
-        self._runner = web.AppRunner(
-            application,
-            access_log=None,
-            logger=library_log(),
-            handler_cancellation=True,
-            auto_decompress=False,
-            max_line_size=LINE,
-            max_field_size=LINE,
-            keepalive_timeout=context.patience.idle,
-            shutdown_timeout=CLEANUP,
-        )
+        application.router.add_route("*", "/{path:.*}", self._serve, expect_handler=expect_nothing)
+        self._listener = HttpListener(application, context.patience, self._refuse_head)
 
     # Start and stop.
 
@@ -131,15 +115,10 @@ class SqsEndpoint:
         tls: ssl.SSLContext | None = None,
         connections: int = Limits().connections,
     ) -> int:
-        """Return the port that is listened at, once requests are served."""
-        await self._runner.setup()
-        server = self._runner.server
-        assert server is not None
-        server.request_handler = partial(self._begin, server.request_handler)
-        for listening in listen(host, port, connections, shares_port=shares_port):
-            await web.SockSite(self._runner, listening, ssl_context=tls).start()
-        listened: int = self._runner.addresses[0][1]
-        return listened
+        """See `HttpListener.start`."""
+        return await self._listener.start(
+            host, port, shares_port=shares_port, tls=tls, connections=connections
+        )
 
     def recheck_permissions(self) -> None:
         """Apply changed permissions: end the long polls whose callers have lost theirs."""
@@ -151,37 +130,20 @@ class SqsEndpoint:
 
     def refuse(self) -> None:
         """Let no new request do anything: it is told to try again."""
-        self._refusing = True
+        self._listener.is_refusing = True
 
     async def stop(self, grace: float) -> None:
         """Return once all is closed; requests that haven't ended after `grace` seconds are cut off."""
-        self.refuse()
-        if self._running and grace > 0:
-            await asyncio.wait(set(self._running), timeout=grace)
-        for task in self._running:
-            task.cancel()
-        await self._runner.cleanup()
-        while self._running:
-            await asyncio.wait(set(self._running))
+        await self._listener.stop(grace)
         await self._context.close()
 
     # Each request.
 
-    async def _begin(self, route: _Handler, request: web.BaseRequest) -> web.StreamResponse:
-        """Refuse a head that isn't sane before aiohttp acts on it."""
-        try:
-            require_sane_head(request)
-        except (StoreError, GatewayError) as error:
-            id = self._watch.name(request.headers.get(HEADER))
-            response = self._refusal(request, "", error, id)
-            response.force_close()
-            return response
-        return await route(request)
+    def _refuse_head(self, request: web.BaseRequest, error: Exception) -> web.StreamResponse:
+        return self._refusal(request, "", error, self._watch.name(request.headers.get(HEADER)))
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        task = asyncio.current_task()
-        assert task is not None
-        self._keep(task)
+        self._listener.keep_current()
         id = self._watch.name(request.headers.get(HEADER))
         # A body counts until its request is answered: it is held as long.
         with self._context.room.share() as share:
@@ -227,16 +189,11 @@ class SqsEndpoint:
         answer = self._answer(request, asked, id)
         if asked.operation == RECEIVE:
             return await answer
-        return await asyncio.shield(self._keep(asyncio.create_task(answer)))
-
-    def _keep(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return task
+        return await asyncio.shield(self._listener.keep(asyncio.create_task(answer)))
 
     async def _answer(self, request: web.Request, asked: _Asked, id: str) -> web.StreamResponse:
         try:
-            if self._refusing:
+            if self._listener.is_refusing:
                 raise Draining
             caller = self._caller(request, asked)
             if asked.operation == RECEIVE:
@@ -252,7 +209,7 @@ class SqsEndpoint:
             )
             if result.receipts:
                 await self._hand_over(request, response, result)
-        if self._refusing:
+        if self._listener.is_refusing:
             response.force_close()
         return response
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from ..model.clock import Millis
 
 log = logging.getLogger(__name__)
+
+_Found = TypeVar("_Found")
+
+_TRY_EVERY: Final = 0.02
+"""Seconds."""
+_NEVER: Final = threading.Event()
 
 _FIRST_PAUSE: Final = 1
 _LONGEST_PAUSE: Final = 50
@@ -46,6 +53,17 @@ class LockHolder:
 def look_at(pid: int, since: int) -> LockHolder:
     """Return what there is to say of the process that took the lock last."""
     return LockHolder(pid=pid, state=_state_of(pid), since=Millis(since))
+
+
+def try_for(tries: int, act: Callable[[], _Found]) -> _Found:
+    """Do what needs the lock until its result is true; return the last one after so many `tries`."""
+    for _ in range(tries - 1):
+        found = act()
+        if found:
+            return found
+        # In true time: it is another process that this waits for.
+        _NEVER.wait(_TRY_EVERY)
+    return act()
 
 
 def _state_of(pid: int) -> str:

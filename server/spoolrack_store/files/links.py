@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import Final
@@ -39,9 +40,21 @@ class Links:
                     "it is on another file system than the root, where no hard link leads: choose a "
                     "place on the same one, and copy it from there with rsync -aH"
                 )
+        except OSError as error:
+            raise TargetUnusable(f"{error.strerror}: {error.filename}") from error
+
+    def __enter__(self) -> Links:
+        """Begin the folder."""
+        try:
             self._make(self._partial, self._mode)
         except OSError as error:
             raise TargetUnusable(f"{error.strerror}: {error.filename}") from error
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Remove a folder that isn't whole."""
+        if kind is not None:
+            shutil.rmtree(self._partial)
 
     def make(self, folder: str) -> None:
         """Make an empty folder."""

@@ -1,0 +1,133 @@
+"""A listener of HTTP: how it starts, how it keeps what runs, how it stops.
+
+aiohttp serves the connections; `listen_sockets` bounds them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from spoolrack_store.model.errors import StoreError
+
+from ..limits import LINE, Limits
+from .bodies import HttpLimits
+from .http_errors import GatewayError
+from .listen_sockets import listen
+from .request_checks import require_sane_head
+
+_Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+CLEANUP: Final = 1.0
+"""Seconds for what is left of a connection when its requests have ended."""
+
+
+class HttpListener:
+    """Lives in one event loop, and is started once."""
+
+    def __init__(
+        self,
+        application: web.Application,
+        patience: HttpLimits,
+        refuse_head: Callable[[web.BaseRequest, Exception], web.StreamResponse],
+    ) -> None:
+        """`refuse_head` makes the response to a request whose head isn't sane."""
+        self.is_refusing = False
+        """Whether no new request may do anything."""
+        self._refuse_head = refuse_head
+        self._running: set[asyncio.Task[Any]] = set()
+        self._runner = web.AppRunner(
+            application,
+            access_log=None,
+            logger=_library_log(),
+            # A receive whose client has gone must lease nothing.
+            handler_cancellation=True,
+            # What comes back must be what was sent, and a few bytes must not become a gigabyte.
+            auto_decompress=False,
+            max_line_size=LINE,
+            max_field_size=LINE,
+            keepalive_timeout=patience.idle,
+            shutdown_timeout=CLEANUP,
+        )
+
+    async def start(
+        self,
+        host: str,
+        port: int,
+        *,
+        shares_port: bool = False,
+        tls: ssl.SSLContext | None = None,
+        connections: int = Limits().connections,
+    ) -> int:
+        """Return the port that is listened at, once requests are served.
+
+        With `shares_port` other processes may listen at it, too, and the kernel deals out connections.
+        Raise `OSError` if the address is no good.
+        """
+        await self._runner.setup()
+        server = self._runner.server
+        assert server is not None
+        server.request_handler = partial(self._begin, server.request_handler)
+        for listening in listen(host, port, connections, shares_port=shares_port):
+            await web.SockSite(self._runner, listening, ssl_context=tls).start()
+        listened: int = self._runner.addresses[0][1]
+        return listened
+
+    async def stop(self, grace: float) -> None:
+        """Return once all is closed; requests that haven't ended after `grace` seconds are cut off."""
+        self.is_refusing = True
+        if self._running and grace > 0:
+            await asyncio.wait(set(self._running), timeout=grace)
+        for task in self._running:
+            task.cancel()
+        await self._runner.cleanup()
+        while self._running:
+            await asyncio.wait(set(self._running))
+
+    def keep(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
+        """Let a stop wait for a task."""
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    def keep_current(self) -> None:
+        """Let a stop wait for the task that runs now."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.keep(task)
+
+    async def _begin(self, route: _Handler, request: web.BaseRequest) -> web.StreamResponse:
+        """Refuse a head that isn't sane before aiohttp looks for its route, and acts on it."""
+        try:
+            require_sane_head(request)
+        except (StoreError, GatewayError) as error:
+            response = self._refuse_head(request, error)
+            response.force_close()
+            return response
+        return await route(request)
+
+
+async def expect_nothing(request: web.Request) -> None:
+    """Send nothing yet: the reader of the body sends "100 Continue"."""
+
+
+class _OurMistakes(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is more than a client that doesn't speak HTTP, or has hung up."""
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, HttpProcessingError | ConnectionError)
+
+
+_OUR_MISTAKES: Final = _OurMistakes()
+
+
+def _library_log() -> logging.Logger:
+    log = logging.getLogger("spoolrack_server.gateway")
+    log.addFilter(_OUR_MISTAKES)
+    return log
