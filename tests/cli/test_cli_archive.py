@@ -320,3 +320,14 @@ def test_what_is_no_archive_is_refused(bring: Spoolrack, tmp_path: Path, root: s
     assert bring(str(tmp_path / "absent")).code == 66
     assert not Path(root).exists()
     assert list(tmp_path.glob("*.import")) == []
+
+
+def test_groups_come_back(offline: Spoolrack, root: str, tmp_path: Path) -> None:
+    origin, archive = str(tmp_path / "groups"), str(tmp_path / "groups.archive")
+    with connect(f"file://{origin}") as client:
+        client.create_queue("jobs")
+        client.queue("jobs").send_many([Outgoing(body="a", group="ä g"), Outgoing(body="b")])
+    assert offline("export", "jobs", "--root", origin, "--output", archive).code == 0
+    assert offline("import", archive, "--root", root, *FAST).code == 0
+    with connect(f"file://{root}") as client:
+        assert [message.group for message in client.queue("jobs").peek()] == ["ä g", ""]

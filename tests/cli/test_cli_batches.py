@@ -163,3 +163,9 @@ def test_the_server_may_go_away_while_a_batch_is_staged(
     _, err = process.communicate(timeout=60)
     assert err.decode() == "spoolrack: sent 6,000 messages to jobs, all at once\n"
     assert bodies(client) == ["x"] * 3_000 + ["y"] * 3_000
+
+
+def test_a_group_is_that_of_each_line(spoolrack: Spoolrack, client: Client, lines: str) -> None:
+    for batch in ([], ["--batch"]):
+        assert spoolrack("send", "jobs", "--create", "--lines", lines, *batch, "--group", "g").code == 0
+    assert [message.group for message in client.queue("jobs").peek()] == ["g"] * 6

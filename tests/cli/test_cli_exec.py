@@ -177,3 +177,9 @@ def test_who_follows_can_be_stopped_quietly(
     process.send_signal(number)
     out, err = process.communicate()
     assert (process.returncode, out, err) == (code, b"", b"")
+
+
+def test_a_command_is_told_the_group(spoolrack: Spoolrack, client: Client) -> None:
+    client.queue("jobs").send("x", group="g 1")
+    told = spoolrack("receive", "jobs", "--exec", "printenv SPOOLRACK_MESSAGE_GROUP")
+    assert (told.code, told.out) == (0, "g 1\n")

@@ -255,3 +255,8 @@ def test_a_single_body_goes_to_a_file_as_it_is_and_several_are_a_line_each(
 @pytest.mark.parametrize("other", ["--json", "--exec=true"])
 def test_raw_bodies_are_nothing_else(spoolrack: Spoolrack, other: str) -> None:
     assert spoolrack("receive", "jobs", "--raw", other).code == 2
+
+
+def test_a_group_is_sent_and_shown(spoolrack: Spoolrack) -> None:
+    assert spoolrack("send", "jobs", "--create", "x", "--group", "g 1").code == 0
+    assert json.loads(spoolrack("receive", "jobs", "--json").out)["group"] == "g 1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,23 @@ def test_what_is_no_time_is_refused(offline: Spoolrack, root: Path, text: str) -
     refused = offline("replay", "jobs", "--since", text, "--root", str(root))
     assert refused.code == 2
     assert "is not a time: write 2026-11-23T10:00Z" in refused.err
+
+
+def test_what_is_replayed_keeps_attributes_and_groups(offline: Spoolrack, tmp_path: Path) -> None:
+    root = tmp_path / "grouped"
+    with Store.open(root) as store:
+        settings = QueueSettings(archive_retention=Millis(DAY))
+        store.submit(CreateQueue(name="jobs", settings=settings)).result(GIVE_UP)
+        store.submit(
+            Send(queue="jobs", bodies=[b"a", b"b"], attributes={0: {"k": "v"}}, groups={1: "g"})
+        ).result(GIVE_UP)
+        for delivery in store.submit(Receive(queue="jobs", max_messages=2)).result(GIVE_UP):
+            store.submit(Delete(queue="jobs", receipts=delivery.receipts)).result(GIVE_UP)
+    with Store.open(root):
+        pass
+    assert offline("replay", "jobs", "--root", str(root)).code == 0
+
+    shown = offline("peek", "jobs", "--root", str(root), "--json").out.splitlines()
+    found = [json.loads(line) for line in shown]
+    assert [each.get("group") for each in found] == [None, "g"]
+    assert [each["attributes"] for each in found] == [{"k": "v"}, {}]

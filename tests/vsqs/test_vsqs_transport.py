@@ -213,6 +213,8 @@ def test_what_vsqs_does_not_have_is_refused_by_name(jobs: Queue, client: Client)
         jobs.send("a", attributes={"n": "v"})
     with pytest.raises(Unsupported, match="delayed"):
         jobs.send("a", delay=5)
+    with pytest.raises(Unsupported, match="no group"):
+        jobs.send("a", group="g")
     with pytest.raises(Unsupported, match="max_receives"):
         client.create_queue("jobs", max_receives=3)
     with pytest.raises(Unsupported, match="retention"):
