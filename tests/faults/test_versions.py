@@ -5,11 +5,14 @@ The older one comes out of the project's own history.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +21,19 @@ from tests.support.real_server import RealServer
 OLDER = "7b45bfcf"
 """The last one without stages, reservations and deduplication ids."""
 PROJECT = Path(__file__).resolve().parents[2]
+FILL = """
+client.create_queue("jobs", visibility_timeout=600)
+queue = client.queue("jobs")
+sent = [queue.send(b"single"), *(result.id for result in queue.send_many([b"together"] * 20))]
+delayed = queue.send(b"delayed", delay=600)
+queue.receive(1)
+told = {"ready": sent[1:], "leased": sent[:1], "delayed": [delayed]}
+"""
+LOOK = """
+queue = client.queue("jobs")
+states = ("ready", "leased", "delayed")
+told = {state: [message.id for message in queue.peek([state])] for state in states}
+"""
 
 
 @pytest.fixture(scope="session")
@@ -36,10 +52,13 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def paths(code: Path) -> str:
+    return os.pathsep.join(str(code / part) for part in ("client", "server"))
+
+
 @contextmanager
 def serving(root: Path, log: Path, code: Path) -> Iterator[RealServer]:
-    path = os.pathsep.join(str(code / part) for part in ("client", "server"))
-    server = RealServer(root, log, before=("env", f"PYTHONPATH={path}"))
+    server = RealServer(root, log, before=("env", f"PYTHONPATH={paths(code)}"))
     server.start()
     try:
         yield server
@@ -48,8 +67,21 @@ def serving(root: Path, log: Path, code: Path) -> Iterator[RealServer]:
         server.kill()
 
 
-def ids(server: RealServer, state: str = "ready") -> list[str]:
-    return [message.id for message in server.queue("jobs").peek([state])]
+def told_by(program: str, server: RealServer, code: Path) -> Any:
+    """What a program tells that uses the version's own client."""
+    whole = (
+        "import json, sys, spoolrack\n"
+        f"client = spoolrack.connect(sys.argv[1])\n{program}\nprint(json.dumps(told))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", whole, f"127.0.0.1:{server.port}"],
+        env={**os.environ, "PYTHONPATH": paths(code)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    return json.loads(told.stdout)
 
 
 def test_a_root_of_format_1_is_refused_and_left_to_the_version_that_wrote_it(
@@ -57,12 +89,7 @@ def test_a_root_of_format_1_is_refused_and_left_to_the_version_that_wrote_it(
 ) -> None:
     root, log = tmp_path / "root", tmp_path / "log"
     with serving(root, log, older) as server:
-        server.client.create_queue("jobs", visibility_timeout=600)
-        queue = server.queue("jobs")
-        ready = [queue.send(b"single")]
-        ready += [result.id for result in queue.send_many([b"together"] * 20)]
-        delayed = queue.send(b"delayed", delay=600)
-        (leased,) = queue.receive(1)
+        held = told_by(FILL, server, older)
     before = sorted(map(str, root.rglob("*")))
 
     code, said = RealServer(root, tmp_path / "refused").refuse_start()
@@ -72,5 +99,4 @@ def test_a_root_of_format_1_is_refused_and_left_to_the_version_that_wrote_it(
     assert "spoolrack export" in said
     assert sorted(map(str, root.rglob("*"))) == before
     with serving(root, log, older) as server:
-        assert (ids(server), ids(server, "leased")) == (ready[1:], [leased.id])
-        assert ids(server, "delayed") == [delayed]
+        assert told_by(LOOK, server, older) == held
