@@ -13,6 +13,7 @@ _WHERE: Final[Mapping[str, tuple[str, str]]] = {
     "limit": ("limit", "Limit"),
     "empty-call": ("empty_call", "EmptyCall"),
     "spoolrack": ("spoolrack", "Spoolrack"),
+    "spoolrack-acks": ("spoolrack", "SpoolrackAcks"),
     "spoolrack-2": ("spoolrack", "SpoolrackTwo"),
     "spoolrack-n": ("spoolrack", "SpoolrackProcesses"),
     "redis": ("redis_stream", "RedisStream"),

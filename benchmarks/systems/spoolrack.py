@@ -169,6 +169,26 @@ class Spoolrack(System):
         return time.monotonic() - began
 
 
+class SpoolrackAckDriver(SpoolrackDriver):
+    def delete(self, messages: Sequence[Received]) -> None:
+        """Return at once, as a delete of RabbitMQ's does."""
+        for message in messages:
+            self._messages().ack(cast(spoolrack.Message, message.handle))
+
+
+class SpoolrackAcks(Spoolrack):
+    """Deletes as unconfirmed as a quorum queue's, to be set beside one."""
+
+    name = "spoolrack-acks"
+    driver = SpoolrackAckDriver
+    only = frozenset({"singles", "paced"})
+    facts = Facts(
+        title="Spoolrack, acks",
+        configuration="spoolrack serve; consumers call MessageStream.ack",
+        note="A delete is not waited for: after a crash the message may come again.",
+    )
+
+
 class SpoolrackTwo(Spoolrack):
     """Shows, with one and with all, what more processes bring."""
 

@@ -7,17 +7,20 @@ opens the stream again after a failure that may pass. Messages that wait here ar
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from . import _arguments as arguments
+from ._acks import Acks
 from ._calling import Calling
 from ._leases import Leases
 from ._mailbox import Mailbox
+from ._outgoing import chunks_of
 from ._runtime import Started
 from ._transports import Deliveries
-from ._values import MAX_BATCH, Envelope, Seconds, VisibilityChange
+from ._values import MAX_BATCH, ByReceipt, DeleteResult, Envelope, Seconds, VisibilityChange
 from .errors import ClientClosed, SpoolrackError
 
 log = logging.getLogger("spoolrack")
@@ -57,6 +60,7 @@ class EnvelopeStream:
         self._reader: Started | None = None
         self._mailbox: Mailbox[Envelope] = Mailbox(self._runtime)
         self._leases = Leases(calling, queue, visibility_timeout)
+        self._acks = Acks(self._runtime, queue, self._delete, max_in_flight=max_in_flight)
 
     async def next(self) -> Envelope | None:
         """The next message; None once the stream is closed. Raises what ended it otherwise."""
@@ -78,6 +82,22 @@ class EnvelopeStream:
             held = self._leases.hand_out(envelopes, keep=self._until_settled)
             if held or not envelopes:
                 return held
+
+    def ack(self, receipt: str) -> None:
+        """Delete a message soon. Raise `ClientClosed` once the stream is closed."""
+        self._calling.check()
+        self._acks.add(receipt)
+
+    async def _delete(self, receipts: Sequence[str]) -> Sequence[DeleteResult]:
+        def delete(chunk: list[ByReceipt], left: float) -> Awaitable[list[DeleteResult]]:
+            return self._calling.transport.delete(self._queue, chunk, timeout=left)
+
+        chunks = list(chunks_of(map(ByReceipt, receipts), lambda _: 0))
+        with contextlib.suppress(ClientClosed):
+            return await self._calling.in_chunks(
+                chunks, delete, lambda error: DeleteResult(error=error), None
+            )
+        return [result for chunk in chunks for result in await delete(chunk, LAST_WORDS)]
 
     def settled(self, envelope: Envelope) -> None:
         """Stop extending the lease of a message that was handed out."""
@@ -196,6 +216,7 @@ class EnvelopeStream:
         self.abandon_now()
         if self._reader is not None:
             await self._reader.join(LAST_WORDS * 2)
+        await self._acks.join(LAST_WORDS * 2)
         self._calling.open.discard(self)
 
     def stop_extending(self) -> None:
@@ -211,6 +232,7 @@ class EnvelopeStream:
         """`close` without waiting: the reader does the rest."""
         with self._lock:
             self._closing.set()
+            self._acks.end()
             deliveries = self._deliveries
         if not self._until_settled:
             self._leases.stop()

@@ -115,7 +115,7 @@ def test_commands_on_the_folder_and_over_the_server_meet(
 ) -> None:
     served = ("--root", server.root)
     assert spoolrack("send", "jobs", "--create", "a").code == 0
-    assert spoolrack("receive", "jobs", *served).out == "a"
+    assert spoolrack("receive", "jobs", "--wait", "60s", *served).out == "a"
     assert spoolrack("send", "jobs", "b", *served).code == 0
     assert spoolrack("receive", "jobs", "--wait", "60s").out == "b"
     assert spoolrack("fsck", *served).code == 0

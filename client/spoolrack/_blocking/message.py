@@ -12,7 +12,7 @@ from .._retry import Backoff
 from .._runtime import run
 from .._stream import EnvelopeStream
 from .._values import Envelope, Seconds
-from ..aio._message import delete_message, extend_message, release_message, settle_message
+from ..aio._message import ack_message, delete_message, extend_message, release_message, settle_message
 from ..aio._worker import WorkerCore
 
 if TYPE_CHECKING:
@@ -89,8 +89,17 @@ class MessageStream(Iterator[Message]):
         envelopes = run(self._core.receive(max_messages, wait))
         return [Message(envelope, self._queue) for envelope in envelopes]
 
+    def ack(self, message: Message) -> None:
+        """Delete a message without waiting for it; acks travel together.
+
+        `close` waits for them. An ack that fails is logged: its message comes again when the lease is
+        over, and so does one whose program dies at once. `Message.delete` waits, and raises.
+        """
+        ack_message(self._core, message)
+
     def close(self) -> None:
-        """End the stream, and release the messages that it holds and has not handed out."""
+        """Wait for acks, end the stream, and release the messages that it holds and has not handed
+        out."""
         run(self._core.close())
 
     def __enter__(self) -> Self:

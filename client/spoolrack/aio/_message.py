@@ -38,6 +38,11 @@ def receipt_of(message: MessageFacts | str) -> str:
     return receipt
 
 
+def ack_message(stream: EnvelopeStream, message: MessageFacts) -> None:
+    stream.ack(receipt_of(message))
+    message._settled = True
+
+
 async def delete_message(queue: Queue, message: MessageFacts, timeout: Seconds | None) -> None:
     await queue.delete(message, timeout=timeout)
     message._settled = True
@@ -151,8 +156,13 @@ class MessageStream(AsyncIterator[Message]):
         envelopes = await self._core.receive(max_messages, wait)
         return [Message(envelope, self._queue) for envelope in envelopes]
 
+    def ack(self, message: Message) -> None:
+        """Delete a message without waiting for it: see `spoolrack.MessageStream.ack`."""
+        ack_message(self._core, message)
+
     async def close(self) -> None:
-        """End the stream, and release the messages that it holds and has not handed out."""
+        """Wait for acks, end the stream, and release the messages that it holds and has not handed
+        out."""
         await self._core.close()
 
     async def __aenter__(self) -> Self:

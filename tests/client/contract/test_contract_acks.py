@@ -1,0 +1,83 @@
+"""What every transport promises about acks of a stream: deletions that are not waited for."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from spoolrack import Client, Queue
+from spoolrack.errors import ClientClosed, InvalidReceipt
+
+from tests.client.contract.conftest import World
+
+
+def waiting(queue: Queue) -> int:
+    counts = queue.info().counts
+    return counts.ready + counts.leased
+
+
+def test_an_acked_message_is_deleted_once_the_stream_is_closed(jobs: Queue) -> None:
+    jobs.send_many(str(number) for number in range(50))
+    with jobs.messages() as stream:
+        for _ in range(50):
+            stream.ack(next(stream))
+    assert waiting(jobs) == 0
+
+
+def test_acks_that_are_under_way_outlast_the_client(world: World) -> None:
+    client = world.connect()
+    client.create_queue("jobs")
+    client.queue("jobs").send_many(["a", "b"])
+    stream = client.queue("jobs").messages()
+    stream.ack(next(stream))
+    stream.ack(next(stream))
+    client.close()
+    with world.connect() as other:
+        assert waiting(other.queue("jobs")) == 0
+
+
+def test_an_ack_gives_its_place_to_the_next_message(jobs: Queue) -> None:
+    jobs.send_many(["a", "b", "c"])
+    with jobs.messages(max_in_flight=1) as stream:
+        for expected in ("a", "b", "c"):
+            message = next(stream)
+            assert message.text == expected
+            stream.ack(message)
+
+
+def test_an_acked_message_is_not_deleted_a_second_time_by_its_block(jobs: Queue) -> None:
+    jobs.send("a")
+    with jobs.messages() as stream, next(stream) as message:
+        stream.ack(message)
+    assert waiting(jobs) == 0
+
+
+@pytest.mark.needs("receive counts")
+def test_an_ack_whose_lease_is_over_is_logged_and_the_message_comes_again(
+    jobs: Queue, other: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs.send("a")
+    with caplog.at_level(logging.WARNING, "spoolrack"):
+        with jobs.messages(max_in_flight=1) as stream:
+            message = next(stream)
+            other.queue("jobs").release_many([message])
+            again = next(stream)
+            stream.ack(message)
+        assert "may come again" in caplog.text
+    assert again.text == "a"
+    assert waiting(jobs) == 1
+
+
+def test_an_ack_after_the_end_is_refused(jobs: Queue) -> None:
+    jobs.send_many(["a", "b"])
+    stream = jobs.messages()
+    message = next(stream)
+    stream.close()
+    with pytest.raises(ClientClosed, match="stream is closed"):
+        stream.ack(message)
+
+
+def test_a_message_that_was_not_received_can_not_be_acked(jobs: Queue) -> None:
+    id = jobs.send("a")
+    with jobs.messages() as stream, pytest.raises(InvalidReceipt):
+        stream.ack(jobs.get(id))
