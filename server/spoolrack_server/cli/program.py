@@ -38,6 +38,7 @@ _COMMANDS: Final = {
     "reservations": "reservations",
     "redrive": "redriving",
     "redrives": "redrives",
+    "schedules": "schedules",
     "top": "top",
     "bench": "benching",
     "try": "trying",
