@@ -4,12 +4,15 @@
 
 One Spoolrack server serves both protocols. Four client processes of two threads send to each in turn,
 round by round, so that what disturbs the machine disturbs all alike; the figure is the median, and the
-ratio is that of one run. SQS is spoken by boto3. moto is left out where it isn't installed.
+ratio is that of one run. SQS is spoken by boto3, which needs far more of the processor for a call than
+the server does, and by a client that only writes the same request and reads the response. moto is left
+out where it isn't installed.
 """
 
 from __future__ import annotations
 
 import argparse
+import http.client
 import importlib.util
 import json
 import statistics
@@ -23,6 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import boto3
 import spoolrack
@@ -30,7 +34,8 @@ from botocore.config import Config
 
 from . import running
 
-GRPC, SQS, MOTO = "Spoolrack, gRPC", "Spoolrack, SQS", "moto, SQS"
+GRPC, SQS, LEAN = "Spoolrack, gRPC", "Spoolrack, SQS by boto3", "Spoolrack, SQS by a lean client"
+MOTO: Final = "moto, SQS by boto3"
 PROCESSES: Final = 4
 THREADS: Final = 2
 BATCH: Final = 10
@@ -58,6 +63,8 @@ def sender(protocol: str, address: str, name: str) -> Callable[[], None]:
         return send
     sqs = client_of(address)
     url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
+    if protocol == "lean":
+        return lean_sender(address, url)
     entries = [{"Id": str(number), "MessageBody": BODY} for number in range(BATCH)]
 
     def send_over_sqs() -> None:
@@ -68,8 +75,31 @@ def sender(protocol: str, address: str, name: str) -> Callable[[], None]:
     return send_over_sqs
 
 
+def lean_sender(address: str, url: str) -> Callable[[], None]:
+    """Return what sends one batch over a connection of its thread, as botocore does, unsigned."""
+    entries = [{"Id": str(number), "MessageBody": BODY} for number in range(BATCH)]
+    body = json.dumps({"QueueUrl": url, "Entries": entries}).encode()
+    headers = {
+        "Content-Type": "application/x-amz-json-1.0",
+        "X-Amz-Target": "AmazonSQS.SendMessageBatch",
+    }
+    kept = threading.local()
+
+    def send() -> None:
+        if not hasattr(kept, "connection"):
+            kept.connection = http.client.HTTPConnection(urlsplit(address).netloc)
+        kept.connection.request("POST", "/", body, headers)
+        response = kept.connection.getresponse()
+        answer = json.loads(response.read())
+        if len(answer.get("Successful", ())) != BATCH:
+            raise SystemExit(f"not all were accepted: {answer}")
+
+    return send
+
+
 def client(protocol: str, address: str, queue: str, seconds: float) -> None:
-    """Send for so long, once a line has come; print how many messages a second that were."""
+    """Send for so long, once a line has come; print how many messages a second that were, and seconds
+    of the processor for each."""
     send = sender(protocol, address, queue)
     print("ready", flush=True)
     sys.stdin.readline()
@@ -82,16 +112,18 @@ def client(protocol: str, address: str, queue: str, seconds: float) -> None:
             counts[number] += BATCH
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
-    began = time.monotonic()
+    began, before = time.monotonic(), time.process_time()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    print(json.dumps(sum(counts) / (time.monotonic() - began)), flush=True)
+    spent, sent = time.process_time() - before, sum(counts)
+    print(json.dumps((sent / (time.monotonic() - began), spent / sent)), flush=True)
 
 
-def measure(protocol: str, address: str, queue: str, seconds: float) -> float:
-    """Return messages a second of all clients in one round."""
+def measure(protocol: str, address: str, queue: str, seconds: float) -> tuple[float, float]:
+    """Return messages a second of all clients in one round, and the clients' seconds of the processor
+    for each."""
     command = [sys.executable, "-m", "benchmarks.sqs", "--client", protocol, "--address", address]
     clients = [
         subprocess.Popen(
@@ -106,7 +138,7 @@ def measure(protocol: str, address: str, queue: str, seconds: float) -> float:
         assert each.stdout is not None
         if not each.stdout.readline():
             raise SystemExit("a client could not connect")
-    rates: list[float] = []
+    found: list[tuple[float, float]] = []
     for each in clients:
         assert each.stdin is not None
         each.stdin.write(GO)
@@ -115,8 +147,9 @@ def measure(protocol: str, address: str, queue: str, seconds: float) -> float:
         out, _ = each.communicate(timeout=running.PATIENCE)
         if each.returncode:
             raise SystemExit("a client failed")
-        rates.append(json.loads(out))
-    return sum(rates)
+        found.append(json.loads(out))
+    rate = sum(rate for rate, _ in found)
+    return rate, sum(rate * spent for rate, spent in found) / rate
 
 
 def start_spoolrack(folder: Path) -> tuple[running.Server, str, str]:
@@ -149,6 +182,7 @@ class System:
     server: running.Server
     rates: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
+    client_processor: list[float] = field(default_factory=list)
 
     @property
     def rate(self) -> float:
@@ -160,12 +194,19 @@ class System:
         """Processor time of the server for a message, the median of all rounds."""
         return statistics.median(self.processor)
 
+    @property
+    def client_microseconds(self) -> float:
+        """The same of the clients."""
+        return statistics.median(self.client_processor)
+
     def round(self, seconds: float) -> None:
         """Measure one round on a queue of its own."""
         queue = f"bench-{len(self.rates)}-{self.protocol}"
         before = running.processor_seconds(self.server.pids())
         with self._made(queue):
-            self.rates.append(measure(self.protocol, self.address, queue, seconds))
+            rate, spent_by_clients = measure(self.protocol, self.address, queue, seconds)
+        self.rates.append(rate)
+        self.client_processor.append(spent_by_clients * 1e6)
         spent = running.processor_seconds(self.server.pids()) - before
         self.processor.append(spent / (self.rates[-1] * seconds) * 1e6)
 
@@ -189,7 +230,11 @@ def compare(folder: Path, rounds: int, seconds: float) -> dict[str, System]:
     try:
         server, grpc, sqs = start_spoolrack(folder)
         servers.append(server)
-        systems = {GRPC: System("grpc", grpc, server), SQS: System("sqs", sqs, server)}
+        systems = {
+            GRPC: System("grpc", grpc, server),
+            SQS: System("sqs", sqs, server),
+            LEAN: System("lean", sqs, server),
+        }
         if importlib.util.find_spec("moto") is None:
             print("without moto: the Python package moto is not installed", flush=True)
         else:
@@ -210,7 +255,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each system in a round")
     parser.add_argument("--folder", type=Path, help="where a root is made, and removed")
-    parser.add_argument("--client", choices=("grpc", "sqs"), help=argparse.SUPPRESS)
+    parser.add_argument("--client", choices=("grpc", "sqs", "lean"), help=argparse.SUPPRESS)
     parser.add_argument("--address", help=argparse.SUPPRESS)
     parser.add_argument("--queue", help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -222,7 +267,10 @@ def main() -> None:
     for name, system in found.items():
         share = system.rate / found[GRPC].rate
         print(f"{name}: {system.rate:.0f} messages a second, {share:.2f} of gRPC's; ", end="")
-        print(f"{system.microseconds:.0f} microseconds of the server's processor a message")
+        print(
+            f"microseconds of the processor a message: server {system.microseconds:.0f}, clients "
+            f"{system.client_microseconds:.0f}"
+        )
 
 
 if __name__ == "__main__":

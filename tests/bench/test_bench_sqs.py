@@ -13,11 +13,12 @@ SHORT = 0.2
 
 def test_both_protocols_of_one_server_are_measured(tmp_path: Path) -> None:
     found = sqs.compare(tmp_path, rounds=1, seconds=SHORT)
-    assert {sqs.GRPC, sqs.SQS} <= found.keys()
+    assert {sqs.GRPC, sqs.SQS, sqs.LEAN} <= found.keys()
     for system in found.values():
         assert len(system.rates) == 1
         assert system.rate > 0
         assert system.microseconds >= 0
+        assert system.client_microseconds > 0
     assert found[sqs.GRPC].server is found[sqs.SQS].server
 
 
