@@ -17,7 +17,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store.model.clock import HOUR, Millis, span_text
+from spoolrack_store.model.clock import HOUR, LAST_MOMENT, Millis, span_text
 from spoolrack_store.model.deaths import Death
 from spoolrack_store.model.errors import (
     InvalidMessage,
@@ -121,6 +121,19 @@ def duration(span: Millis) -> Duration:
 
 def timestamp(moment: Millis) -> Timestamp:
     return Timestamp(seconds=moment // 1_000, nanos=moment % 1_000 * 1_000_000)
+
+
+def moment(timestamp: Timestamp, what: str) -> Millis:
+    """A Unix time in milliseconds, rounded up; `InvalidRequest` about `what` if it is none, or beyond
+    the last time that the store can tell."""
+    found = timestamp.seconds * 1_000 - (-timestamp.nanos // 1_000_000)
+    if not 0 <= timestamp.nanos <= 999_999_999 or not 0 <= found <= LAST_MOMENT:
+        raise InvalidRequest(
+            what=what,
+            value=f"{timestamp.seconds} s and {timestamp.nanos} ns",
+            rule="must be a time from 1970 to 2286",
+        )
+    return Millis(found)
 
 
 def _set(field: Timestamp, moment: Millis) -> None:
