@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import Collection
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
@@ -158,6 +159,7 @@ def require_sane_head(request: web.BaseRequest) -> None:
         raise UnreadableBody(f"its Transfer-Encoding must be chunked alone, in HTTP/1.1, not {codings}")
 
 
+@lru_cache(maxsize=64)
 def _is_address(text: str) -> bool:
     try:
         _address(text)
@@ -166,6 +168,7 @@ def _is_address(text: str) -> bool:
     return True
 
 
+@lru_cache(maxsize=64)
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     address = ipaddress.ip_address(text.strip("[]").partition("%")[0])
     return getattr(address, "ipv4_mapped", None) or address
