@@ -34,7 +34,7 @@ from ._credentials import CredentialOptions
 from ._message import MessageFacts
 from ._redrives import Redrive, RedriveState
 from ._reservations import CommitResult, Reservation, ReservationState
-from ._retry import Backoff, Retry, RetryPolicy
+from ._retry import Backoff, Reject, Retry, RetryPolicy
 from ._schedules import Schedule
 from ._settings import QueueSettings, Settings
 from ._stages import BatchOptions, PublishResult, StageInfo, StageResult
@@ -80,6 +80,7 @@ __all__ = [
     "Redrive",
     "RedriveState",
     "Redrives",
+    "Reject",
     "Reservation",
     "ReservationState",
     "Reservations",

@@ -52,6 +52,7 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     errors.ScheduleNotFound: NOTHING,
     errors.ScheduleExists: NOTHING,
     errors.RedriveRunning: TRY_AGAIN,
+    errors.NoDeadLetterQueue: NOTHING,
     errors.QueueExists: NOTHING,
     errors.VersionMismatch: NOTHING,
     errors.StaleReceipt: NOTHING,
