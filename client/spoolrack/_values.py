@@ -80,6 +80,8 @@ class Outgoing:
     attributes: Attributes = field(default_factory=dict)
     delay: Seconds | None = None
     """Hidden for so long; None takes the queue's delivery delay."""
+    deliver_at: datetime | None = None
+    """Hidden until this time, with its zone, up to 365 days ahead; in place of a delay."""
     deduplication_id: str = ""
     """Up to 128 characters. Within the queue's `deduplication_window` a second message with the same is
     not stored: the answer is the first one's id. Empty: each send is a message of its own."""
@@ -95,7 +97,7 @@ class DeadLetterRecord:
     source_queue: str
     """The queue that it was in."""
     reason: str
-    """Why: "max_receives" is the only reason so far."""
+    """Why: "max_receives", or "rejected" by a consumer."""
     receive_count: int
     """How many leases on it had begun in that queue."""
     first_received_at: datetime | None
@@ -103,6 +105,8 @@ class DeadLetterRecord:
     redrive_queue: str = ""
     """The queue that a redrive brought it back to afterwards. Empty: none did."""
     redriven_at: datetime | None = None
+    explanation: str = ""
+    """The reason that the consumer gave which rejected it, or released it for the last time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,8 +156,26 @@ class VisibilityChange:
 
     receipt: str
     seconds: float
-    is_put_off: bool = False
-    """Whether the message, which stays hidden, no longer counts as in flight for its stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRelease:
+    """The end of one lease, after which the message is hidden for so many seconds."""
+
+    receipt: str
+    delay: float | None = 0.0
+    """None: as long as the queue's back-off says."""
+    reason: str = ""
+    count: bool = True
+    """Whether the receive counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRejection:
+    """A leased message that is to become a dead letter."""
+
+    receipt: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,10 +213,10 @@ class DeleteResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseResult:
-    """The result of one extension or release."""
+    """The result of one extension, release or rejection."""
 
     lease_expires_at: datetime | None = None
-    """None: it was released, or the change failed."""
+    """Of an extension that succeeded, and else None."""
     error: SpoolrackError | None = None
 
     @property
@@ -224,6 +246,14 @@ def seconds_of(span: Seconds) -> float:
 
 def optional_seconds(span: Seconds | None) -> float | None:
     return None if span is None else seconds_of(span)
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def millis_of(moment: datetime) -> int:
+    """The Unix time in milliseconds of an aware datetime, rounded up."""
+    return -((_EPOCH - moment) // timedelta(milliseconds=1))
 
 
 def moment_of(millis: int) -> datetime:

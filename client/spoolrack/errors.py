@@ -195,6 +195,14 @@ class RedriveRunning(SpoolrackError):
     code = "FAILED_PRECONDITION"
 
 
+class NoDeadLetterQueue(SpoolrackError):
+    """The queue has no dead-letter queue, so nothing was rejected: set its dead_letter_queue, or delete
+    or release the message."""
+
+    reason = "NO_DEAD_LETTER_QUEUE"
+    code = "FAILED_PRECONDITION"
+
+
 class TooManyDeduplicationIds(SpoolrackError):
     """The queue remembers as many deduplication ids as it can: wait until the oldest leave its
     deduplication_window, or make that shorter."""

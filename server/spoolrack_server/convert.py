@@ -17,7 +17,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store.model.clock import HOUR, Millis, span_text
+from spoolrack_store.model.clock import HOUR, LAST_MOMENT, Millis, span_text
 from spoolrack_store.model.deaths import Death
 from spoolrack_store.model.errors import (
     InvalidMessage,
@@ -46,7 +46,7 @@ MAX_DEDUPLICATION_ID: Final = 128
 """Characters."""
 
 LARGEST_DEATH: Final = 256
-"""Bytes that one of them takes in a message."""
+"""Bytes that one of them takes in a message, without its explanation."""
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 _MAX_SECONDS: Final = 315_576_000_000
@@ -121,6 +121,19 @@ def duration(span: Millis) -> Duration:
 
 def timestamp(moment: Millis) -> Timestamp:
     return Timestamp(seconds=moment // 1_000, nanos=moment % 1_000 * 1_000_000)
+
+
+def moment(timestamp: Timestamp, what: str) -> Millis:
+    """A Unix time in milliseconds, rounded up; `InvalidRequest` about `what` if it is none, or beyond
+    the last time that the store can tell."""
+    found = timestamp.seconds * 1_000 - (-timestamp.nanos // 1_000_000)
+    if not 0 <= timestamp.nanos <= 999_999_999 or not 0 <= found <= LAST_MOMENT:
+        raise InvalidRequest(
+            what=what,
+            value=f"{timestamp.seconds} s and {timestamp.nanos} ns",
+            rule="must be a time from 1970 to 2286",
+        )
+    return Millis(found)
 
 
 def _set(field: Timestamp, moment: Millis) -> None:
@@ -342,6 +355,7 @@ def _record(death: Death) -> pb.DeadLetterRecord:
         dead_letter_time=timestamp(death.died_at),
         redrive_queue=death.redriven_to,
         redrive_time=None if death.redriven_at is None else timestamp(death.redriven_at),
+        explanation=death.explanation,
     )
 
 

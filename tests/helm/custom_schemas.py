@@ -55,6 +55,25 @@ RULE = exactly(
     **{"for": SPAN, "keep_firing_for": SPAN, "labels": LABELS, "annotations": LABELS},
 )
 
+NUMBER: Schema = {"type": "string", "pattern": "^[0-9]+$"}
+FLAG: Schema = {"enum": ["true", "false"]}
+URL: Schema = {"type": "string", "pattern": "^https?://[^/]+"}
+SQS_SCALER = exactly(
+    "queueURL awsRegion",
+    queueURL={"type": "string", "pattern": "^https?://[^/]+/[^/]+/[^/]+$"},
+    queueURLFromEnv=TEXT,
+    queueLength=NUMBER,
+    activationQueueLength=NUMBER,
+    scaleOnInFlight=FLAG,
+    scaleOnDelayed=FLAG,
+    awsRegion=TEXT,
+    awsEndpoint=URL,
+    identityOwner={"enum": ["pod", "operator"]},
+)
+"""The metadata of KEDA's `aws-sqs-queue`, from its page of 2.15: keda.sh/docs/2.15/scalers/aws-sqs."""
+SQS_SCALER_SECRETS = ("awsAccessKeyID", "awsSecretAccessKey", "awsSessionToken", "awsRoleArn")
+"""The parameters that it takes from a `TriggerAuthentication`, from the same page."""
+
 SCHEMAS: dict[tuple[str, str], Schema] = {
     ("TriggerAuthentication", "keda.sh/v1alpha1"): custom(
         "TriggerAuthentication",

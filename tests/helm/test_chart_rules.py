@@ -91,13 +91,14 @@ def test_the_three_probes_are_distinct_and_ask_the_plaintext_listener(
 def test_ports_agree_from_the_flags_to_the_services(release: Release, case: str) -> None:
     found = release(case)
     ports = {each["name"]: each["containerPort"] for each in found.server["ports"]}
-    assert ports == {"grpc": 50051, "http": 8080, "health": 8081}
-    assert sorted(ports.values()) == sorted(stages()[-1].ports)
+    sqs = {"sqs": 9324} if CASES[case].get("sqs", {}).get("enabled") else {}
+    assert ports == {"grpc": 50051, "http": 8080, "health": 8081, **sqs}
+    assert sorted(set(ports.values()) - {9324}) == sorted(stages()[-1].ports)
     for name, port in ports.items():
         assert found.arguments[f"--{name}"].endswith(f":{port}")
     for service in found.all("Service"):
         offered = {each["targetPort"] for each in service["spec"]["ports"]}
-        assert offered == {"grpc", "http"}, "health is the kubelet's alone"
+        assert offered == {"grpc", "http", *sqs}, "health is the kubelet's alone"
         labels = found.one("StatefulSet")["spec"]["template"]["metadata"]["labels"]
         assert service["spec"]["selector"].items() <= labels.items()
     headless = found.one("Service", "-headless")

@@ -14,9 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 import spoolrack
 import trustme
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from spoolrack_server.access.sqs_keys import issue
 from spoolrack_server.access.tokens import line_of, new_token
 
 from tests.helm.chart_rig import Rendered, Values, rendered
@@ -85,7 +89,9 @@ def without_tls(engine: Engine, folder: Path, more: Values) -> Deployed:
     return Deployed(machine, release, machine.pod("server-0", release.pod), {}, None, None)
 
 
-def with_everything(engine: Engine, folder: Path, more: Values) -> Deployed:
+def with_everything(
+    engine: Engine, folder: Path, more: Values, secrets: dict[str, dict[str, bytes]] | None = None
+) -> Deployed:
     """TLS for the names in the chart's own Certificate, clients' certificates, tokens, permissions."""
     tokens = {name: new_token() for name in ("deploy", "worker", "scraper")}
     asked = {
@@ -109,6 +115,7 @@ def with_everything(engine: Engine, folder: Path, more: Values) -> Deployed:
     shown = theirs.issue_cert("deploy.clients", common_name="deploy")
     worker = theirs.issue_cert("worker.clients", common_name="worker")
     machine = Machine(folder, release)
+    machine.secrets |= secrets or {}
     machine.secrets |= {
         "demo-spoolrack-tls": secret_of(certificate) | {"ca.crt": ours.cert_pem.bytes()},
         "clients": {"ca.crt": theirs.cert_pem.bytes()},
@@ -227,6 +234,47 @@ def test_the_permissions_of_the_release_hold(engine: Engine, tmp_path: Path) -> 
             pytest.raises(spoolrack.SpoolrackError),
         ):
             unknown.queue("jobs").send("hello")
+
+
+def send_and_receive(deployed: Deployed, queue: str, **options: Any) -> list[str]:
+    """Send a message by boto3, and return the bodies that are received."""
+    scheme = "https" if deployed.context else "http"
+    url = f"{scheme}://127.0.0.1:{deployed.server.ports['sqs']}"
+    config = Config(retries={"total_max_attempts": 1}, **options.pop("config", {}))
+    session = boto3.session.Session(region_name="eu-west-1")
+    client = session.client("sqs", endpoint_url=url, config=config, **options)
+    found = client.get_queue_url(QueueName=queue)["QueueUrl"]
+    client.send_message(QueueUrl=found, MessageBody="hello")
+    received = client.receive_message(QueueUrl=found, WaitTimeSeconds=20)["Messages"]
+    return [message["Body"] for message in received]
+
+
+def test_clients_of_sqs_are_served_by_the_keys_of_the_secret(engine: Engine, tmp_path: Path) -> None:
+    more = {"sqs": {"enabled": True, "keysSecret": {"name": "sqs", "key": "file"}}}
+    key, secret = issue(str(tmp_path / "keys"), "worker")
+    secrets = {"sqs": {"file": (tmp_path / "keys").read_bytes()}}
+    deployed = with_everything(engine, tmp_path, more, secrets)
+    ours = {
+        "verify": deployed.client["ca"],
+        "config": {"client_cert": (deployed.client["certificate"], deployed.client["key"])},
+        "aws_access_key_id": key,
+    }
+    with serving(deployed.server):
+        deployed.runs("Job", "install")
+        found = send_and_receive(deployed, "jobs", **ours, aws_secret_access_key=secret)
+        assert found == ["hello"]
+        with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
+            send_and_receive(deployed, "jobs", **ours, aws_secret_access_key="another")
+
+
+def test_clients_of_sqs_are_served_by_any_key_where_the_values_say_insecure(
+    engine: Engine, tmp_path: Path
+) -> None:
+    deployed = without_tls(engine, tmp_path, {"sqs": {"enabled": True}})
+    any_key = {"aws_access_key_id": "any", "aws_secret_access_key": "any"}
+    with serving(deployed.server):
+        deployed.runs("Job", "install")
+        assert send_and_receive(deployed, "jobs", **any_key) == ["hello"]
 
 
 def test_a_pod_of_several_processes_is_probed_as_one(engine: Engine, tmp_path: Path) -> None:

@@ -61,6 +61,21 @@ OK: Values = {"insecure": True}
             OK | {"access": {"tokens": "a", "existingSecret": {"name": "b"}}},
             "'/access/tokens': value must be ''",
         ),
+        (
+            {"tls": {"secretName": "x"}, "sqs": {"enabled": True}},
+            "'/sqs/keysSecret/name': value must be 'the name of a secret with the file that spoolrack "
+            "tokens sqs-key writes",
+        ),
+        (
+            OK | {"access": {"tokens": "a"}, "sqs": {"enabled": True}},
+            "'/sqs/keysSecret/name': value must be",
+        ),
+        (
+            OK | {"access": {"existingSecret": {"name": "a"}}, "sqs": {"enabled": True}},
+            "'/sqs/keysSecret/name': value must be",
+        ),
+        (OK | {"sqs": {"url": "sqs.example.com"}}, "'/sqs/url'"),
+        (OK | {"sqs": {"url": "https://sqs.example.com/path"}}, "'/sqs/url'"),
         # Names that are none.
         (OK | {"replicaCount": 1}, "additional properties 'replicaCount' not allowed"),
         (OK | {"persistence": {"sizes": "1Gi"}}, "additional properties 'sizes' not allowed"),
@@ -74,11 +89,13 @@ OK: Values = {"insecure": True}
         (OK | {"image": {"pullPolicy": "Sometimes"}}, "'Always', 'IfNotPresent', 'Never'"),
         # What other values set.
         (OK | {"extraArgs": ["--grace=5m"]}, "a flag that no value of this chart sets"),
+        (OK | {"extraArgs": ["--sqs-keys=/keys"]}, "a flag that no value of this chart sets"),
         (OK | {"extraArgs": ["--insecure"]}, "a flag that no value of this chart sets"),
         (OK | {"drain": {"graceSeconds": "30s"}}, "'/drain/graceSeconds': got string, want integer"),
         (OK | {"drain": {"graceSeconds": 0}}, "'/drain/graceSeconds': minimum"),
         (OK | {"server": {"traces": "collector:4317"}}, "'/server/traces'"),
         (OK | {"service": {"grpcPort": 70000}}, "'/service/grpcPort': maximum"),
+        (OK | {"service": {"sqsPort": 0}}, "'/service/sqsPort': minimum"),
         (OK | {"security": {"runAsUser": 0}}, "'/security/runAsUser': minimum"),
         # Queues.
         (OK | {"queues": {"../jobs": {}}}, "'../jobs' does not match"),

@@ -9,13 +9,18 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
+from spoolrack_server.access.security import Security
+from spoolrack_server.access.sqs_keys import issue
 from spoolrack_server.keda import externalscaler_pb2 as pb
 from spoolrack_server.keda import externalscaler_pb2_grpc as keda
+from spoolrack_store.model.clock import SystemClock
 
 from tests.helm.chart_rig import Object, rendered
-from tests.helm.custom_schemas import SCHEMAS
+from tests.helm.custom_schemas import SCHEMAS, SQS_SCALER, SQS_SCALER_SECRETS
 from tests.helm.helm_engine import CHART, Engine
+from tests.support.access_rig import Files
 from tests.support.server_rig import served
+from tests.support.sqs_rig import Sqs, serving_sqs
 
 CHECKOUT = CHART.parents[1]
 PAGE = (CHECKOUT / "docs" / "kubernetes.md").read_text()
@@ -27,13 +32,21 @@ def blocks() -> dict[str, list[Object]]:
     return {name: list(yaml.safe_load_all(text)) for name, text in found}
 
 
-def scaled() -> Object:
-    (found,) = [each for each in blocks()["keda.yaml"] if each["kind"] == "ScaledObject"]
+def scaled(file: str = "keda.yaml") -> Object:
+    (found,) = [each for each in blocks()[file] if each["kind"] == "ScaledObject"]
     return found
 
 
-def test_each_object_is_one_of_kedas() -> None:
-    objects = blocks()["keda.yaml"]
+def sqs_metadata() -> dict[str, str]:
+    (trigger,) = scaled("keda-sqs.yaml")["spec"]["triggers"]
+    assert trigger["type"] == "aws-sqs-queue"
+    metadata: dict[str, str] = trigger["metadata"]
+    return metadata
+
+
+@pytest.mark.parametrize("file", ["keda.yaml", "keda-sqs.yaml"])
+def test_each_object_is_one_of_kedas(file: str) -> None:
+    objects = blocks()[file]
     assert len(objects) == 2
     for each in objects:
         jsonschema.Draft202012Validator(SCHEMAS[each["kind"], each["apiVersion"]]).validate(each)
@@ -67,6 +80,63 @@ async def test_a_server_takes_the_metadata(tmp_path: Path) -> None:
         assert [each.targetSizeFloat for each in spec.metricSpecs] == [20.0, 120.0]
         answer = await scaler.GetMetrics(pb.GetMetricsRequest(scaledObjectRef=ref))
         assert [each.metricValueFloat for each in answer.metricValues] == [0.0, 0.0]
+
+
+def test_the_metadata_and_secrets_of_the_sqs_scaler_are_those_that_keda_reads() -> None:
+    metadata = sqs_metadata()
+    jsonschema.Draft202012Validator(SQS_SCALER).validate(metadata)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(SQS_SCALER).validate({**metadata, "queueUrl": "x"})
+    (given,) = [each for each in blocks()["keda-sqs.yaml"] if each["kind"] == "TriggerAuthentication"]
+    secrets = [each["parameter"] for each in given["spec"]["secretTargetRef"]]
+    assert set(secrets) <= set(SQS_SCALER_SECRETS)
+
+
+def test_the_endpoint_of_the_sqs_scaler_is_that_of_the_release_on_the_page(engine: Engine) -> None:
+    ((values,), (sqs,)) = blocks()["queues.yaml"], blocks()["sqs.yaml"]
+    release = rendered(engine, values | sqs, name="queues", namespace="queues")
+    service = release.one("Service", "-spoolrack")
+    ports = {each["name"]: each["port"] for each in service["spec"]["ports"]}
+    metadata = service["metadata"]
+    endpoint = f"https://{metadata['name']}.{metadata['namespace']}.svc:{ports['sqs']}"
+    assert sqs_metadata()["awsEndpoint"] == endpoint
+    assert sqs_metadata()["queueURL"].startswith(f"{endpoint}/")
+    assert "jobs" in values["queues"]
+
+
+async def test_the_request_of_the_sqs_scaler_is_answered_with_the_three_counts(
+    tmp_path: Path,
+) -> None:
+    # The scaler asks for ApproximateNumberOfMessages, with scaleOnInFlight for ...NotVisible and with
+    # scaleOnDelayed for ...Delayed, and reads each as a whole number.
+    files, keys, metadata = Files(tmp_path), tmp_path / "sqs-keys", sqs_metadata()
+    security = Security(
+        sqs_keys=str(keys),
+        tokens=files.write_tokens("sender"),
+        permissions=files.write_permissions("sender all *", "scaler monitor jobs"),
+    )
+    clients = {}
+    for name in ("sender", "scaler"):
+        key, secret = issue(str(keys), name)
+        clients[name] = {"aws_access_key_id": key, "aws_secret_access_key": secret}
+    async with serving_sqs(tmp_path / "root", security=security, clock=SystemClock()) as server:
+        url = str(server.sqs_url)
+        sender = Sqs(url, **clients["sender"])
+        jobs = await sender.create("jobs")
+        for _ in range(5):
+            await sender.send(jobs, "work")
+        await sender.send(jobs, "later", DelaySeconds=900)
+        assert len(await sender.receive(jobs, MaxNumberOfMessages=2)) == 2
+        scaler = Sqs(url, region_name=metadata["awsRegion"], **clients["scaler"])
+        asked = [f"ApproximateNumberOfMessages{end}" for end in ("", "NotVisible", "Delayed")]
+        found = await scaler.attributes(metadata["queueURL"], *asked)
+        assert {name: int(value) for name, value in found.items()} == {
+            "ApproximateNumberOfMessages": 3,
+            "ApproximateNumberOfMessagesNotVisible": 2,
+            "ApproximateNumberOfMessagesDelayed": 1,
+        }
+        for name in asked:
+            assert list(await scaler.attributes(metadata["queueURL"], name)) == [name]
 
 
 def test_the_table_names_the_metadata_of_the_scaler() -> None:

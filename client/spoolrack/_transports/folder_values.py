@@ -40,6 +40,7 @@ from .._values import (
     QueueInfo,
     SendResult,
     Target,
+    millis_of,
     moment_of,
 )
 from ..errors import InvalidUrl, SpoolrackError, error_of
@@ -206,6 +207,11 @@ def send(queue: str, messages: Sequence[Outgoing]) -> Send:
         deduplication_ids={position: id for position, id in ids if id},
         delays=delays,
         groups=_groups(messages),
+        deliver_at={
+            position: Millis(millis_of(message.deliver_at))
+            for position, message in enumerate(messages)
+            if message.deliver_at is not None
+        },
     )
 
 
@@ -216,6 +222,8 @@ def stage(
     for position, message in enumerate(messages):
         if message.delay != messages[0].delay:
             raise _refused(position, "its delay is not that of the first message of its chunk")
+        if message.deliver_at is not None:
+            raise _refused(position, "it has a deliver_at, and in a stage messages have delays only")
         if message.deduplication_id:
             raise _refused(position, "it has a deduplication id, and in a stage none can have one")
     return Stage(
@@ -294,6 +302,7 @@ def _death(death: StoreDeath) -> DeadLetterRecord:
         dead_lettered_at=moment_of(death.died_at),
         redrive_queue=death.redriven_to,
         redriven_at=None if redriven is None else moment_of(redriven),
+        explanation=death.explanation,
     )
 
 
@@ -350,3 +359,7 @@ def visibility_result(answer: Millis | StoreError) -> LeaseResult:
     if isinstance(answer, StoreError):
         return LeaseResult(error=error(answer))
     return LeaseResult(lease_expires_at=moment_of(answer) if answer else None)
+
+
+def lease_result(answer: Millis | StoreError | None) -> LeaseResult:
+    return LeaseResult(error=error(answer) if isinstance(answer, StoreError) else None)

@@ -99,11 +99,10 @@ async def read(
     try:
         while True:
             if request.content.is_eof():
-                part = request.content.read_nowait()
+                part = request.content.read_nowait()  # All has come.
             else:
-                end = min(
-                    loop.time() + patience.stall, latest + share.taken / patience.bytes_per_second
-                )
+                now = loop.time()
+                end = min(now + patience.stall, latest + share.taken / patience.bytes_per_second)
                 async with asyncio.timeout_at(end):
                     part = await request.content.readany()
             if not part:

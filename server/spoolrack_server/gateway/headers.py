@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final, Protocol
@@ -35,13 +36,14 @@ KEPT: Final = {"content-type": "Content-Type", "content-encoding": "Content-Enco
 """Attributes that are HTTP's own headers."""
 DEDUPLICATION: Final = "X-Message-Deduplication-Id"
 GROUP: Final = "X-Message-Group"
+DELIVER_TIME: Final = "X-Message-Deliver-Time"
 ANY_BYTES: Final = "application/octet-stream"
 
 _OWN: Final = "x-message-"
 _KNOWN: Final = frozenset(
     _OWN + name
     for name in (
-        *("delay", "deduplication-id", "group"),
+        *("delay", "deliver-time", "deduplication-id", "group"),
         # Of answers: their headers may be copied into a request.
         *("id", "state", "send-time", "receive-count", "first-receive-time", "due-time"),
         *("receipt", "duplicate"),
@@ -193,6 +195,25 @@ def visibility(query: Fields) -> Millis | None:
 def delay(headers: Fields) -> Millis | None:
     """None leaves it to the queue."""
     return _span(headers, "X-Message-Delay", "the header X-Message-Delay", 0, MAX_DELAY)
+
+
+def deliver_at(headers: Fields) -> Millis | None:
+    """The Unix time until which the message is hidden; None: its delay counts."""
+    values = headers.getall(DELIVER_TIME, [])
+    if not values:
+        return None
+    text = ", ".join(values)
+    found = None
+    with suppress(ValueError):
+        found = datetime.fromisoformat(text)
+    if found is None or found.tzinfo is None or not found >= _EPOCH:
+        raise InvalidRequest(
+            what=f"the header {DELIVER_TIME}",
+            value=text,
+            rule="must be one time with its zone, such as 2026-12-24T18:00:00Z",
+        )
+    # Rounded up: a message must not appear before its time.
+    return Millis(-((_EPOCH - found) // timedelta(milliseconds=1)))
 
 
 def deduplication_id(headers: Fields) -> str:

@@ -23,6 +23,8 @@ from .http_errors import CrossOrigin, UnknownParameter, UnreadableBody, WrongHos
 if TYPE_CHECKING:
     from .routes import Route
 
+_ADDRESSES: Final = 256
+"""Texts of which is remembered what address they are."""
 IDENTITY: Final = web.RequestKey("identity", Identity)
 """The `Identity` of who sends a request, in the request."""
 
@@ -159,7 +161,7 @@ def require_sane_head(request: web.BaseRequest) -> None:
         raise UnreadableBody(f"its Transfer-Encoding must be chunked alone, in HTTP/1.1, not {codings}")
 
 
-@lru_cache(maxsize=64)
+@lru_cache(_ADDRESSES)
 def _is_address(text: str) -> bool:
     try:
         _address(text)
@@ -168,7 +170,7 @@ def _is_address(text: str) -> bool:
     return True
 
 
-@lru_cache(maxsize=64)
+@lru_cache(_ADDRESSES)
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     address = ipaddress.ip_address(text.strip("[]").partition("%")[0])
     return getattr(address, "ipv4_mapped", None) or address
