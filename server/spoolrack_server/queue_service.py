@@ -20,7 +20,7 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
-from spoolrack_store.model.operations import ChangeVisibility, Purge, Receive
+from spoolrack_store.model.operations import ChangeVisibility, LastReceive, Purge, Receive
 from spoolrack_store.model.settings import MAX_VISIBILITY
 from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
@@ -269,11 +269,14 @@ class QueueService:
         convert.check_count(len(request.changes), "changes")
         results: dict[int, Millis | StoreError] = {}
         alike: dict[tuple[Millis, bool], list[int]] = {}
+        last: dict[int, LastReceive] = {}
         for position, change in enumerate(request.changes):
             try:
                 visibility = convert.millis(
                     change.visibility_timeout, "visibility_timeout", most=MAX_VISIBILITY
                 )
+                if change.HasField("last_receive"):
+                    last[position] = convert.last_receive(change.last_receive)
                 alike.setdefault((visibility, change.release_credit), []).append(position)
             except StoreError as error:
                 results[position] = error
@@ -286,6 +289,11 @@ class QueueService:
                         receipts=[request.changes[position].receipt for position in positions],
                         visibility=visibility,
                         is_put_off=is_put_off,
+                        last_receives={
+                            place: last[position]
+                            for place, position in enumerate(positions)
+                            if position in last
+                        },
                     )
                 ),
             )

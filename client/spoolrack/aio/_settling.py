@@ -12,6 +12,7 @@ from .._coalesce import Coalescer
 from .._outgoing import chunks_of
 from .._values import (
     ById,
+    ByReceipt,
     DeleteResult,
     LeaseResult,
     Seconds,
@@ -58,16 +59,16 @@ class Settling:
             timeout,
         )
 
-    async def extend(self, receipt: str, seconds: Seconds, timeout: Seconds | None) -> datetime:
+    async def extend(self, target: ByReceipt, seconds: Seconds, timeout: Seconds | None) -> datetime:
         """The moment at which the lease ends now."""
-        end = await self._change(VisibilityChange(receipt, _extension(seconds)), timeout, None)
+        end = await self._change(_extended(target, _extension(seconds)), timeout, None)
         return cast(datetime, end)
 
     async def extend_many(
-        self, receipts: Iterable[str], seconds: Seconds, timeout: Seconds | None
+        self, targets: Iterable[ByReceipt], seconds: Seconds, timeout: Seconds | None
     ) -> list[LeaseResult]:
         extension = _extension(seconds)
-        changes = (VisibilityChange(receipt, extension) for receipt in receipts)
+        changes = (_extended(target, extension) for target in targets)
         return await self._change_many(changes, timeout)
 
     async def release(self, receipt: str, delay: Seconds, timeout: Seconds | None) -> None:
@@ -109,6 +110,10 @@ def _extension(seconds: Seconds) -> float:
 
 def _delay(seconds: Seconds) -> float:
     return span("delay", seconds, most=MAX_DELAY)
+
+
+def _extended(target: ByReceipt, seconds: float) -> VisibilityChange:
+    return VisibilityChange(target.receipt, seconds, last_receive=target.last_receive)
 
 
 def _release(receipt: str, delay: float) -> VisibilityChange:

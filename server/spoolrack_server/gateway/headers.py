@@ -22,7 +22,7 @@ from aiohttp import web
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import MAX_GROUP, Attributes
 from spoolrack_store.model.errors import InvalidReceipt, InvalidRequest
-from spoolrack_store.model.operations import Message
+from spoolrack_store.model.operations import LastReceive, Message
 from spoolrack_store.model.receipts import parse as parse_receipt
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 
@@ -35,6 +35,8 @@ KEPT: Final = {"content-type": "Content-Type", "content-encoding": "Content-Enco
 """Attributes that are HTTP's own headers."""
 DEDUPLICATION: Final = "X-Message-Deduplication-Id"
 GROUP: Final = "X-Message-Group"
+RECEIVE_COUNT: Final = "X-Message-Receive-Count"
+FIRST_RECEIVE_TIME: Final = "X-Message-First-Receive-Time"
 ANY_BYTES: Final = "application/octet-stream"
 
 _OWN: Final = "x-message-"
@@ -56,6 +58,9 @@ _VERSION: Final = re.compile(r'"(?P<version>[1-9][0-9]{0,14})"|\*')
 _RANGE: Final = re.compile(r"bytes=([0-9]*)-([0-9]*)")
 _LAST_PLACE: Final = 18
 """Digits of a place in a body; with more it lies beyond any."""
+_COUNT: Final = re.compile(r"[1-9][0-9]{0,8}")
+_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
+_AS_RECEIVED: Final = "must be the one of the received message, as allow_expired needs it"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -156,9 +161,9 @@ def message_headers(message: Message) -> dict[str, str]:
     found["X-Message-Id"] = message.id
     found["X-Message-State"] = message.state.value
     found["X-Message-Send-Time"] = time_text(message.sent_at)
-    found["X-Message-Receive-Count"] = str(message.receives)
+    found[RECEIVE_COUNT] = str(message.receives)
     if message.first_receive is not None:
-        found["X-Message-First-Receive-Time"] = time_text(message.first_receive)
+        found[FIRST_RECEIVE_TIME] = time_text(message.first_receive)
     if message.due is not None:
         found["X-Message-Due-Time"] = time_text(message.due)
     if message.receipt is not None:
@@ -249,6 +254,32 @@ def receipt(headers: Fields, id: str) -> str | None:
     if parse_receipt(text.partition(":")[0], text).id != id:
         raise InvalidReceipt(receipt=text)
     return text
+
+
+def last_receive(query: Fields, headers: Fields) -> LastReceive | None:
+    """The receive that a receipt came with, if the query says that its lease may be over."""
+    values = query.getall("allow_expired", [])
+    if not values:
+        return None
+    if values not in (["true"], ["false"]):
+        raise InvalidRequest(
+            what="the parameter allow_expired", value=", ".join(values), rule="must be true or false"
+        )
+    if values == ["false"]:
+        return None
+    count = ", ".join(headers.getall(RECEIVE_COUNT, []))
+    first = ", ".join(headers.getall(FIRST_RECEIVE_TIME, []))
+    if not _COUNT.fullmatch(count):
+        raise InvalidRequest(what=f"the header {RECEIVE_COUNT}", value=count, rule=_AS_RECEIVED)
+    try:
+        if not _TIME.fullmatch(first):
+            raise ValueError(first)
+        moment = datetime.fromisoformat(first) - _EPOCH
+    except ValueError as error:
+        raise InvalidRequest(
+            what=f"the header {FIRST_RECEIVE_TIME}", value=first, rule=_AS_RECEIVED
+        ) from error
+    return LastReceive(int(count), Millis(moment // timedelta(milliseconds=1)))
 
 
 def version_tag(version: int) -> str:
