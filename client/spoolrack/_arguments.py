@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from operator import index
 from typing import Any, Final, TypeVar
 
@@ -86,6 +86,13 @@ def optional_span(
     name: str, value: Seconds | None, *, is_positive: bool = False, most: float = LONGEST
 ) -> float | None:
     return None if value is None else span(name, value, is_positive=is_positive, most=most)
+
+
+def optional_moment(name: str, value: datetime | None) -> datetime | None:
+    """`value`, if it is a datetime with its zone, or None."""
+    if value is not None and (not isinstance(value, datetime) or value.tzinfo is None):
+        raise refusal(name, value, "a datetime with its zone, such as datetime.now(UTC)")
+    return value
 
 
 def timeout(value: Seconds | None) -> float | None:

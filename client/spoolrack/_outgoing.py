@@ -24,6 +24,7 @@ def outgoing_of(message: bytes | str | Outgoing) -> Outgoing:
         body=arguments.body("body", message.body),
         attributes=tracing.traced(message.attributes),
         delay=arguments.optional_span("delay", message.delay),
+        deliver_at=arguments.optional_moment("deliver_at", message.deliver_at),
         deduplication_id=arguments.text("deduplication_id", message.deduplication_id),
         group=arguments.text("group", message.group),
     )

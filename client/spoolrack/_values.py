@@ -80,6 +80,8 @@ class Outgoing:
     attributes: Attributes = field(default_factory=dict)
     delay: Seconds | None = None
     """Hidden for so long; None takes the queue's delivery delay."""
+    deliver_at: datetime | None = None
+    """Hidden until this time, with its zone, up to 365 days ahead; in place of a delay."""
     deduplication_id: str = ""
     """Up to 128 characters. Within the queue's `deduplication_window` a second message with the same is
     not stored: the answer is the first one's id. Empty: each send is a message of its own."""
@@ -235,6 +237,14 @@ def seconds_of(span: Seconds) -> float:
 
 def optional_seconds(span: Seconds | None) -> float | None:
     return None if span is None else seconds_of(span)
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def millis_of(moment: datetime) -> int:
+    """The Unix time in milliseconds of an aware datetime, rounded up."""
+    return -((_EPOCH - moment) // timedelta(milliseconds=1))
 
 
 def moment_of(millis: int) -> datetime:

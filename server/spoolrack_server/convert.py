@@ -17,7 +17,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store.model.clock import HOUR, Millis, span_text
+from spoolrack_store.model.clock import HOUR, LAST_MOMENT, Millis, span_text
 from spoolrack_store.model.deaths import Death
 from spoolrack_store.model.errors import (
     InvalidMessage,
@@ -117,14 +117,14 @@ def _span(duration: Duration) -> Millis:
 
 def last_receive(receive: rpc.LastReceive) -> LastReceive:
     """The receive that a receipt came with; raise `InvalidRequest` for one that no message has had."""
-    first = receive.first_receive_time
-    if receive.receive_count < 1 or first.seconds < 0 or not 0 <= first.nanos < 1_000_000_000:
+    if receive.receive_count < 1:
         raise InvalidRequest(
-            what="last_receive",
-            value=f"{receive.receive_count} receives, the first at {first.seconds} s",
-            rule="must have the receive_count and the first_receive_time of the received message",
+            what="last_receive.receive_count",
+            value=receive.receive_count,
+            rule="must be the receive_count of the received message, at least 1",
         )
-    return LastReceive(receive.receive_count, Millis(first.seconds * 1_000 + first.nanos // 1_000_000))
+    first = moment(receive.first_receive_time, "last_receive.first_receive_time")
+    return LastReceive(receive.receive_count, first)
 
 
 def duration(span: Millis) -> Duration:
@@ -133,6 +133,19 @@ def duration(span: Millis) -> Duration:
 
 def timestamp(moment: Millis) -> Timestamp:
     return Timestamp(seconds=moment // 1_000, nanos=moment % 1_000 * 1_000_000)
+
+
+def moment(timestamp: Timestamp, what: str) -> Millis:
+    """A Unix time in milliseconds, rounded up; `InvalidRequest` about `what` if it is none, or beyond
+    the last time that the store can tell."""
+    found = timestamp.seconds * 1_000 - (-timestamp.nanos // 1_000_000)
+    if not 0 <= timestamp.nanos <= 999_999_999 or not 0 <= found <= LAST_MOMENT:
+        raise InvalidRequest(
+            what=what,
+            value=f"{timestamp.seconds} s and {timestamp.nanos} ns",
+            rule="must be a time from 1970 to 2286",
+        )
+    return Millis(found)
 
 
 def _set(field: Timestamp, moment: Millis) -> None:

@@ -62,13 +62,14 @@ class Columns:
     deduplication_ids: dict[int, str]
     delays: dict[int, Millis]
     groups: dict[int, str]
+    deliver_at: dict[int, Millis]
     refused: dict[int, StoreError]
     """By position in the request; all others are by position among the valid ones."""
 
 
 def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
     """Return what the store needs of each message, and why the edge refuses some."""
-    made = Columns([], {}, {}, {}, {}, {})
+    made = Columns([], {}, {}, {}, {}, {}, {})
     bodies = made.bodies
     for position, message in enumerate(messages):
         try:
@@ -81,6 +82,11 @@ def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
                 if message.HasField("delay")
                 else None
             )
+            moment = (
+                convert.moment(message.deliver_time, "deliver_time")
+                if message.HasField("deliver_time")
+                else None
+            )
         except StoreError as error:
             made.refused[position] = error
             continue
@@ -91,6 +97,8 @@ def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
             made.deduplication_ids[place] = id
         if delay is not None:
             made.delays[place] = delay
+        if moment is not None:
+            made.deliver_at[place] = moment
         if message.group:
             made.groups[place] = message.group
         bodies.append(message.body)
@@ -122,6 +130,7 @@ def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> S
         deduplication_ids=made.deduplication_ids,
         delays=made.delays,
         groups=made.groups,
+        deliver_at=made.deliver_at,
     )
     return SubmittedSend(len(messages), made.refused, store.submit(send))
 

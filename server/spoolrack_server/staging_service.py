@@ -107,6 +107,8 @@ def _chunk(request: rpc.StageRequest) -> Stage:
     for position, delay in enumerate(delays):
         if delay != delays[0]:
             raise _refused(position, "its delay is not that of the first message of its chunk")
+    for position in made.deliver_at:
+        raise _refused(position, "it has a deliver_time, and in a stage messages have delays only")
     for position in made.deduplication_ids:
         raise _refused(position, "it has a deduplication id, and in a stage none can have one")
     return Stage(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,18 @@ def test_send_prints_the_id_of_what_it_has_sent(spoolrack: Spoolrack, client: Cl
     sent = spoolrack("send", "jobs", "hello")
     assert (sent.code, sent.err) == (0, "")
     assert client.queue("jobs").get(sent.out.strip()).body == b"hello"
+
+
+def test_send_takes_a_delivery_time(spoolrack: Spoolrack, client: Client) -> None:
+    sent = spoolrack("send", "jobs", "x", "--deliver-at", "2h", "--quiet")
+    assert sent.code == 0, sent.err
+    (message,) = client.queue("jobs").peek()
+    assert message.state == "delayed"
+    assert message.lease_expires_at is not None
+    ahead = message.lease_expires_at - message.sent_at
+    assert timedelta(hours=1, minutes=55) < ahead <= timedelta(hours=2, seconds=1)
+    assert spoolrack("send", "jobs", "x", "--deliver-at", "tomorrow").code == 2
+    assert spoolrack("send", "jobs", "x", "--deliver-at", "1h", "--delay", "1h").code == 2
 
 
 def test_send_takes_attributes_and_a_delay(spoolrack: Spoolrack, client: Client) -> None:

@@ -22,6 +22,7 @@ from spoolrack._values import (
     SendResult,
     Target,
     VisibilityChange,
+    millis_of,
     moment_of,
     seconds_of,
 )
@@ -179,6 +180,9 @@ class MemoryTransport:
             return SendResult(error=QueueFull(retry_delay=moment_of(1_000) - moment_of(0)))
         delay = settings.delivery_delay if message.delay is None else seconds_of(message.delay)
         held.due_ms = memory.now_ms + round(delay * 1_000) if delay else None
+        if message.deliver_at is not None:
+            due_ms = millis_of(message.deliver_at)
+            held.due_ms = due_ms if due_ms > memory.now_ms else None
         box.messages[held.id] = held
         if key:
             box.sent_before[key] = (held.id, held.sent_ms)

@@ -10,7 +10,9 @@ from urllib.parse import quote
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_pb2 as pb
+from spoolrack_server.gateway.headers import time_text
 from spoolrack_server.server import Server
+from spoolrack_store.model.clock import Millis
 from spoolrack_store.testing import ManualClock
 
 from tests.support.http_rig import STUCK, Http, raw_to
@@ -195,6 +197,24 @@ async def test_a_delay_hides_a_message_for_so_long(http: Http, clock: ManualCloc
     assert (await http.receive("?wait=3600")).body == b"b"
     clock.advance(59_500)
     assert (await http.receive("?wait=3600")).body == b"c"
+
+
+async def test_a_delivery_time_hides_a_message_until_then(http: Http, clock: ManualClock) -> None:
+    await http.create()
+    moment = time_text(Millis(clock.wall() + 60_000))
+    await http.send(b"a", **{"X-Message-Deliver-Time": moment})
+    await http.send(b"b", **{"X-Message-Deliver-Time": "2001-01-01T00:00:00+01:00"})
+    assert (await http.receive()).body == b"b"
+    assert (await http.receive()).status == 204
+    clock.advance(60_000)
+    assert (await http.receive("?wait=3600")).body == b"a"
+
+
+@pytest.mark.parametrize("time", ["", "x", "5", "2026-12-24T18:00:00", "1969-01-01T00:00:00Z"])
+async def test_a_delivery_time_that_is_none_is_refused(http: Http, time: str) -> None:
+    await http.create()
+    answer = await http.ask("POST", "/q/messages", b"x", {"X-Message-Deliver-Time": time})
+    assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
 
 
 @pytest.mark.parametrize(

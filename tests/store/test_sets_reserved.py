@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from spoolrack_store.engine import reservations
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.errors import (
     DiskFull,
@@ -52,6 +53,19 @@ def test_a_set_is_what_was_ready_in_order_and_no_consumer_gets_it(rig: SetRig) -
     assert made.expires_at == rig.clock.now + HOLD
     assert rig.ids_in() == ids[:2]
     assert rig.receive() == [(ids[2], 1)]
+
+
+def test_a_set_of_lone_messages_ends_before_it_holds_up_others_for_long(
+    rig: SetRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reservations, "MAX_RESERVED_FILES", 3)
+    lone = [id for body in (b"1", b"2", b"3", b"4") for id in rig.send(body)]
+    together = rig.send(b"5", b"6", b"7", b"8")
+
+    assert rig.reserve(0, max_messages=100).messages == 3
+    assert rig.ids_in(0) == lone[:3]
+    assert rig.reserve(1, max_messages=100).messages == 5
+    assert rig.ids_in(1) == [*lone[3:], *together]
 
 
 def test_nothing_ready_reserves_nothing_and_leaves_nothing(rig: SetRig) -> None:

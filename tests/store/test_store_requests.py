@@ -318,6 +318,53 @@ def test_a_delay_that_is_none_costs_that_message_only(rig: Rig, delay: int, told
     assert list(rig.receive()) == [id]
 
 
+def test_a_delivery_time_hides_a_message_until_then(rig: Rig) -> None:
+    now = rig.clock.wall()
+    moments = {0: Millis(now + 365 * DAY), 1: Millis(now + 7_000), 2: Millis(now - DAY)}
+    ids = rig.ask(Send(queue="q", bodies=[b"x", b"y", b"z"], deliver_at=moments)).results
+    rig.commit()
+    assert list(rig.receive()) == [ids[2]]
+    rig.advance(6_999)
+    assert list(rig.receive()) == []
+    rig.advance(1)
+    assert list(rig.receive()) == [ids[1]]
+
+
+def test_messages_of_one_delivery_time_share_a_file_and_the_queue_s_own_delay_is_passed_over(
+    rig: Rig,
+) -> None:
+    rig.ask(CreateQueue(name="slow", settings=QueueSettings(delivery_delay=Millis(DAY))))
+    moment = Millis(rig.clock.wall() + 5_000)
+    rig.ask(Send(queue="slow", bodies=[b"x", b"y"], deliver_at={0: moment, 1: moment}))
+    rig.commit()
+    assert len({entry.batch for entry in rig.engine.index.queue("slow").entries}) == 1
+
+
+@pytest.mark.parametrize(
+    ("ahead", "told"),
+    [
+        (366 * DAY, "its delivery time is 366 d ahead, and may be 365 d"),
+        (14 * DAY, "its delivery time is 14 d ahead, and the queue's retention is 14 d"),
+    ],
+)
+def test_a_delivery_time_that_is_too_far_ahead_costs_that_message_only(
+    rig: Rig, ahead: int, told: str
+) -> None:
+    rig.ask(UpdateQueue(name="q", changes={"retention": Millis(14 * DAY)}))
+    moments = {0: Millis(rig.clock.wall() + ahead), 1: Millis(rig.clock.wall() + 14 * DAY - 1)}
+    refused, _ = rig.ask(Send(queue="q", bodies=[b"x", b"y"], deliver_at=moments)).results
+    assert isinstance(refused, InvalidMessage)
+    assert told in str(refused)
+
+
+def test_a_message_with_a_delay_and_a_delivery_time_is_refused(rig: Rig) -> None:
+    moment = {0: rig.clock.wall()}
+    (refused,) = rig.ask(
+        Send(queue="q", bodies=[b"x"], deliver_at=moment, delays={0: Millis(0)})
+    ).results
+    assert isinstance(refused, InvalidMessage)
+
+
 def test_a_visibility_that_is_none_is_told_with_its_unit(rig: Rig) -> None:
     rig.send(b"a")
     rule = "can't be '90000500 ms': it must be from 1 ms to 12 h"

@@ -489,7 +489,11 @@ class Story:
                 attributes = {0: {"a": "b", "c": b"\xff"}} if chance.random() < 0.3 else {}
                 share = chance.choice((0.0, 0.0, 0.0, 0.5, 1.0))
                 delays = {place: DELAY for place in range(len(bodies)) if chance.random() < share}
-                return Send(queue=queue, bodies=bodies, attributes=attributes, delays=delays)
+                send = Send(queue=queue, bodies=bodies, attributes=attributes, delays=delays)
+                if attributes:
+                    moments = {place: Millis(self.clock.now + delay) for place, delay in delays.items()}
+                    send.deliver_at, send.delays = moments, {}
+                return send
             case "r":
                 return Receive(
                     queue=queue,
@@ -581,6 +585,8 @@ class Story:
     def _sent(self, sender: str, id: str, request: Send, place: int) -> None:
         delay, body = request.delays.get(place), request.bodies[place]
         now: Seen = ("ready", 0) if delay is None else ("delayed", 0, self.clock.now + delay)
+        if place in request.deliver_at:
+            now = ("delayed", 0, request.deliver_at[place])
         self.may[id] = [(self.at, ABSENT)]
         self.queue_of[id], self.bodies[id] = request.queue, body
         self.sender[id] = sender
@@ -685,7 +691,9 @@ def _worded(request: Request[Any]) -> str:
     match request:
         case Send():
             return f"send {request.queue} {len(request.bodies)}" + (
-                f" delayed {sorted(request.delays)}" if request.delays else ""
+                f" delayed {sorted({**request.delays, **request.deliver_at})}"
+                if request.delays or request.deliver_at
+                else ""
             )
         case Receive():
             most = f"{request.max_messages} {request.max_bytes}"

@@ -54,6 +54,7 @@ class Queue:
         *,
         attributes: Attributes | None = None,
         delay: Seconds | None = None,
+        deliver_at: datetime | None = None,
         deduplication_id: str = "",
         group: str = "",
         timeout: Seconds | None = None,
@@ -64,13 +65,15 @@ class Queue:
         connection breaks in mid-call the message is sent again, and may then be there twice; not so
         with a `deduplication_id`: a second message with the same, within the queue's
         `deduplication_window`, is not stored, and the first one's id is returned. Messages of one
-        `group` are received in the order of their sends, and groups take turns.
+        `group` are received in the order of their sends, and groups take turns. A message with
+        `deliver_at`, a datetime with its zone up to 365 days ahead, is hidden until then.
         """
         return run(
             self._core.send(
                 body,
                 attributes=attributes,
                 delay=delay,
+                deliver_at=deliver_at,
                 deduplication_id=deduplication_id,
                 group=group,
                 timeout=timeout,

@@ -41,6 +41,7 @@ from .._values import (
     SendResult,
     Target,
     VisibilityChange,
+    millis_of,
     moment_of,
 )
 from ..errors import InvalidUrl, SpoolrackError, error_of
@@ -207,6 +208,11 @@ def send(queue: str, messages: Sequence[Outgoing]) -> Send:
         deduplication_ids={position: id for position, id in ids if id},
         delays=delays,
         groups=_groups(messages),
+        deliver_at={
+            position: Millis(millis_of(message.deliver_at))
+            for position, message in enumerate(messages)
+            if message.deliver_at is not None
+        },
     )
 
 
@@ -217,6 +223,8 @@ def stage(
     for position, message in enumerate(messages):
         if message.delay != messages[0].delay:
             raise _refused(position, "its delay is not that of the first message of its chunk")
+        if message.deliver_at is not None:
+            raise _refused(position, "it has a deliver_at, and in a stage messages have delays only")
         if message.deduplication_id:
             raise _refused(position, "it has a deduplication id, and in a stage none can have one")
     return Stage(

@@ -161,6 +161,8 @@ def outgoing(message: Outgoing) -> pb.OutgoingMessage:
             sent.attributes[name].binary_value = value
     if message.delay is not None:
         sent.delay.CopyFrom(duration(cast(float, message.delay)))
+    if message.deliver_at is not None:
+        sent.deliver_time.FromDatetime(message.deliver_at)
     return sent
 
 

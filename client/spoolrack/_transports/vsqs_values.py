@@ -81,6 +81,8 @@ def refusal_of(message: Outgoing) -> SpoolrackError | None:
         return Unsupported("A vsqs message has no attributes: put them into the body.")
     if message.delay is not None and seconds_of(message.delay) > 0:
         return Unsupported("A vsqs message can't be delayed.")
+    if message.deliver_at is not None:
+        return Unsupported("A vsqs message can't be delayed, so it has no deliver_at.")
     if message.deduplication_id:
         return Unsupported(
             "A vsqs folder remembers no deduplication_id: a repeated send may be there twice."

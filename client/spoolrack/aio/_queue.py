@@ -74,6 +74,7 @@ class Queue:
         *,
         attributes: Attributes | None = None,
         delay: Seconds | None = None,
+        deliver_at: datetime | None = None,
         deduplication_id: str = "",
         group: str = "",
         timeout: Seconds | None = None,
@@ -84,6 +85,7 @@ class Queue:
                 body=body,
                 attributes={} if attributes is None else attributes,
                 delay=delay,
+                deliver_at=deliver_at,
                 deduplication_id=deduplication_id,
                 group=group,
             )

@@ -443,6 +443,7 @@ class OutgoingMessage(_message.Message):
     DELAY_FIELD_NUMBER: _builtins.int
     DEDUPLICATION_ID_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
+    DELIVER_TIME_FIELD_NUMBER: _builtins.int
     body: _builtins.bytes
     """The body: any bytes, up to the queue's max_message_size. May be empty."""
     deduplication_id: _builtins.str
@@ -462,6 +463,13 @@ class OutgoingMessage(_message.Message):
     def delay(self) -> _duration_pb2.Duration:
         """Hidden for so long after the send, up to 365 days. Absent: the queue's delivery delay."""
 
+    @_builtins.property
+    def deliver_time(self) -> _timestamp_pb2.Timestamp:
+        """Hidden until this time, up to 365 days ahead by the server's clock; one that has passed hides
+        nothing. Absent: `delay` counts. A message with both is refused, and so is one that the queue's
+        retention would remove before.
+        """
+
     def __init__(
         self,
         *,
@@ -470,10 +478,11 @@ class OutgoingMessage(_message.Message):
         delay: _duration_pb2.Duration | None = ...,
         deduplication_id: _builtins.str = ...,
         group: _builtins.str = ...,
+        deliver_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["delay", b"delay"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delay", b"delay", "deliver_time", b"deliver_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "deduplication_id", b"deduplication_id", "delay", b"delay", "group", b"group"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "deduplication_id", b"deduplication_id", "delay", b"delay", "deliver_time", b"deliver_time", "group", b"group"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

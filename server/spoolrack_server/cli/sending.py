@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 
 import click
@@ -25,7 +26,7 @@ from .plain import argument, option
 from .progress import progress_bar
 from .sender import LineSender
 from .signals import Terminated
-from .units import DELAY, WRITER, File, Text, plural
+from .units import DELAY, WRITER, File, Moment, Text, plural
 
 STDIN = 0
 
@@ -48,6 +49,12 @@ STDIN = 0
     "--delay",
     type=DELAY,
     help="Hide the message for so long, such as 30s or 5m.",
+)
+@option(
+    "--deliver-at",
+    metavar="TIME",
+    type=Moment(is_ahead=True),
+    help="Hide the message until TIME: 2026-12-24T18:00+01:00, or a span from now such as 3d.",
 )
 @option(
     "--deduplication-id",
@@ -86,6 +93,7 @@ def command(
     lines: str | None,
     attribute: tuple[str, ...],
     delay: float | None,
+    deliver_at: float | None,
     deduplication_id: str | None,
     group: str | None,
     create: bool,
@@ -109,8 +117,16 @@ def command(
     given = [source for source in (body, file, lines) if source is not None]
     if len(given) > 1:
         raise click.UsageError("Choose one of BODY, --file and --lines.")
+    if delay is not None and deliver_at is not None:
+        raise click.UsageError("Choose one of --delay and --deliver-at.")
+    if batch and deliver_at is not None:
+        raise click.UsageError("--deliver-at can't go with --batch, whose delays count from its end.")
     message = Outgoing(
-        body=b"", attributes=dict(map(_attribute, attribute)), delay=delay, group=group or ""
+        body=b"",
+        attributes=dict(map(_attribute, attribute)),
+        delay=delay,
+        deliver_at=None if deliver_at is None else datetime.fromtimestamp(deliver_at, UTC),
+        group=group or "",
     )
     options = _batch_options(batch, writer, epoch, no_publish, in_flight)
     if lines is None and options is not None:
@@ -130,6 +146,7 @@ def command(
             content,
             attributes=message.attributes,
             delay=delay,
+            deliver_at=message.deliver_at,
             deduplication_id=deduplication_id or "",
             group=message.group,
         )

@@ -77,9 +77,12 @@ class Span(_ParamType):
 
 
 class Moment(_ParamType):
-    """A moment, in Unix seconds."""
+    """A moment, in Unix seconds; a span is one before now, or after now if it `is_ahead`."""
 
     name = "time"
+
+    def __init__(self, *, is_ahead: bool = False) -> None:
+        self.is_ahead = is_ahead
 
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
@@ -91,15 +94,17 @@ class Moment(_ParamType):
             return datetime.now(UTC).timestamp()
         span = _SPAN.fullmatch(text)
         if span is not None and span["unit"]:
-            ago = float(span["number"]) * _SECONDS[span["unit"]]
-            if ago > LONGEST:
-                self.fail(f"{quoted(value)} is more than {span_text(LONGEST)} ago", parameter)
-            return datetime.now(UTC).timestamp() - ago
+            away = float(span["number"]) * _SECONDS[span["unit"]]
+            if away > LONGEST:
+                where = "ahead" if self.is_ahead else "ago"
+                self.fail(f"{quoted(value)} is more than {span_text(LONGEST)} {where}", parameter)
+            return datetime.now(UTC).timestamp() + (away if self.is_ahead else -away)
         try:
             return datetime.fromisoformat(text).astimezone(UTC).timestamp()
         except (ValueError, OverflowError):
             self.fail(
-                f"{quoted(value)} is not a time: write 2026-11-23T10:00Z, or 2h for two hours ago",
+                f"{quoted(value)} is not a time: write 2026-11-23T10:00Z, or 2h for "
+                f"{'in two hours' if self.is_ahead else 'two hours ago'}",
                 parameter,
             )
 

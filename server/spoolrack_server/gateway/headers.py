@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final, Protocol
@@ -37,13 +38,14 @@ DEDUPLICATION: Final = "X-Message-Deduplication-Id"
 GROUP: Final = "X-Message-Group"
 RECEIVE_COUNT: Final = "X-Message-Receive-Count"
 FIRST_RECEIVE_TIME: Final = "X-Message-First-Receive-Time"
+DELIVER_TIME: Final = "X-Message-Deliver-Time"
 ANY_BYTES: Final = "application/octet-stream"
 
 _OWN: Final = "x-message-"
 _KNOWN: Final = frozenset(
     _OWN + name
     for name in (
-        *("delay", "deduplication-id", "group"),
+        *("delay", "deliver-time", "deduplication-id", "group"),
         # Of answers: their headers may be copied into a request.
         *("id", "state", "send-time", "receive-count", "first-receive-time", "due-time"),
         *("receipt", "duplicate"),
@@ -59,8 +61,6 @@ _RANGE: Final = re.compile(r"bytes=([0-9]*)-([0-9]*)")
 _LAST_PLACE: Final = 18
 """Digits of a place in a body; with more it lies beyond any."""
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,8}")
-_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
-_AS_RECEIVED: Final = "must be the one of the received message, as allow_expired needs it"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -200,6 +200,29 @@ def delay(headers: Fields) -> Millis | None:
     return _span(headers, "X-Message-Delay", "the header X-Message-Delay", 0, MAX_DELAY)
 
 
+def deliver_at(headers: Fields) -> Millis | None:
+    """The Unix time until which the message is hidden; None: its delay counts."""
+    values = headers.getall(DELIVER_TIME, [])
+    if not values:
+        return None
+    return _moment(DELIVER_TIME, values)
+
+
+def _moment(header: str, values: list[str]) -> Millis:
+    text = ", ".join(values)
+    found = None
+    with suppress(ValueError):
+        found = datetime.fromisoformat(text)
+    if found is None or found.tzinfo is None or not found >= _EPOCH:
+        raise InvalidRequest(
+            what=f"the header {header}",
+            value=text,
+            rule="must be one time with its zone, such as 2026-12-24T18:00:00Z",
+        )
+    # Rounded up: a message must not appear before its time.
+    return Millis(-((_EPOCH - found) // timedelta(milliseconds=1)))
+
+
 def deduplication_id(headers: Fields) -> str:
     """Empty for none."""
     return _name(headers, DEDUPLICATION, "id", MAX_DEDUPLICATION_ID)
@@ -268,18 +291,13 @@ def last_receive(query: Fields, headers: Fields) -> LastReceive | None:
     if values == ["false"]:
         return None
     count = ", ".join(headers.getall(RECEIVE_COUNT, []))
-    first = ", ".join(headers.getall(FIRST_RECEIVE_TIME, []))
     if not _COUNT.fullmatch(count):
-        raise InvalidRequest(what=f"the header {RECEIVE_COUNT}", value=count, rule=_AS_RECEIVED)
-    try:
-        if not _TIME.fullmatch(first):
-            raise ValueError(first)
-        moment = datetime.fromisoformat(first) - _EPOCH
-    except ValueError as error:
         raise InvalidRequest(
-            what=f"the header {FIRST_RECEIVE_TIME}", value=first, rule=_AS_RECEIVED
-        ) from error
-    return LastReceive(int(count), Millis(moment // timedelta(milliseconds=1)))
+            what=f"the header {RECEIVE_COUNT}",
+            value=count,
+            rule="must be the one of the received message, as allow_expired needs it",
+        )
+    return LastReceive(int(count), _moment(FIRST_RECEIVE_TIME, headers.getall(FIRST_RECEIVE_TIME, [])))
 
 
 def version_tag(version: int) -> str:

@@ -53,6 +53,7 @@ from ..model.members import indexes
 from ..model.names import MAX_RECEIVES, NotAName, index_of, is_set_token, make_set_token
 from ..model.operations import Message
 from ..model.reservations import (
+    MAX_RESERVED_FILES,
     MAX_RESERVED_MESSAGES,
     MAX_SEQ,
     MEMORY,
@@ -213,7 +214,7 @@ class Reservations(Part):
 
     def _make(self, queue: QueueRecord, request: Reserve) -> Reservation | None:
         doomed = self._letters.not_to_be_leased()
-        runs = self._leaser.pick(queue, request.max_messages, request.max_bytes, doomed)
+        runs = _of_few_files(self._leaser.pick(queue, request.max_messages, request.max_bytes, doomed))
         if not runs:
             return None
         files, receives = _files_of(runs)
@@ -910,6 +911,16 @@ def _sync_file(disk: Disk, path: str) -> None:
 def _received(entry: Entry) -> int:
     """Return how often the messages of an entry are received with one more lease."""
     return min(entry.name.receives + 1, MAX_RECEIVES)
+
+
+def _of_few_files(runs: Sequence[tuple[Entry, int]]) -> Sequence[tuple[Entry, int]]:
+    """Return the runs of the first files: each costs a rename, and other callers wait for all."""
+    names: set[Entry] = set()
+    for at, (entry, _) in enumerate(runs):
+        names.add(entry)
+        if len(names) > MAX_RESERVED_FILES:
+            return runs[:at]
+    return runs
 
 
 def _files_of(

@@ -21,7 +21,7 @@ from ..model.ids import FileIds, sent_at
 from ..model.keys import key_of, key_text
 from ..model.members import MOST
 from ..model.operations import Send, Stored
-from ..model.settings import MAX_DELAY, MIB
+from ..model.settings import MAX_DELAY, MIB, QueueSettings
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .deduplication import Deduplication
@@ -82,11 +82,14 @@ class Sender(Part):
         self._written: list[tuple[int, Entry]] = []
         """Files in `new/`, and the commits that wrote them."""
         self._room = DiskRoom(moves.disk)
+        self._wall = Millis(0)
 
     def send(self, requests: Sequence[Send]) -> list[Stored | StoreError]:
         """Write the messages of all requests; the answers hold once the commit is synced."""
         outcomes: list[Stored | StoreError] = []
         files: list[_File] = []
+        # Once: messages of one delivery time have one delay, and share a file.
+        self._wall = self._moves.clock.wall()
         entering: dict[str, tuple[int, int]] = {}
         for request in requests:
             try:
@@ -176,11 +179,7 @@ class Sender(Part):
                     contents.check(record.name, body, attributes, settings.max_message_size)
                 if position in request.groups:
                     contents.check_group(request.groups[position])
-                delay = request.delays.get(position, settings.delivery_delay)
-                if not 0 <= delay <= MAX_DELAY:
-                    raise InvalidMessage(
-                        why=f"its delay of {span_text(delay)} is not from 0 s to {span_text(MAX_DELAY)}"
-                    )
+                delay = self._delay_of(request, position, settings)
                 key = None
                 if position in request.deduplication_ids:
                     salted = key_of(request.deduplication_ids[position], record.salt)
@@ -210,6 +209,30 @@ class Sender(Part):
                 size = FILE_BYTES + 1
             self._place(request, delay, most, positions, size, stored, files, keys)
         return stored
+
+    def _delay_of(self, request: Send, position: int, settings: QueueSettings) -> Millis:
+        """Return for how long a message is hidden; raise `InvalidMessage`."""
+        if position not in request.deliver_at:
+            delay = request.delays.get(position, settings.delivery_delay)
+            if not 0 <= delay <= MAX_DELAY:
+                raise InvalidMessage(
+                    why=f"its delay of {span_text(delay)} is not from 0 s to {span_text(MAX_DELAY)}"
+                )
+            return delay
+        if position in request.delays:
+            raise InvalidMessage(why="it has a delay and a delivery time: give one of them")
+        ahead = Millis(max(0, request.deliver_at[position] - self._wall))
+        if ahead > MAX_DELAY:
+            raise InvalidMessage(
+                why=f"its delivery time is {span_text(ahead)} ahead, and may be {span_text(MAX_DELAY)}"
+            )
+        if settings.retention and ahead >= settings.retention:
+            # The retention counts from the send: the message would be removed undelivered.
+            raise InvalidMessage(
+                why=f"its delivery time is {span_text(ahead)} ahead, and the queue's retention is "
+                f"{span_text(settings.retention)}"
+            )
+        return ahead
 
     def _is_repeated(self, record: QueueRecord, key: str, stored: Stored, position: int) -> bool:
         """Whether the key is taken, or will be by this commit; then the first one's id answers."""

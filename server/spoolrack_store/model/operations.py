@@ -87,6 +87,9 @@ class Send(Request[Stored]):
     """By position, of those that are not to be hidden for the queue's delivery delay."""
     groups: Mapping[int, str] = field(default_factory=dict)
     """By position, of the messages that have one."""
+    deliver_at: Mapping[int, Millis] = field(default_factory=dict)
+    """By position the Unix times until which messages are hidden, in place of a delay. What has passed
+    is no delay."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

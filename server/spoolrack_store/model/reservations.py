@@ -14,6 +14,9 @@ from .operations import Request
 
 DEFAULT_RESERVED_MESSAGES = 1_000
 MAX_RESERVED_MESSAGES = 100_000
+MAX_RESERVED_FILES = 5_000
+"""A set of messages that each have a file of their own has no more: for as long as the lease of one set
+takes, no other caller is answered."""
 DEFAULT_RESERVED_BYTES = 64 * 1024 * 1024
 MIN_HOLD = Millis(1_000)
 MAX_SEQ = 2**63 - 1

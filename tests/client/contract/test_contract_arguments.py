@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import pytest
@@ -131,6 +131,11 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
         NO_ATTRIBUTES,
     ),
     ("delay", lambda c, v: c.queue("jobs").send("a", delay=v), NO_SPANS),
+    (
+        "deliver_at",
+        lambda c, v: c.queue("jobs").send("a", deliver_at=v),
+        [5, "2026-12-24", datetime(2026, 12, 24), object()],
+    ),
     (
         "deduplication_id",
         lambda c, v: c.queue("jobs").send("a", deduplication_id=v),

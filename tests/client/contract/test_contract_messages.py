@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta, timezone
 
 import pytest
 import spoolrack
@@ -260,6 +261,18 @@ def test_a_delayed_message_appears_when_its_delay_is_over_and_at_its_old_place(
     now.release()
     world.advance(10)
     assert bodies(jobs.receive(10)) == ["late", "now"]
+
+
+@pytest.mark.needs("delays")
+def test_a_message_is_hidden_until_its_delivery_time(jobs: Queue, world: World) -> None:
+    id = jobs.send("first")
+    sent_at = jobs.get(id).sent_at
+    moment = (sent_at + timedelta(days=364)).astimezone(timezone(timedelta(hours=5)))
+    jobs.send("late", deliver_at=moment)
+    jobs.send_many([Outgoing(body="past", deliver_at=sent_at - timedelta(days=1))])
+    assert bodies(jobs.receive(10, visibility_timeout=1)) == ["first", "past"]
+    world.advance(364 * 86_400)
+    assert bodies(jobs.receive(10)) == ["first", "late", "past"]
 
 
 @pytest.mark.needs("settings", "several queues")
