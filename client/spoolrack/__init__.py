@@ -25,6 +25,7 @@ from ._blocking import (
     Queue,
     Redrives,
     Reservations,
+    Schedules,
     Staging,
     Worker,
     connect,
@@ -33,7 +34,8 @@ from ._credentials import CredentialOptions
 from ._message import MessageFacts
 from ._redrives import Redrive, RedriveState
 from ._reservations import CommitResult, Reservation, ReservationState
-from ._retry import Backoff, Retry, RetryPolicy
+from ._retry import Backoff, Reject, Retry, RetryPolicy
+from ._schedules import Schedule
 from ._settings import QueueSettings, Settings
 from ._stages import BatchOptions, PublishResult, StageInfo, StageResult
 from ._values import (
@@ -78,11 +80,14 @@ __all__ = [
     "Redrive",
     "RedriveState",
     "Redrives",
+    "Reject",
     "Reservation",
     "ReservationState",
     "Reservations",
     "Retry",
     "RetryPolicy",
+    "Schedule",
+    "Schedules",
     "Seconds",
     "SendResult",
     "Settings",

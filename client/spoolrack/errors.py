@@ -145,6 +145,20 @@ class RedriveNotFound(SpoolrackError):
     code = "NOT_FOUND"
 
 
+class ScheduleNotFound(SpoolrackError):
+    """The queue has no schedule of this name: it was deleted, or never created."""
+
+    reason = "SCHEDULE_NOT_FOUND"
+    code = "NOT_FOUND"
+
+
+class ScheduleExists(SpoolrackError):
+    """The queue has a schedule of this name with another content."""
+
+    reason = "SCHEDULE_EXISTS"
+    code = "ALREADY_EXISTS"
+
+
 class QueueExists(SpoolrackError):
     """A queue of this name exists with other settings."""
 
@@ -192,6 +206,14 @@ class RedriveRunning(SpoolrackError):
     """The queue has a redrive that goes on: wait until it has ended, or cancel it."""
 
     reason = "REDRIVE_RUNNING"
+    code = "FAILED_PRECONDITION"
+
+
+class NoDeadLetterQueue(SpoolrackError):
+    """The queue has no dead-letter queue, so nothing was rejected: set its dead_letter_queue, or delete
+    or release the message."""
+
+    reason = "NO_DEAD_LETTER_QUEUE"
     code = "FAILED_PRECONDITION"
 
 

@@ -19,9 +19,17 @@ from typing import Final
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.deaths import check_explanation
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
-from spoolrack_store.model.operations import ChangeVisibility, LastReceive, Purge, Receive
-from spoolrack_store.model.settings import MAX_VISIBILITY
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    LastReceive,
+    Purge,
+    Receive,
+    RejectMessages,
+    ReleaseMessages,
+)
+from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
 
@@ -43,6 +51,7 @@ from .pages import PageTokens, page_size
 from .redrive_service import RedriveService
 from .reservation_service import ReservationService
 from .rpc import Context, Requests, outlast
+from .schedule_service import ScheduleService
 from .staging_service import StagingService
 from .status import error_of
 from .store_access import FRAME_BYTES, StoreAccess
@@ -87,6 +96,7 @@ class QueueService:
             StagingService(self._access),
             self._reserving,
             RedriveService(self._access),
+            ScheduleService(self._access, self._clock),
             self._scaler,
         )
 
@@ -268,7 +278,7 @@ class QueueService:
         queue = convert.queue_name(request.queue)
         convert.check_count(len(request.changes), "changes")
         results: dict[int, Millis | StoreError] = {}
-        alike: dict[tuple[Millis, bool], list[int]] = {}
+        alike: dict[Millis, list[int]] = {}
         last: dict[int, LastReceive] = {}
         for position, change in enumerate(request.changes):
             try:
@@ -277,7 +287,7 @@ class QueueService:
                 )
                 if change.HasField("last_receive"):
                     last[position] = convert.last_receive(change.last_receive)
-                alike.setdefault((visibility, change.release_credit), []).append(position)
+                alike.setdefault(visibility, []).append(position)
             except StoreError as error:
                 results[position] = error
         asked = [
@@ -288,7 +298,6 @@ class QueueService:
                         queue=queue,
                         receipts=[request.changes[position].receipt for position in positions],
                         visibility=visibility,
-                        is_put_off=is_put_off,
                         last_receives={
                             place: last[position]
                             for place, position in enumerate(positions)
@@ -297,7 +306,7 @@ class QueueService:
                     )
                 ),
             )
-            for (visibility, is_put_off), positions in alike.items()
+            for visibility, positions in alike.items()
         ]
         for positions, future in asked:
             ends = await answer(future)
@@ -311,6 +320,84 @@ class QueueService:
                 response.results.add(lease_expire_time=convert.timestamp(result))
             else:
                 response.results.add().released.SetInParent()
+        return response
+
+    async def Release(self, request: rpc.ReleaseRequest, context: Context) -> rpc.ReleaseResponse:
+        queue = convert.queue_name(request.queue)
+        convert.check_count(len(request.releases), "releases")
+        results: dict[int, Millis | StoreError] = {}
+        alike: dict[tuple[Millis | None, str, bool], list[int]] = {}
+        for position, release in enumerate(request.releases):
+            try:
+                delay = None
+                if release.HasField("delay"):
+                    delay = convert.millis(release.delay, "delay", most=MAX_DELAY)
+                check_explanation(release.reason)
+                wanted = delay, release.reason, release.uncounted
+                alike.setdefault(wanted, []).append(position)
+            except StoreError as error:
+                results[position] = error
+        asked = [
+            (
+                positions,
+                self._store.submit(
+                    ReleaseMessages(
+                        queue=queue,
+                        receipts=[request.releases[position].receipt for position in positions],
+                        delay=delay,
+                        explanation=reason,
+                        is_uncounted=is_uncounted,
+                    )
+                ),
+            )
+            for (delay, reason, is_uncounted), positions in alike.items()
+        ]
+        for positions, future in asked:
+            found = await answer(future)
+            results.update(zip(positions, found, strict=True))
+        response = rpc.ReleaseResponse()
+        for position in range(len(request.releases)):
+            result = results[position]
+            if isinstance(result, StoreError):
+                response.results.add(error=error_of(result))
+            else:
+                response.results.add(deliver_time=convert.timestamp(result))
+        return response
+
+    async def Reject(self, request: rpc.RejectRequest, context: Context) -> rpc.RejectResponse:
+        queue = convert.queue_name(request.queue)
+        convert.check_count(len(request.rejections), "rejections")
+        results: dict[int, StoreError | None] = {}
+        alike: dict[str, list[int]] = {}
+        for position, rejection in enumerate(request.rejections):
+            try:
+                check_explanation(rejection.reason)
+                alike.setdefault(rejection.reason, []).append(position)
+            except StoreError as error:
+                results[position] = error
+        asked = [
+            (
+                positions,
+                self._store.submit(
+                    RejectMessages(
+                        queue=queue,
+                        receipts=[request.rejections[position].receipt for position in positions],
+                        explanation=reason,
+                    )
+                ),
+            )
+            for reason, positions in alike.items()
+        ]
+        for positions, future in asked:
+            found = await answer(future)
+            results.update(zip(positions, found, strict=True))
+        response = rpc.RejectResponse()
+        for position in range(len(request.rejections)):
+            result = results[position]
+            if result is None:
+                response.results.add().rejected.SetInParent()
+            else:
+                response.results.add(error=error_of(result))
         return response
 
     # Looks at messages.
@@ -354,6 +441,7 @@ class QueueService:
             size += message.size if max_body is None else min(message.size, max_body)
             size += sum(len(name) + len(value) for name, value in message.attributes.items())
             size += len(message.deaths) * convert.LARGEST_DEATH
+            size += sum(len(death.explanation.encode()) for death in message.deaths)
             if count and size > FRAME_BYTES:
                 break
             count += 1

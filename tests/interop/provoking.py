@@ -192,6 +192,17 @@ def _redrive_running(scene: Scene) -> Provoked:
     return "StartRedrive", slow, {"queue": letters, "redrive": started.id}
 
 
+def _no_dead_letter_queue(scene: Scene) -> Provoked:
+    scene.create()
+    scene.send(b"1")
+    rejection = rpc.MessageRejection(receipt=scene.receive().receipt)
+    return (
+        "Reject",
+        rpc.RejectRequest(queue=scene.queue, rejections=[rejection]),
+        {"queue": scene.queue},
+    )
+
+
 PROVOKE: Final[dict[str, Provoke]] = {
     "INVALID_QUEUE_NAME": _invalid_queue_name,
     "INVALID_SETTING": _invalid_setting,
@@ -203,6 +214,7 @@ PROVOKE: Final[dict[str, Provoke]] = {
     "RESERVATION_NOT_FOUND": _reservation_not_found,
     "REDRIVE_NOT_FOUND": _redrive_not_found,
     "REDRIVE_RUNNING": _redrive_running,
+    "NO_DEAD_LETTER_QUEUE": _no_dead_letter_queue,
     "QUEUE_EXISTS": _queue_exists,
     "VERSION_MISMATCH": _version_mismatch,
     "RESERVATION_LOST": _reservation_lost,
@@ -224,13 +236,15 @@ IN_RESULTS: Final = {
 ELSEWHERE: Final = {"DRAINING": "test_a_drain_ends_a_stream_and_the_same_connection_serves_again"}
 """The tests that need a server of their own."""
 NOT_PROVOKED: Final = {
+    "SCHEDULE_NOT_FOUND": "no example knows schedules",
+    "SCHEDULE_EXISTS": "likewise",
     "QUEUE_BEING_DELETED": "for a moment only, which a client can't prolong",
     "TOO_MANY_DEDUPLICATION_IDS": "needs four million sends",
     "DISK_FULL": "needs a disk that is full",
     "MEMORY_LIMIT": "needs a server that is short of memory",
     "DISK_ERROR": "needs a disk that fails",
-    "STORE_FAILED": "likewise",
-    "OUTCOME_UNKNOWN": "likewise",
+    "STORE_FAILED": "needs a disk that fails",
+    "OUTCOME_UNKNOWN": "needs a disk that fails",
     "INTERNAL_ERROR": "would be a defect of ours",
     "UNAUTHENTICATED": "needs a server that asks for tokens",
     "PERMISSION_DENIED": "likewise",

@@ -74,6 +74,11 @@ def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
         group_order=pb.GROUP_ORDER_STRICT,
         archive_retention=Duration(seconds=10),
         dead_letter_at=pb.DEAD_LETTER_MOMENT_RECEIVE,
+        backoff_initial=Duration(seconds=11),
+        backoff_factor=12,
+        backoff_maximum=Duration(seconds=13),
+        backoff_jitter=0,
+        backoff_at=pb.BACKOFF_MOMENT_LEASE_END,
     )
     assert {field.name for field, _ in given.ListFields()} == set(SCHEMA)
     assert {field.name for field in pb.QueueSettings.DESCRIPTOR.fields} == set(SCHEMA)
@@ -93,6 +98,11 @@ def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
         group_order="strict",
         archive_retention=Millis(10_000),
         dead_letter_at="receive",
+        backoff_initial=Millis(11_000),
+        backoff_factor=12,
+        backoff_maximum=Millis(13_000),
+        backoff_jitter=0,
+        backoff_at="lease_end",
     )
     assert convert.queue(queue_with(held), Millis(0)).settings == given
 

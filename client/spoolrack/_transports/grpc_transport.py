@@ -18,6 +18,8 @@ from .._values import (
     Envelope,
     LeaseResult,
     MessagePage,
+    MessageRejection,
+    MessageRelease,
     MessageState,
     Outgoing,
     QueueInfo,
@@ -27,12 +29,13 @@ from .._values import (
     VisibilityChange,
 )
 from ..v1 import queue_service_pb2 as rpc
-from . import RedriveTransport, ReservationTransport, StagingTransport
+from . import RedriveTransport, ReservationTransport, ScheduleTransport, StagingTransport
 from . import grpc_values as convert
 from .grpc_calls import Frames, ThreadCalls, open_calls
 from .grpc_own import OwnStreams, is_usable
 from .grpc_redrives import GrpcRedrives
 from .grpc_reservations import GrpcReservations
+from .grpc_schedules import GrpcSchedules
 from .grpc_stages import GrpcStaging
 from .grpc_streams import Asks, NotKnown, RequestStream
 
@@ -69,6 +72,7 @@ class GrpcTransport:
         self.staging: StagingTransport = GrpcStaging(self._calls)
         self.reservations: ReservationTransport = GrpcReservations(self._calls)
         self.redrives: RedriveTransport = GrpcRedrives(self._calls)
+        self.schedules: ScheduleTransport = GrpcSchedules(self._calls)
         self._sends: Asks[rpc.StreamSendResponse]
         self._deletes: Asks[rpc.StreamDeleteResponse]
         if isinstance(self._calls, ThreadCalls) and is_usable(self._calls.channel):
@@ -215,6 +219,28 @@ class GrpcTransport:
             self._stub.ChangeVisibility, request, rpc.ChangeVisibilityResponse, timeout
         )
         return [convert.visibility_result(result) for result in response.results]
+
+    async def release(
+        self, queue: str, releases: Sequence[MessageRelease], *, timeout: float
+    ) -> list[LeaseResult]:
+        request = rpc.ReleaseRequest(
+            queue=queue, releases=[convert.release(wanted) for wanted in releases]
+        )
+        response = await self._calls.unary(self._stub.Release, request, rpc.ReleaseResponse, timeout)
+        return [convert.lease_result(result) for result in response.results]
+
+    async def reject(
+        self, queue: str, rejections: Sequence[MessageRejection], *, timeout: float
+    ) -> list[LeaseResult]:
+        request = rpc.RejectRequest(
+            queue=queue,
+            rejections=[
+                rpc.MessageRejection(receipt=wanted.receipt, reason=wanted.reason)
+                for wanted in rejections
+            ],
+        )
+        response = await self._calls.unary(self._stub.Reject, request, rpc.RejectResponse, timeout)
+        return [convert.lease_result(result) for result in response.results]
 
     async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
         request = rpc.GetMessageRequest(queue=queue, id=id)

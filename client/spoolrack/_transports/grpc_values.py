@@ -21,6 +21,7 @@ from .._values import (
     Envelope,
     LastReceive,
     LeaseResult,
+    MessageRelease,
     MessageState,
     Outgoing,
     QueueCounts,
@@ -33,6 +34,7 @@ from .._values import (
 from ..errors import SpoolrackError, error_of
 from ..v1 import queue_pb2 as pb
 from ..v1 import queue_service_pb2 as rpc
+from ..v1 import schedule_service_pb2 as schedules
 
 _SETTINGS: Final = pb.QueueSettings.DESCRIPTOR.fields_by_name
 
@@ -178,7 +180,7 @@ def envelope(message: pb.Message, visibility_timeout: float | None = None) -> En
         id=message.id,
         body=message.body,
         # Most have none, and to look takes less than to walk through nothing.
-        attributes=_attributes(message) if message.attributes else {},
+        attributes=attributes(message) if message.attributes else {},
         size=message.body_size,
         sent_ms=millis(message.send_time),
         receive_count=message.receive_count,
@@ -213,10 +215,11 @@ def _record(death: pb.DeadLetterRecord) -> DeadLetterRecord:
         dead_lettered_at=moment_of(millis(death.dead_letter_time)),
         redrive_queue=death.redrive_queue,
         redriven_at=moment_of(millis(death.redrive_time)) if death.HasField("redrive_time") else None,
+        explanation=death.explanation,
     )
 
 
-def _attributes(message: pb.Message) -> dict[str, str | bytes]:
+def attributes(message: pb.Message | schedules.Schedule) -> dict[str, str | bytes]:
     return {
         name: attribute.binary_value
         if attribute.WhichOneof("value") == "binary_value"
@@ -247,8 +250,16 @@ def change(wanted: VisibilityChange) -> rpc.VisibilityChange:
     return rpc.VisibilityChange(
         receipt=wanted.receipt,
         visibility_timeout=duration(wanted.seconds),
-        release_credit=wanted.is_put_off,
         last_receive=last_receive(wanted.last_receive),
+    )
+
+
+def release(wanted: MessageRelease) -> rpc.MessageRelease:
+    return rpc.MessageRelease(
+        receipt=wanted.receipt,
+        delay=optional_duration(wanted.delay),
+        reason=wanted.reason,
+        uncounted=not wanted.count,
     )
 
 
@@ -286,3 +297,7 @@ def visibility_result(result: rpc.ChangeVisibilityResult) -> LeaseResult:
         else None,
         error=error(result.error) if result.HasField("error") else None,
     )
+
+
+def lease_result(result: rpc.ReleaseResult | rpc.RejectResult) -> LeaseResult:
+    return LeaseResult(error=error(result.error) if result.HasField("error") else None)

@@ -10,6 +10,8 @@ from .._values import (
     Envelope,
     LeaseResult,
     MessagePage,
+    MessageRejection,
+    MessageRelease,
     MessageState,
     Outgoing,
     QueueInfo,
@@ -18,9 +20,10 @@ from .._values import (
     Target,
     VisibilityChange,
 )
-from ..errors import ClientClosed
+from ..errors import ClientClosed, Unsupported
 from ..vsqs._content import Content
-from . import RedriveTransport, ReservationTransport, StagingTransport
+from . import RedriveTransport, ReservationTransport, ScheduleTransport, StagingTransport
+from .no_schedules import NoSchedules
 from .thread_runner import ThreadRunner
 from .vsqs_calls import Stop, VsqsCalls
 from .vsqs_unsupported import NoRedrives, NoReservations, NoStages
@@ -86,6 +89,7 @@ class VsqsTransport:
         self.staging: StagingTransport = NoStages()
         self.reservations: ReservationTransport = NoReservations()
         self.redrives: RedriveTransport = NoRedrives()
+        self.schedules: ScheduleTransport = NoSchedules()
 
     @property
     def target(self) -> str:
@@ -165,6 +169,16 @@ class VsqsTransport:
         self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
     ) -> list[LeaseResult]:
         return await self._threads.run(lambda: self._calls.change(queue, changes))
+
+    async def release(
+        self, queue: str, releases: Sequence[MessageRelease], *, timeout: float
+    ) -> list[LeaseResult]:
+        return await self._threads.run(lambda: self._calls.release(queue, releases))
+
+    async def reject(
+        self, queue: str, rejections: Sequence[MessageRejection], *, timeout: float
+    ) -> list[LeaseResult]:
+        raise Unsupported("A folder of vsqs has no dead letters: delete or release the message.")
 
     async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
         return await self._threads.run(lambda: self._calls.get(queue, id))

@@ -23,6 +23,7 @@ from .clock import DAY, HOUR, LAST_MOMENT, SECOND, Millis, span_text
 from .errors import DamagedSettings, InvalidSetting
 from .members import MOST
 from .names import is_queue_name
+from .schedules import Schedule, from_json, to_json
 
 MIB: Final = 1024 * 1024
 MAX_VISIBILITY: Final = Millis(12 * HOUR)
@@ -35,6 +36,7 @@ MAX_ATTRIBUTES: Final = 1_000
 MAX_ATTRIBUTES_SIZE: Final = 64 * 1024
 """Bytes of all attribute names and values of a message together, as sent."""
 MAX_COUNT: Final = 1_000_000_000
+MAX_BACKOFF_FACTOR: Final = 1_000
 MAX_BYTES: Final = 1 << 50
 MAX_LABELS: Final = 64
 MAX_LABEL_NAME: Final = 128
@@ -114,8 +116,8 @@ def _span(default: int, help: str, **more: Any) -> Any:
     return _row(SettingKind.SPAN, default, help, **more)
 
 
-def _count(help: str, *, most: int = MAX_COUNT, **more: Any) -> Any:
-    return _row(SettingKind.COUNT, 0, help, most=most, **more)
+def _count(help: str, *, default: int = 0, most: int = MAX_COUNT, **more: Any) -> Any:
+    return _row(SettingKind.COUNT, default, help, most=most, **more)
 
 
 def _size(default: int, help: str, **more: Any) -> Any:
@@ -198,6 +200,35 @@ class QueueSettings:
         help="Whether groups of messages only take turns, or besides one receive at a time has "
         "messages of a group.",
     )
+    backoff_initial: Millis = _span(
+        SECOND,
+        "How long a message is hidden after its first failure: a release that leaves it to the queue.",
+        most=MAX_VISIBILITY,
+        zero="ready at once after every failure",
+    )
+    backoff_factor: int = _count(
+        "The back-off is multiplied by this with each further receive.",
+        default=2,
+        least=1,
+        most=MAX_BACKOFF_FACTOR,
+    )
+    backoff_maximum: Millis = _span(
+        300 * SECOND,
+        "The back-off grows no longer than this.",
+        least=1,
+        most=MAX_VISIBILITY,
+    )
+    backoff_jitter: int = _count(
+        "The back-off is shortened by up to so many percent, differently for each message and receive.",
+        default=50,
+        most=100,
+        zero="none",
+    )
+    backoff_at: str = _choice(
+        "release",
+        "lease_end",
+        help="Whether the back-off hides a message after a release only, or when a lease expires, too.",
+    )
     archive_retention: Millis = _span(
         0,
         "How long the files of messages that have left the queue are kept in the root's archive.",
@@ -257,6 +288,7 @@ class Record:
     """Tells the queue from another one that was made under the same name: its deduplication ids don't
     count for the other."""
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    schedules: Mapping[str, Schedule] = dataclasses.field(default_factory=dict)
 
 
 def check_labels(labels: Mapping[str, object]) -> None:
@@ -295,6 +327,8 @@ def encode(record: Record) -> bytes:
     else:
         if record.labels:
             content["labels"] = dict(record.labels)
+        if record.schedules:
+            content["schedules"] = to_json(record.schedules)
         content.update(asdict(record.settings))
     return json.dumps(content, indent=2, sort_keys=True).encode() + b"\n"
 
@@ -323,7 +357,12 @@ def decode(content: bytes, name: str) -> Record:
     try:
         _of_type("labels", labels, dict, "must be an object")
         check_labels(labels)
+        schedules = from_json(values.get("schedules", {}))
         settings = QueueSettings(**{key: value for key, value in values.items() if key in SCHEMA})
     except InvalidSetting as error:
         raise DamagedSettings(file=name, why=str(error)) from error
-    return Record(settings=settings, created_at=created_at, salt=salt, labels=labels)
+    except ValueError as error:
+        raise DamagedSettings(file=name, why=f"its schedules: {error}") from error
+    return Record(
+        settings=settings, created_at=created_at, salt=salt, labels=labels, schedules=schedules
+    )
