@@ -13,11 +13,15 @@ from typing import Final, Literal, TypedDict
 DeadLetterAt = Literal["lease_end", "receive"]
 LeaseDurability = Literal["strict", "relaxed"]
 GroupOrder = Literal["fair", "strict"]
+Sending = Literal["open", "paused"]
+Receiving = Literal["open", "paused"]
 
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "dead_letter_at": ("lease_end", "receive"),
     "lease_durability": ("strict", "relaxed"),
     "group_order": ("fair", "strict"),
+    "sending": ("open", "paused"),
+    "receiving": ("open", "paused"),
 }
 MOST: Final[Mapping[str, int]] = {
     "max_receives": 1_000_000_000,
@@ -47,6 +51,8 @@ class Settings(TypedDict, total=False):
     messages_per_file: int | None
     group_order: GroupOrder | None
     archive_retention: float | timedelta | None
+    sending: Sending | None
+    receiving: Receiving | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,3 +94,7 @@ class QueueSettings:
     archive_retention: float = 0.0
     """How long the files of messages that have left the queue are kept in the root's archive. Seconds.
     0: no archive."""
+    sending: Sending = "open"
+    """Whether the queue takes sends and publications; while it is paused they are refused."""
+    receiving: Receiving = "open"
+    """Whether the queue hands out messages; while it is paused receives find none, and wait."""

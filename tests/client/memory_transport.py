@@ -31,6 +31,7 @@ from spoolrack.errors import (
     MessageNotFound,
     QueueExists,
     QueueFull,
+    SendingPaused,
     SpoolrackError,
     StaleReceipt,
     VersionMismatch,
@@ -156,7 +157,8 @@ class MemoryTransport:
     ) -> list[SendResult]:
         with self._memory.lock:
             self._memory.called("send", len(messages))
-            self._memory.box(queue)
+            if self._memory.box(queue).settings.sending == "paused":
+                raise SendingPaused
             results = [self._send(queue, message) for message in messages]
         self._memory.wake()
         return results

@@ -74,6 +74,8 @@ def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
         group_order=pb.GROUP_ORDER_STRICT,
         archive_retention=Duration(seconds=10),
         dead_letter_at=pb.DEAD_LETTER_MOMENT_RECEIVE,
+        sending=pb.FLOW_PAUSED,
+        receiving=pb.FLOW_PAUSED,
     )
     assert {field.name for field, _ in given.ListFields()} == set(SCHEMA)
     assert {field.name for field in pb.QueueSettings.DESCRIPTOR.fields} == set(SCHEMA)
@@ -93,6 +95,8 @@ def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
         group_order="strict",
         archive_retention=Millis(10_000),
         dead_letter_at="receive",
+        sending="paused",
+        receiving="paused",
     )
     assert convert.queue(queue_with(held), Millis(0)).settings == given
 

@@ -77,6 +77,8 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "messages_per_file": 0,
         "group_order": "fair",
         "dead_letter_at": "lease_end",
+        "sending": "open",
+        "receiving": "open",
     }
 
 

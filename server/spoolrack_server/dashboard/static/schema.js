@@ -15,4 +15,6 @@ export const SETTINGS = [
   {"name": "messages_per_file", "title": "Messages per file", "kind": "count", "zero": "up to 1,000", "choices": []},
   {"name": "group_order", "title": "Group order", "kind": "choice", "zero": "", "choices": ["fair", "strict"]},
   {"name": "archive_retention", "title": "Archive retention", "kind": "span", "zero": "no archive", "choices": []},
+  {"name": "sending", "title": "Sending", "kind": "choice", "zero": "", "choices": ["open", "paused"]},
+  {"name": "receiving", "title": "Receiving", "kind": "choice", "zero": "", "choices": ["open", "paused"]},
 ];
