@@ -33,7 +33,7 @@ from ._credentials import CredentialOptions
 from ._message import MessageFacts
 from ._redrives import Redrive, RedriveState
 from ._reservations import CommitResult, Reservation, ReservationState
-from ._retry import Backoff, Retry, RetryPolicy
+from ._retry import Backoff, Reject, Retry, RetryPolicy
 from ._settings import QueueSettings, Settings
 from ._stages import BatchOptions, PublishResult, StageInfo, StageResult
 from ._values import (
@@ -78,6 +78,7 @@ __all__ = [
     "Redrive",
     "RedriveState",
     "Redrives",
+    "Reject",
     "Reservation",
     "ReservationState",
     "Reservations",

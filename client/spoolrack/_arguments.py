@@ -23,8 +23,10 @@ MAX_IN_FLIGHT: Final = 10_000
 """Messages that a stream may hold leased at once."""
 LONGEST: Final = 10 * 365 * 86_400
 """Seconds of the longest span, ten years: the longest that any setting may have."""
-MAX_DELAY: Final = 12 * 3_600
-"""Seconds of the longest lease, and so of the longest delay of a release."""
+MAX_DELAY: Final = 365 * 86_400
+"""Seconds of the longest delay of a message."""
+MAX_REASON: Final = 1_024
+"""Characters of the reason of a release or a rejection."""
 _SHOWN: Final = 80
 """Characters of a value in an error."""
 
@@ -109,6 +111,13 @@ def text(name: str, value: str) -> str:
         except UnicodeEncodeError:
             rule = "text that can be encoded as UTF-8, without surrogates"
             raise refusal(name, value, rule) from None
+    return value
+
+
+def reason(value: str) -> str:
+    """`value`, if it can be the reason of a release or a rejection."""
+    if len(text("reason", value)) > MAX_REASON:
+        raise refusal("reason", value, f"a str of up to {MAX_REASON} characters")
     return value
 
 

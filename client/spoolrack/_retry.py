@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from ._arguments import MAX_DELAY, integer, number, optional_span, span
+from ._arguments import MAX_DELAY, flag, integer, number, optional_span, span
+from ._arguments import reason as checked_reason
 from ._values import Seconds, seconds_of
 from .errors import SpoolrackError
 
@@ -71,7 +72,7 @@ class Backoff:
     factor: float = 2.0
     """From 1 to 1,000."""
     maximum: Seconds = 300.0
-    """Above 0, up to 12 hours: the longest lease."""
+    """Above 0, up to 365 days."""
     jitter: float = 0.5
     """From 0 (none) to 1."""
 
@@ -93,11 +94,29 @@ class Retry(Exception):
 
         raise Retry(after=60)
 
-    The message is ready again `after` so many seconds, up to 12 hours. Without `after` the worker's
-    `Backoff` decides. A worker doesn't report it to `on_error`.
+    The message is ready again `after` so many seconds, up to 365 days. Without `after` the worker's
+    `Backoff` decides, and else the queue's back-off. With `count=False` the receive doesn't count:
+    nothing is wrong with the message. A worker doesn't report it to `on_error`.
     """
 
-    def __init__(self, after: Seconds | None = None) -> None:
+    def __init__(self, after: Seconds | None = None, *, reason: str = "", count: bool = True) -> None:
         super().__init__() if after is None else super().__init__(after)
         self.after = optional_span("after", after, most=MAX_DELAY)
         """Seconds. None: as the backoff says."""
+        self.reason = checked_reason(reason)
+        """Kept in the dead-letter record, if the message becomes a dead letter by this."""
+        self.count = flag("count", count)
+
+
+class Reject(Exception):
+    """Raise it from a handler, or in the block of a message, to make the message a dead letter at once.
+
+        raise Reject("the order has no customer")
+
+    The dead-letter record keeps the reason. A worker doesn't report it to `on_error`. If the message
+    can't be rejected, it is released as after any failure, and `on_error` hears why.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = checked_reason(reason)

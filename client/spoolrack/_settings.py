@@ -13,6 +13,7 @@ from typing import Final, Literal, TypedDict
 DeadLetterAt = Literal["lease_end", "receive"]
 LeaseDurability = Literal["strict", "relaxed"]
 GroupOrder = Literal["fair", "strict"]
+BackoffAt = Literal["release", "lease_end"]
 Sending = Literal["open", "paused"]
 Receiving = Literal["open", "paused"]
 
@@ -20,6 +21,7 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "dead_letter_at": ("lease_end", "receive"),
     "lease_durability": ("strict", "relaxed"),
     "group_order": ("fair", "strict"),
+    "backoff_at": ("release", "lease_end"),
     "sending": ("open", "paused"),
     "receiving": ("open", "paused"),
 }
@@ -29,6 +31,8 @@ MOST: Final[Mapping[str, int]] = {
     "max_bytes": 1_125_899_906_842_624,
     "max_message_size": 67_108_864,
     "messages_per_file": 1_000,
+    "backoff_factor": 1_000,
+    "backoff_jitter": 100,
 }
 """The bounds of settings that are numbers."""
 
@@ -50,6 +54,11 @@ class Settings(TypedDict, total=False):
     deduplication_window: float | timedelta | None
     messages_per_file: int | None
     group_order: GroupOrder | None
+    backoff_initial: float | timedelta | None
+    backoff_factor: int | None
+    backoff_maximum: float | timedelta | None
+    backoff_jitter: int | None
+    backoff_at: BackoffAt | None
     archive_retention: float | timedelta | None
     sending: Sending | None
     receiving: Receiving | None
@@ -91,6 +100,18 @@ class QueueSettings:
     group_order: GroupOrder = "fair"
     """Whether groups of messages only take turns, or besides one receive at a time has messages of a
     group."""
+    backoff_initial: float = 1.0
+    """How long a message is hidden after its first failure: a release that leaves it to the queue.
+    Seconds. 0: ready at once after every failure."""
+    backoff_factor: int = 2
+    """The back-off is multiplied by this with each further receive."""
+    backoff_maximum: float = 300.0
+    """The back-off grows no longer than this. Seconds."""
+    backoff_jitter: int = 50
+    """The back-off is shortened by up to so many percent, differently for each message and receive. 0:
+    none."""
+    backoff_at: BackoffAt = "release"
+    """Whether the back-off hides a message after a release only, or when a lease expires, too."""
     archive_retention: float = 0.0
     """How long the files of messages that have left the queue are kept in the root's archive. Seconds.
     0: no archive."""

@@ -97,7 +97,7 @@ class DeadLetterRecord:
     source_queue: str
     """The queue that it was in."""
     reason: str
-    """Why: "max_receives" is the only reason so far."""
+    """Why: "max_receives", or "rejected" by a consumer."""
     receive_count: int
     """How many leases on it had begun in that queue."""
     first_received_at: datetime | None
@@ -105,6 +105,8 @@ class DeadLetterRecord:
     redrive_queue: str = ""
     """The queue that a redrive brought it back to afterwards. Empty: none did."""
     redriven_at: datetime | None = None
+    explanation: str = ""
+    """The reason that the consumer gave which rejected it, or released it for the last time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,8 +156,26 @@ class VisibilityChange:
 
     receipt: str
     seconds: float
-    is_put_off: bool = False
-    """Whether the message, which stays hidden, no longer counts as in flight for its stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRelease:
+    """The end of one lease, after which the message is hidden for so many seconds."""
+
+    receipt: str
+    delay: float | None = 0.0
+    """None: as long as the queue's back-off says."""
+    reason: str = ""
+    count: bool = True
+    """Whether the receive counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRejection:
+    """A leased message that is to become a dead letter."""
+
+    receipt: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,10 +213,10 @@ class DeleteResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseResult:
-    """The result of one extension or release."""
+    """The result of one extension, release or rejection."""
 
     lease_expires_at: datetime | None = None
-    """None: it was released, or the change failed."""
+    """Of an extension that succeeded, and else None."""
     error: SpoolrackError | None = None
 
     @property

@@ -195,6 +195,14 @@ class RedriveRunning(SpoolrackError):
     code = "FAILED_PRECONDITION"
 
 
+class NoDeadLetterQueue(SpoolrackError):
+    """The queue has no dead-letter queue, so nothing was rejected: set its dead_letter_queue, or delete
+    or release the message."""
+
+    reason = "NO_DEAD_LETTER_QUEUE"
+    code = "FAILED_PRECONDITION"
+
+
 class SendingPaused(SpoolrackError):
     """Sending to the queue is paused: nothing was stored. Not repeated by the client: a pause lasts
     until the queue's `sending` is set to open."""

@@ -46,7 +46,7 @@ MAX_DEDUPLICATION_ID: Final = 128
 """Characters."""
 
 LARGEST_DEATH: Final = 256
-"""Bytes that one of them takes in a message."""
+"""Bytes that one of them takes in a message, without its explanation."""
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 _MAX_SECONDS: Final = 315_576_000_000
@@ -355,6 +355,7 @@ def _record(death: Death) -> pb.DeadLetterRecord:
         dead_letter_time=timestamp(death.died_at),
         redrive_queue=death.redriven_to,
         redrive_time=None if death.redriven_at is None else timestamp(death.redriven_at),
+        explanation=death.explanation,
     )
 
 

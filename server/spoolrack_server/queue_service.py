@@ -19,9 +19,16 @@ from typing import Final
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.deaths import check_explanation
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
-from spoolrack_store.model.operations import ChangeVisibility, Purge, Receive
-from spoolrack_store.model.settings import MAX_VISIBILITY
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    Purge,
+    Receive,
+    RejectMessages,
+    ReleaseMessages,
+)
+from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
 
@@ -268,13 +275,13 @@ class QueueService:
         queue = convert.queue_name(request.queue)
         convert.check_count(len(request.changes), "changes")
         results: dict[int, Millis | StoreError] = {}
-        alike: dict[tuple[Millis, bool], list[int]] = {}
+        alike: dict[Millis, list[int]] = {}
         for position, change in enumerate(request.changes):
             try:
                 visibility = convert.millis(
                     change.visibility_timeout, "visibility_timeout", most=MAX_VISIBILITY
                 )
-                alike.setdefault((visibility, change.release_credit), []).append(position)
+                alike.setdefault(visibility, []).append(position)
             except StoreError as error:
                 results[position] = error
         asked = [
@@ -285,11 +292,10 @@ class QueueService:
                         queue=queue,
                         receipts=[request.changes[position].receipt for position in positions],
                         visibility=visibility,
-                        is_put_off=is_put_off,
                     )
                 ),
             )
-            for (visibility, is_put_off), positions in alike.items()
+            for visibility, positions in alike.items()
         ]
         for positions, future in asked:
             ends = await answer(future)
@@ -303,6 +309,84 @@ class QueueService:
                 response.results.add(lease_expire_time=convert.timestamp(result))
             else:
                 response.results.add().released.SetInParent()
+        return response
+
+    async def Release(self, request: rpc.ReleaseRequest, context: Context) -> rpc.ReleaseResponse:
+        queue = convert.queue_name(request.queue)
+        convert.check_count(len(request.releases), "releases")
+        results: dict[int, Millis | StoreError] = {}
+        alike: dict[tuple[Millis | None, str, bool], list[int]] = {}
+        for position, release in enumerate(request.releases):
+            try:
+                delay = None
+                if release.HasField("delay"):
+                    delay = convert.millis(release.delay, "delay", most=MAX_DELAY)
+                check_explanation(release.reason)
+                wanted = delay, release.reason, release.uncounted
+                alike.setdefault(wanted, []).append(position)
+            except StoreError as error:
+                results[position] = error
+        asked = [
+            (
+                positions,
+                self._store.submit(
+                    ReleaseMessages(
+                        queue=queue,
+                        receipts=[request.releases[position].receipt for position in positions],
+                        delay=delay,
+                        explanation=reason,
+                        is_uncounted=is_uncounted,
+                    )
+                ),
+            )
+            for (delay, reason, is_uncounted), positions in alike.items()
+        ]
+        for positions, future in asked:
+            found = await answer(future)
+            results.update(zip(positions, found, strict=True))
+        response = rpc.ReleaseResponse()
+        for position in range(len(request.releases)):
+            result = results[position]
+            if isinstance(result, StoreError):
+                response.results.add(error=error_of(result))
+            else:
+                response.results.add(deliver_time=convert.timestamp(result))
+        return response
+
+    async def Reject(self, request: rpc.RejectRequest, context: Context) -> rpc.RejectResponse:
+        queue = convert.queue_name(request.queue)
+        convert.check_count(len(request.rejections), "rejections")
+        results: dict[int, StoreError | None] = {}
+        alike: dict[str, list[int]] = {}
+        for position, rejection in enumerate(request.rejections):
+            try:
+                check_explanation(rejection.reason)
+                alike.setdefault(rejection.reason, []).append(position)
+            except StoreError as error:
+                results[position] = error
+        asked = [
+            (
+                positions,
+                self._store.submit(
+                    RejectMessages(
+                        queue=queue,
+                        receipts=[request.rejections[position].receipt for position in positions],
+                        explanation=reason,
+                    )
+                ),
+            )
+            for reason, positions in alike.items()
+        ]
+        for positions, future in asked:
+            found = await answer(future)
+            results.update(zip(positions, found, strict=True))
+        response = rpc.RejectResponse()
+        for position in range(len(request.rejections)):
+            result = results[position]
+            if result is None:
+                response.results.add().rejected.SetInParent()
+            else:
+                response.results.add(error=error_of(result))
         return response
 
     # Looks at messages.
@@ -346,6 +430,7 @@ class QueueService:
             size += message.size if max_body is None else min(message.size, max_body)
             size += sum(len(name) + len(value) for name, value in message.attributes.items())
             size += len(message.deaths) * convert.LARGEST_DEATH
+            size += sum(len(death.explanation.encode()) for death in message.deaths)
             if count and size > FRAME_BYTES:
                 break
             count += 1

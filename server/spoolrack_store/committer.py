@@ -26,7 +26,16 @@ from .files.syncer import SyncFailed
 from .listener import Listener
 from .model.clock import Clock, Millis, SystemClock
 from .model.errors import Draining, OutcomeUnknown, StoreError, StoreFailed
-from .model.operations import ChangeVisibility, Delete, GiveBack, Outcome, Receive, Request, Send
+from .model.operations import (
+    ChangeVisibility,
+    Delete,
+    GiveBack,
+    Outcome,
+    Receive,
+    ReleaseMessages,
+    Request,
+    Send,
+)
 from .waiting import Parked, Parking, Waiting, undo_of
 
 log = logging.getLogger(__name__)
@@ -564,7 +573,7 @@ def are_short(requests: Iterable[Request[Any]]) -> bool:
             messages += request.max_messages
         elif isinstance(request, Delete):
             messages += len(request.receipts) + len(request.ids)
-        elif isinstance(request, ChangeVisibility | GiveBack):
+        elif isinstance(request, ChangeVisibility | ReleaseMessages | GiveBack):
             messages += len(request.receipts)
         else:
             return False

@@ -205,25 +205,40 @@ class Memory:
             if retention and held.sent_ms + retention <= self.now_ms and held.token is None:
                 box.messages.pop(held.id, None)
 
-    def end_lease(self, name: str, held: Held) -> None:
-        box = self.boxes[name]
+    def end_lease(
+        self, name: str, held: Held, *, explanation: str = "", is_counted: bool = True
+    ) -> None:
+        settings = self.boxes[name].settings
         was_leased = held.token is not None
         held.due_ms = held.token = None
         self.give_back(held)
-        target = box.settings.dead_letter_queue
-        if was_leased and target in self.boxes and held.receives >= box.settings.max_receives:
-            first = held.first_receive_ms
-            death = DeadLetterRecord(
-                source_queue=name,
-                reason="max_receives",
-                receive_count=held.receives,
-                first_received_at=None if first is None else moment_of(first),
-                dead_lettered_at=moment_of(self.now_ms),
-            )
-            held.deaths.append(death)
-            held.receives, held.first_receive_ms = 0, None
-            del box.messages[held.id]
-            self.boxes[target].messages[held.id] = held
+        is_worn = was_leased and is_counted and held.receives >= settings.max_receives
+        if is_worn and settings.dead_letter_queue in self.boxes:
+            self.bury(name, held, "max_receives", explanation)
+
+    def bury(self, name: str, held: Held, reason: str, explanation: str) -> None:
+        box = self.boxes[name]
+        held.due_ms = held.token = None
+        self.give_back(held)
+        first = held.first_receive_ms
+        death = DeadLetterRecord(
+            source_queue=name,
+            reason=reason,
+            receive_count=held.receives,
+            first_received_at=None if first is None else moment_of(first),
+            dead_lettered_at=moment_of(self.now_ms),
+            explanation=explanation,
+        )
+        held.deaths.append(death)
+        held.receives, held.first_receive_ms = 0, None
+        del box.messages[held.id]
+        self.boxes[box.settings.dead_letter_queue].messages[held.id] = held
+
+    def back_off(self, name: str, held: Held) -> float:
+        """The seconds of the queue's back-off, without jitter."""
+        settings = self.boxes[name].settings
+        whole = settings.backoff_initial * settings.backoff_factor ** (held.receives - 1)
+        return min(whole, settings.backoff_maximum)
 
     def give_back(self, held: Held) -> None:
         if held.stream is not None:

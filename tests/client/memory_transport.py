@@ -13,6 +13,8 @@ from spoolrack._values import (
     Envelope,
     LeaseResult,
     MessagePage,
+    MessageRejection,
+    MessageRelease,
     MessageState,
     Outgoing,
     QueueCounts,
@@ -29,6 +31,7 @@ from spoolrack._values import (
 from spoolrack.errors import (
     ClientClosed,
     MessageNotFound,
+    NoDeadLetterQueue,
     QueueExists,
     QueueFull,
     SendingPaused,
@@ -266,9 +269,55 @@ class MemoryTransport:
             self._memory.end_lease(queue, held)
             return LeaseResult()
         held.due_ms = self._memory.now_ms + round(change.seconds * 1_000)
-        if change.is_put_off:
-            self._memory.give_back(held)
         return LeaseResult(lease_expires_at=moment_of(held.due_ms))
+
+    async def release(
+        self, queue: str, releases: Sequence[MessageRelease], *, timeout: float
+    ) -> list[LeaseResult]:
+        with self._memory.lock:
+            self._memory.called("release", len(releases))
+            self._memory.box(queue)
+            results = [self._release(queue, release) for release in releases]
+        self._memory.wake()
+        return results
+
+    def _release(self, queue: str, release: MessageRelease) -> LeaseResult:
+        try:
+            held = self._memory.find(queue, release.receipt)
+            if held is None:
+                raise StaleReceipt("The message is deleted.")
+        except SpoolrackError as error:
+            return LeaseResult(error=error)
+        delay = release.delay
+        if delay is None:
+            delay = self._memory.back_off(queue, held)
+        if not release.count:
+            held.receives -= 1
+        self._memory.end_lease(queue, held, explanation=release.reason, is_counted=release.count)
+        if held.id in self._memory.boxes[queue].messages and delay:
+            held.due_ms = self._memory.now_ms + round(delay * 1_000)
+        return LeaseResult()
+
+    async def reject(
+        self, queue: str, rejections: Sequence[MessageRejection], *, timeout: float
+    ) -> list[LeaseResult]:
+        with self._memory.lock:
+            self._memory.called("reject", len(rejections))
+            if self._memory.box(queue).settings.dead_letter_queue not in self._memory.boxes:
+                raise NoDeadLetterQueue(metadata={"queue": queue})
+            results = [self._reject(queue, rejection) for rejection in rejections]
+        self._memory.wake()
+        return results
+
+    def _reject(self, queue: str, rejection: MessageRejection) -> LeaseResult:
+        try:
+            held = self._memory.find(queue, rejection.receipt)
+            if held is None:
+                raise StaleReceipt("The message is deleted.")
+        except SpoolrackError as error:
+            return LeaseResult(error=error)
+        self._memory.bury(queue, held, "rejected", rejection.reason)
+        return LeaseResult()
 
     async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
         with self._memory.lock:

@@ -192,6 +192,17 @@ def _redrive_running(scene: Scene) -> Provoked:
     return "StartRedrive", slow, {"queue": letters, "redrive": started.id}
 
 
+def _no_dead_letter_queue(scene: Scene) -> Provoked:
+    scene.create()
+    scene.send(b"1")
+    rejection = rpc.MessageRejection(receipt=scene.receive().receipt)
+    return (
+        "Reject",
+        rpc.RejectRequest(queue=scene.queue, rejections=[rejection]),
+        {"queue": scene.queue},
+    )
+
+
 def _sending_paused(scene: Scene) -> Provoked:
     scene.create(sending=pb.FLOW_PAUSED)
     message = pb.OutgoingMessage(body=b"no")
@@ -210,6 +221,7 @@ PROVOKE: Final[dict[str, Provoke]] = {
     "RESERVATION_NOT_FOUND": _reservation_not_found,
     "REDRIVE_NOT_FOUND": _redrive_not_found,
     "REDRIVE_RUNNING": _redrive_running,
+    "NO_DEAD_LETTER_QUEUE": _no_dead_letter_queue,
     "QUEUE_EXISTS": _queue_exists,
     "VERSION_MISMATCH": _version_mismatch,
     "SENDING_PAUSED": _sending_paused,

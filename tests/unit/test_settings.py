@@ -77,6 +77,11 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "messages_per_file": 0,
         "group_order": "fair",
         "dead_letter_at": "lease_end",
+        "backoff_initial": 1_000,
+        "backoff_factor": 2,
+        "backoff_maximum": 300_000,
+        "backoff_jitter": 50,
+        "backoff_at": "release",
         "sending": "open",
         "receiving": "open",
     }

@@ -8,8 +8,8 @@ from spoolrack_store.model.transitions import CHANGES, LEGAL, Move, State
 LIFE = {
     State.SENT: set(State),
     State.READY: {State.READY, State.LEASED, State.REMOVED, State.QUARANTINED},
-    State.DELAYED: {State.READY, State.REMOVED, State.QUARANTINED},
-    State.LEASED: {State.LEASED, State.READY, State.REMOVED, State.QUARANTINED},
+    State.DELAYED: {State.READY, State.LEASED, State.REMOVED, State.QUARANTINED},
+    State.LEASED: {State.LEASED, State.READY, State.DELAYED, State.REMOVED, State.QUARANTINED},
     State.REMOVED: set(),
     State.QUARANTINED: {State.READY},
 }
@@ -54,6 +54,8 @@ def test_only_what_is_ready_is_leased_or_was_assigned_when_it_was_sent() -> None
         (Move.LEASE, State.READY),
         (Move.DELIVER, State.SENT),
         (Move.EXTEND, State.LEASED),
+        # By its last receive: see `LastReceive`.
+        (Move.EXTEND, State.DELAYED),
     }
 
 

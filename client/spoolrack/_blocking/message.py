@@ -8,11 +8,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from .._message import MessageFacts
-from .._retry import Backoff
 from .._runtime import run
 from .._stream import EnvelopeStream
 from .._values import Envelope, Seconds
-from ..aio._message import ack_message, delete_message, extend_message, release_message, settle_message
+from ..aio._message import (
+    ack_message,
+    delete_message,
+    extend_message,
+    reject_message,
+    release_message,
+    settle_message,
+)
 from ..aio._worker import WorkerCore
 
 if TYPE_CHECKING:
@@ -22,10 +28,11 @@ if TYPE_CHECKING:
 class Message(MessageFacts):
     """A message with the queue that it came from.
 
-    As a context it is deleted when the block succeeds, and released with the delay of the default
-    `Backoff`, or of a `Retry(after=...)`, when it raises; nothing more is done if the block deleted
-    or released it itself. If the lease was lost meanwhile, the end of a successful
-    block raises `StaleReceipt`: the message was, or will be, delivered again.
+    As a context it is deleted when the block succeeds. When the block raises, it is released
+    with the delay of the queue's back-off, or of a `Retry(after=...)`; a `Reject` makes it a dead
+    letter. Nothing more is done if the block deleted, released or rejected it itself. If the lease was
+    lost meanwhile, the end of a successful block raises `StaleReceipt`: the message was, or will be,
+    delivered again.
     """
 
     __slots__ = ("_queue",)
@@ -42,14 +49,35 @@ class Message(MessageFacts):
         """Delete the message for good; raises `StaleReceipt` if the lease is over."""
         run(delete_message(self._queue._core, self, timeout))
 
-    def release(self, *, delay: Seconds = 0.0, timeout: Seconds | None = None) -> None:
-        """End the lease: the message is ready again at its old place, at once or after `delay` (up to
-        12 hours). Raises `StaleReceipt` if the lease is over.
+    def release(
+        self,
+        *,
+        delay: Seconds | None = 0.0,
+        reason: str = "",
+        count: bool = True,
+        timeout: Seconds | None = None,
+    ) -> None:
+        """End the lease: the message is ready again at its old place, at once or after `delay`.
 
-        Until the delay is over the message stays leased, and takes none of its stream's
+        Args:
+            delay: Up to 365 days. None: as long as the queue's back-off says for its receive count.
+            reason: Why, in up to 1,024 characters. The dead-letter record keeps it if this is the last
+                receive that the queue's `max_receives` allows.
+            count: Whether the receive counts. False: `receive_count` falls by one.
+
+        Raises `StaleReceipt` if the lease is over. A delayed message takes none of its stream's
         `max_in_flight`.
         """
-        run(release_message(self._queue._core, self, delay, timeout))
+        run(release_message(self._queue._core, self, delay, reason, count, timeout))
+
+    def reject(self, reason: str = "", *, timeout: Seconds | None = None) -> None:
+        """Make the message a dead letter, however often it was received; returns when that is on stable
+        media.
+
+        The dead-letter record keeps `reason`, up to 1,024 characters. Raises `NoDeadLetterQueue` if its
+        queue has none, `StaleReceipt` if the lease is over.
+        """
+        run(reject_message(self._queue._core, self, reason, timeout))
 
     def extend(self, seconds: Seconds, *, timeout: Seconds | None = None) -> datetime:
         """Let the lease end so long after now; returns the moment. Raises `StaleReceipt`."""
@@ -61,7 +89,7 @@ class Message(MessageFacts):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        run(settle_message(self._queue._core, self, error, Backoff()))
+        run(settle_message(self._queue._core, self, error, None))
 
 
 class MessageStream(Iterator[Message]):

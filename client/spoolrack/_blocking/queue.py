@@ -208,18 +208,44 @@ class Queue:
         self,
         messages: Iterable[Message | str],
         *,
-        delay: Seconds = 0.0,
+        delay: Seconds | None = 0.0,
+        reason: str = "",
+        count: bool = True,
         timeout: Seconds | None = None,
     ) -> list[LeaseResult]:
         """Release many leases, as `release` does one; a result for each."""
-        return run(self._core.release_many(messages, delay=delay, timeout=timeout))
+        return run(
+            self._core.release_many(messages, delay=delay, reason=reason, count=count, timeout=timeout)
+        )
 
     def release(
-        self, message: Message | str, *, delay: Seconds = 0.0, timeout: Seconds | None = None
+        self,
+        message: Message | str,
+        *,
+        delay: Seconds | None = 0.0,
+        reason: str = "",
+        count: bool = True,
+        timeout: Seconds | None = None,
     ) -> None:
         """End a lease: the message is ready again at its old place, at once or after `delay`. See
         `Message.release`."""
-        run(self._core.release(message, delay=delay, timeout=timeout))
+        run(self._core.release(message, delay=delay, reason=reason, count=count, timeout=timeout))
+
+    def reject(
+        self, message: Message | str, reason: str = "", *, timeout: Seconds | None = None
+    ) -> None:
+        """Make a leased message a dead letter at once. See `Message.reject`."""
+        run(self._core.reject(message, reason, timeout=timeout))
+
+    def reject_many(
+        self,
+        messages: Iterable[Message | str],
+        reason: str = "",
+        *,
+        timeout: Seconds | None = None,
+    ) -> list[LeaseResult]:
+        """Reject many messages, as `reject` does one; a result for each."""
+        return run(self._core.reject_many(messages, reason, timeout=timeout))
 
     def redrive(
         self,
@@ -282,13 +308,15 @@ class Queue:
         """A worker that calls `handler` with each message, in `concurrency` threads.
 
         A message is deleted when the handler returns. When the handler raises, the message is released
-        with a delay, and others are worked on meanwhile. The delay is that of `retry`, a `Backoff`; the
-        default one doubles with each receive, from 1 s to 5 minutes, and never is 0. A handler that
-        raises `Retry(after=...)` states the delay itself. For every other exception `on_error` is
-        called with message and exception (default: it is logged). Leases are extended for as
-        long as handlers run. `prefetch` messages wait on this side so that no thread is idle, as many
-        as `concurrency` if not said; use 0 where handlers take long, to leave them to other workers. At
-        a stop the running handlers have `grace` to end.
+        with a delay, and others are worked on meanwhile. The delay is that of `retry`, a `Backoff`, and
+        without one that of the queue's back-off: by default it doubles with each receive, from 1 s to
+        5 minutes. A handler that raises `Retry(after=...)` states the delay itself, and one that raises
+        `Reject(reason)` makes the message a dead letter. For every other exception `on_error` is called
+        with message and exception (default: it is logged).
+
+        Leases are extended for as long as handlers run. `prefetch` messages wait on this side so that
+        no thread is idle, as many as `concurrency` if not said; use 0 where handlers take long, to
+        leave them to other workers. At a stop the running handlers have `grace` to end.
         """
 
         arguments.function("handler", handler)

@@ -19,6 +19,8 @@ from .._values import (
     Envelope,
     LeaseResult,
     MessagePage,
+    MessageRejection,
+    MessageRelease,
     MessageState,
     Outgoing,
     QueueInfo,
@@ -204,6 +206,16 @@ class Transport(Protocol):
         self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
     ) -> list[LeaseResult]:
         """Extend or release 1 to 1,000 leases; a result for each."""
+
+    async def release(
+        self, queue: str, releases: Sequence[MessageRelease], *, timeout: float
+    ) -> list[LeaseResult]:
+        """Release 1 to 1,000 leases with delays; a result for each."""
+
+    async def reject(
+        self, queue: str, rejections: Sequence[MessageRejection], *, timeout: float
+    ) -> list[LeaseResult]:
+        """Make 1 to 1,000 leased messages dead letters; a result for each."""
 
     async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope: ...
 

@@ -12,7 +12,14 @@ from concurrent.futures import Future
 
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model.credits import Credits
-from spoolrack_store.model.operations import ChangeVisibility, Delivery, Purge, Receive
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    Delivery,
+    Purge,
+    Receive,
+    RejectMessages,
+    ReleaseMessages,
+)
 from spoolrack_store.store import Store
 
 from .._runtime import Runtime
@@ -22,6 +29,8 @@ from .._values import (
     Envelope,
     LeaseResult,
     MessagePage,
+    MessageRejection,
+    MessageRelease,
     MessageState,
     Outgoing,
     QueueInfo,
@@ -192,19 +201,58 @@ class FolderTransport:
         with convert.errors():
             convert.check_count(len(changes), "changes")
         answers: dict[int, LeaseResult] = {}
-        alike: dict[tuple[float, bool], list[int]] = {}
+        alike: dict[float, list[int]] = {}
         for position, change in enumerate(changes):
-            alike.setdefault((change.seconds, change.is_put_off), []).append(position)
-        for (seconds, is_put_off), positions in alike.items():
+            alike.setdefault(change.seconds, []).append(position)
+        for seconds, positions in alike.items():
             request = ChangeVisibility(
                 queue=queue,
                 receipts=[changes[position].receipt for position in positions],
                 visibility=convert.millis(seconds),
-                is_put_off=is_put_off,
             )
             found = await self._calls.ask(request, timeout)
             answers.update(zip(positions, map(convert.visibility_result, found), strict=True))
         return [answers[position] for position in range(len(changes))]
+
+    async def release(
+        self, queue: str, releases: Sequence[MessageRelease], *, timeout: float
+    ) -> list[LeaseResult]:
+        with convert.errors():
+            convert.check_count(len(releases), "releases")
+        answers: dict[int, LeaseResult] = {}
+        alike: dict[tuple[float | None, str, bool], list[int]] = {}
+        for position, release in enumerate(releases):
+            alike.setdefault((release.delay, release.reason, release.count), []).append(position)
+        for (delay, reason, count), positions in alike.items():
+            request = ReleaseMessages(
+                queue=queue,
+                receipts=[releases[position].receipt for position in positions],
+                delay=convert.optional_millis(delay),
+                explanation=reason,
+                is_uncounted=not count,
+            )
+            found = await self._calls.ask(request, timeout)
+            answers.update(zip(positions, map(convert.lease_result, found), strict=True))
+        return [answers[position] for position in range(len(releases))]
+
+    async def reject(
+        self, queue: str, rejections: Sequence[MessageRejection], *, timeout: float
+    ) -> list[LeaseResult]:
+        with convert.errors():
+            convert.check_count(len(rejections), "rejections")
+        answers: dict[int, LeaseResult] = {}
+        alike: dict[str, list[int]] = {}
+        for position, rejection in enumerate(rejections):
+            alike.setdefault(rejection.reason, []).append(position)
+        for reason, positions in alike.items():
+            request = RejectMessages(
+                queue=queue,
+                receipts=[rejections[position].receipt for position in positions],
+                explanation=reason,
+            )
+            found = await self._calls.ask(request, timeout)
+            answers.update(zip(positions, map(convert.lease_result, found), strict=True))
+        return [answers[position] for position in range(len(rejections))]
 
     async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
         return convert.envelope(

@@ -302,6 +302,7 @@ def _death(death: StoreDeath) -> DeadLetterRecord:
         dead_lettered_at=moment_of(death.died_at),
         redrive_queue=death.redriven_to,
         redriven_at=None if redriven is None else moment_of(redriven),
+        explanation=death.explanation,
     )
 
 
@@ -358,3 +359,7 @@ def visibility_result(answer: Millis | StoreError) -> LeaseResult:
     if isinstance(answer, StoreError):
         return LeaseResult(error=error(answer))
     return LeaseResult(lease_expires_at=moment_of(answer) if answer else None)
+
+
+def lease_result(answer: Millis | StoreError | None) -> LeaseResult:
+    return LeaseResult(error=error(answer) if isinstance(answer, StoreError) else None)

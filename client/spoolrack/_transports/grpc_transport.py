@@ -18,6 +18,8 @@ from .._values import (
     Envelope,
     LeaseResult,
     MessagePage,
+    MessageRejection,
+    MessageRelease,
     MessageState,
     Outgoing,
     QueueInfo,
@@ -215,6 +217,28 @@ class GrpcTransport:
             self._stub.ChangeVisibility, request, rpc.ChangeVisibilityResponse, timeout
         )
         return [convert.visibility_result(result) for result in response.results]
+
+    async def release(
+        self, queue: str, releases: Sequence[MessageRelease], *, timeout: float
+    ) -> list[LeaseResult]:
+        request = rpc.ReleaseRequest(
+            queue=queue, releases=[convert.release(wanted) for wanted in releases]
+        )
+        response = await self._calls.unary(self._stub.Release, request, rpc.ReleaseResponse, timeout)
+        return [convert.lease_result(result) for result in response.results]
+
+    async def reject(
+        self, queue: str, rejections: Sequence[MessageRejection], *, timeout: float
+    ) -> list[LeaseResult]:
+        request = rpc.RejectRequest(
+            queue=queue,
+            rejections=[
+                rpc.MessageRejection(receipt=wanted.receipt, reason=wanted.reason)
+                for wanted in rejections
+            ],
+        )
+        response = await self._calls.unary(self._stub.Reject, request, rpc.RejectResponse, timeout)
+        return [convert.lease_result(result) for result in response.results]
 
     async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
         request = rpc.GetMessageRequest(queue=queue, id=id)

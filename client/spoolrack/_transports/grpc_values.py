@@ -20,6 +20,7 @@ from .._values import (
     DeleteResult,
     Envelope,
     LeaseResult,
+    MessageRelease,
     MessageState,
     Outgoing,
     QueueCounts,
@@ -212,6 +213,7 @@ def _record(death: pb.DeadLetterRecord) -> DeadLetterRecord:
         dead_lettered_at=moment_of(millis(death.dead_letter_time)),
         redrive_queue=death.redrive_queue,
         redriven_at=moment_of(millis(death.redrive_time)) if death.HasField("redrive_time") else None,
+        explanation=death.explanation,
     )
 
 
@@ -238,7 +240,15 @@ def change(wanted: VisibilityChange) -> rpc.VisibilityChange:
     return rpc.VisibilityChange(
         receipt=wanted.receipt,
         visibility_timeout=duration(wanted.seconds),
-        release_credit=wanted.is_put_off,
+    )
+
+
+def release(wanted: MessageRelease) -> rpc.MessageRelease:
+    return rpc.MessageRelease(
+        receipt=wanted.receipt,
+        delay=optional_duration(wanted.delay),
+        reason=wanted.reason,
+        uncounted=not wanted.count,
     )
 
 
@@ -276,3 +286,7 @@ def visibility_result(result: rpc.ChangeVisibilityResult) -> LeaseResult:
         else None,
         error=error(result.error) if result.HasField("error") else None,
     )
+
+
+def lease_result(result: rpc.ReleaseResult | rpc.RejectResult) -> LeaseResult:
+    return LeaseResult(error=error(result.error) if result.HasField("error") else None)

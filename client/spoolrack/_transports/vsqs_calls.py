@@ -19,6 +19,7 @@ from .._values import (
     Envelope,
     LeaseResult,
     MessagePage,
+    MessageRelease,
     MessageState,
     Outgoing,
     QueueCounts,
@@ -58,6 +59,8 @@ PAGE: Final = 100
 SOON: Final = timedelta(seconds=0.1)
 MOST_REMEMBERED: Final = 10_000
 RIVALS: Final = 100
+FAILURE_DELAY: Final = 1.0
+"""Seconds that a message is hidden by a release without a delay: its folder counts no receives."""
 
 
 @dataclass(eq=False)
@@ -317,9 +320,6 @@ class VsqsCalls:
                     raise _stale(name)
                 self.leases.ended(change.receipt)
                 return LeaseResult()
-            if change.is_put_off:
-                # Before the rename, which wakes the stream.
-                self.leases.put_off(change.receipt)
             expiration = now() + round(change.seconds * SECOND)
             renamed = folder.extend(name.text, expiration)
             if renamed is None:
@@ -330,6 +330,18 @@ class VsqsCalls:
             return LeaseResult(error=self._explained(error))
         self.leases.renamed(change.receipt, renamed)
         return LeaseResult(lease_expires_at=moment_of(expiration // 1_000))
+
+    def release(self, queue: str, releases: Sequence[MessageRelease]) -> list[LeaseResult]:
+        with self._opened(queue) as folder:
+            return [self._release(folder, release) for release in releases]
+
+    def _release(self, folder: Folder, release: MessageRelease) -> LeaseResult:
+        delay = FAILURE_DELAY if release.delay is None else release.delay
+        if delay:
+            # Before the rename, which wakes the stream.
+            self.leases.put_off(release.receipt)
+        result = self._change(folder, VisibilityChange(release.receipt, delay))
+        return LeaseResult(error=result.error)
 
     # Looks.
 

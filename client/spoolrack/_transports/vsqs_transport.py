@@ -10,6 +10,8 @@ from .._values import (
     Envelope,
     LeaseResult,
     MessagePage,
+    MessageRejection,
+    MessageRelease,
     MessageState,
     Outgoing,
     QueueInfo,
@@ -18,7 +20,7 @@ from .._values import (
     Target,
     VisibilityChange,
 )
-from ..errors import ClientClosed
+from ..errors import ClientClosed, Unsupported
 from ..vsqs._content import Content
 from . import RedriveTransport, ReservationTransport, StagingTransport
 from .thread_runner import ThreadRunner
@@ -165,6 +167,16 @@ class VsqsTransport:
         self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
     ) -> list[LeaseResult]:
         return await self._threads.run(lambda: self._calls.change(queue, changes))
+
+    async def release(
+        self, queue: str, releases: Sequence[MessageRelease], *, timeout: float
+    ) -> list[LeaseResult]:
+        return await self._threads.run(lambda: self._calls.release(queue, releases))
+
+    async def reject(
+        self, queue: str, rejections: Sequence[MessageRejection], *, timeout: float
+    ) -> list[LeaseResult]:
+        raise Unsupported("A folder of vsqs has no dead letters: delete or release the message.")
 
     async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
         return await self._threads.run(lambda: self._calls.get(queue, id))

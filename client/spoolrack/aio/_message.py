@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from .. import _arguments as arguments
 from .._message import MessageFacts
-from .._retry import Backoff, Retry
+from .._retry import Backoff, Reject, Retry
 from .._stream import LAST_WORDS, EnvelopeStream
 from .._values import Envelope, Seconds
 from ..errors import InvalidReceipt, SpoolrackError, StaleReceipt
@@ -49,9 +48,21 @@ async def delete_message(queue: Queue, message: MessageFacts, timeout: Seconds |
 
 
 async def release_message(
-    queue: Queue, message: MessageFacts, delay: Seconds, timeout: Seconds | None
+    queue: Queue,
+    message: MessageFacts,
+    delay: Seconds | None,
+    reason: str,
+    count: bool,
+    timeout: Seconds | None,
 ) -> None:
-    await queue.release(message, delay=delay, timeout=timeout)
+    await queue.release(message, delay=delay, reason=reason, count=count, timeout=timeout)
+    message._settled = True
+
+
+async def reject_message(
+    queue: Queue, message: MessageFacts, reason: str, timeout: Seconds | None
+) -> None:
+    await queue.reject(message, reason, timeout=timeout)
     message._settled = True
 
 
@@ -63,45 +74,71 @@ async def extend_message(
 
 
 async def settle_message(
-    queue: Queue, message: MessageFacts, error: BaseException | None, backoff: Backoff
-) -> None:
-    """Delete a message after a success, release it with a delay after a failure.
+    queue: Queue, message: MessageFacts, error: BaseException | None, backoff: Backoff | None
+) -> SpoolrackError | None:
+    """Delete a message after a success; after a failure release it with a delay, or reject it.
 
     Nothing, if the block deleted or released it. An end of the program or its task is no failure of
-    the block: the message is released at once.
+    the block: the message is released at once. Return why a message that was to be rejected wasn't.
     """
     if message._settled:
-        return
+        return None
     if error is None:
         await delete_message(queue, message, None)
-        return
+        return None
+    refusal: SpoolrackError | None = None
     try:
-        delay = _delay_after(error, message, backoff, queue._calling.random)
-        await release_message(queue, message, delay, LAST_WORDS)
+        if isinstance(error, Reject):
+            try:
+                await reject_message(queue, message, error.reason, LAST_WORDS)
+                return None
+            except StaleReceipt:
+                raise
+            except SpoolrackError as why:
+                error.add_note(f"Message {message.id} could not be rejected, and is released: {why}")
+                refusal = why
+        await _release_after(queue, message, error, backoff)
     except StaleReceipt:
         message._settled = True  # It is ready, or another consumer's, as a release would have it.
     except SpoolrackError as why:
         # The program's own error matters more, and must pass.
         error.add_note(f"Message {message.id} could not be given back, and stays leased: {why}")
+    return refusal
 
 
-def _delay_after(
-    error: BaseException, message: MessageFacts, backoff: Backoff, random: Random
-) -> float:
-    if isinstance(error, Retry) and error.after is not None:
-        return error.after
-    if isinstance(error, Exception):
-        return backoff.delay(message.receive_count, random)
-    return 0.0
+async def _release_after(
+    queue: Queue, message: MessageFacts, error: BaseException, backoff: Backoff | None
+) -> None:
+    if not isinstance(error, Exception):
+        await release_message(queue, message, 0.0, "", True, LAST_WORDS)
+        return
+    retry = error if isinstance(error, Retry) else None
+    delay = None if retry is None else retry.after
+    if delay is None and backoff is not None:
+        delay = backoff.delay(message.receive_count, queue._calling.random)
+    reason = _reason_of(error) if retry is None else retry.reason
+    count = retry is None or retry.count
+    await release_message(queue, message, delay, reason, count, LAST_WORDS)
+
+
+def _reason_of(error: Exception) -> str:
+    """Return the error as the reason of a release, whatever it says of itself."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  # the exception of a program, which may have any `__str__`
+        text = ""
+    named = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return named.encode(errors="backslashreplace").decode()[: arguments.MAX_REASON]
 
 
 class Message(MessageFacts):
     """A message with the queue that it came from.
 
-    With `async with` it is deleted when the block succeeds, and released with the delay of the default
-    `Backoff`, or of a `Retry(after=...)`, when it raises; nothing more is done if the block deleted
-    or released it itself. If the lease was lost meanwhile, the end of a successful
-    block raises `StaleReceipt`: the message was, or will be, delivered again.
+    With `async with` it is deleted when the block succeeds. When the block raises, it is released
+    with the delay of the queue's back-off, or of a `Retry(after=...)`; a `Reject` makes it a dead
+    letter. Nothing more is done if the block deleted, released or rejected it itself. If the lease was
+    lost meanwhile, the end of a successful block raises `StaleReceipt`: the message was, or will be,
+    delivered again.
     """
 
     __slots__ = ("_queue",)
@@ -118,9 +155,20 @@ class Message(MessageFacts):
         """Delete the message for good; raises `StaleReceipt` if the lease is over."""
         await delete_message(self._queue, self, timeout)
 
-    async def release(self, *, delay: Seconds = 0.0, timeout: Seconds | None = None) -> None:
+    async def release(
+        self,
+        *,
+        delay: Seconds | None = 0.0,
+        reason: str = "",
+        count: bool = True,
+        timeout: Seconds | None = None,
+    ) -> None:
         """End the lease: see `spoolrack.Message.release`."""
-        await release_message(self._queue, self, delay, timeout)
+        await release_message(self._queue, self, delay, reason, count, timeout)
+
+    async def reject(self, reason: str = "", *, timeout: Seconds | None = None) -> None:
+        """Make the message a dead letter at once: see `spoolrack.Message.reject`."""
+        await reject_message(self._queue, self, reason, timeout)
 
     async def extend(self, seconds: Seconds, *, timeout: Seconds | None = None) -> datetime:
         """Let the lease end so long after now; returns the moment. Raises `StaleReceipt`."""
@@ -132,7 +180,7 @@ class Message(MessageFacts):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await settle_message(self._queue, self, error, Backoff())
+        await settle_message(self._queue, self, error, None)
 
 
 class MessageStream(AsyncIterator[Message]):

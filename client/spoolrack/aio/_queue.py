@@ -24,6 +24,7 @@ from .._values import (
     DeleteResult,
     Envelope,
     LeaseResult,
+    MessageRejection,
     MessageState,
     Outgoing,
     QueueInfo,
@@ -34,7 +35,7 @@ from ._batch import Batch
 from ._message import Message, MessageStream, receipt_of
 from ._peeking import peek_envelopes
 from ._redrives import start_redrive
-from ._settling import Settling
+from ._settling import Settling, release_of
 from ._worker import Worker, WorkerCore
 
 
@@ -254,10 +255,24 @@ class Queue:
         return await self._settling.extend(receipt_of(message), seconds, timeout)
 
     async def release(
-        self, message: MessageFacts | str, *, delay: Seconds = 0.0, timeout: Seconds | None = None
+        self,
+        message: MessageFacts | str,
+        *,
+        delay: Seconds | None = 0.0,
+        reason: str = "",
+        count: bool = True,
+        timeout: Seconds | None = None,
     ) -> None:
         """End a lease: see `spoolrack.Message.release`."""
-        await self._settling.release(receipt_of(message), delay, timeout)
+        release = release_of(receipt_of(message), delay, reason, count)
+        await self._settling.release(release, timeout)
+
+    async def reject(
+        self, message: MessageFacts | str, reason: str = "", *, timeout: Seconds | None = None
+    ) -> None:
+        """Make a leased message a dead letter at once: see `spoolrack.Message.reject`."""
+        rejection = MessageRejection(receipt_of(message), arguments.reason(reason))
+        await self._settling.reject(rejection, timeout)
 
     async def extend_many(
         self,
@@ -273,11 +288,27 @@ class Queue:
         self,
         messages: Iterable[MessageFacts | str],
         *,
-        delay: Seconds = 0.0,
+        delay: Seconds | None = 0.0,
+        reason: str = "",
+        count: bool = True,
         timeout: Seconds | None = None,
     ) -> list[LeaseResult]:
         """Release many leases; a result for each."""
-        return await self._settling.release_many(_receipts_of(messages), delay, timeout)
+        releases = [release_of(receipt, delay, reason, count) for receipt in _receipts_of(messages)]
+        return await self._settling.release_many(releases, timeout)
+
+    async def reject_many(
+        self,
+        messages: Iterable[MessageFacts | str],
+        reason: str = "",
+        *,
+        timeout: Seconds | None = None,
+    ) -> list[LeaseResult]:
+        """Reject many messages; a result for each."""
+        rejections = [
+            MessageRejection(receipt, arguments.reason(reason)) for receipt in _receipts_of(messages)
+        ]
+        return await self._settling.reject_many(rejections, timeout)
 
     async def redrive(
         self,

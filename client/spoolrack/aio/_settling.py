@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import cast
 
-from .._arguments import MAX_DELAY, span
+from .. import _arguments as arguments
 from .._calling import Calling
 from .._coalesce import Coalescer
 from .._outgoing import chunks_of
@@ -14,11 +14,13 @@ from .._values import (
     ById,
     DeleteResult,
     LeaseResult,
+    MessageRejection,
+    MessageRelease,
     Seconds,
     Target,
     VisibilityChange,
 )
-from ..errors import MessageNotFound, SpoolrackError, StaleReceipt
+from ..errors import MessageNotFound, StaleReceipt
 
 
 class Settling:
@@ -35,6 +37,12 @@ class Settling:
             runtime,
             lambda items, left: transport.change_visibility(queue, items, timeout=left),
             _no_size,
+        )
+        self._releases: Coalescer[MessageRelease, LeaseResult] = Coalescer(
+            runtime, lambda items, left: transport.release(queue, items, timeout=left), _no_size
+        )
+        self._rejections: Coalescer[MessageRejection, LeaseResult] = Coalescer(
+            runtime, lambda items, left: transport.reject(queue, items, timeout=left), _no_size
         )
 
     async def delete(self, target: Target, timeout: Seconds | None) -> None:
@@ -60,43 +68,63 @@ class Settling:
 
     async def extend(self, receipt: str, seconds: Seconds, timeout: Seconds | None) -> datetime:
         """The moment at which the lease ends now."""
-        end = await self._change(VisibilityChange(receipt, _extension(seconds)), timeout, None)
+        change = VisibilityChange(receipt, _extension(seconds))
+
+        async def once(deadline: float) -> datetime:
+            result = await self._changes.submit(change, deadline)
+            if result.error is not None:
+                raise result.error
+            return cast(datetime, result.lease_expires_at)
+
+        end = await self._calling.attempt(once, timeout, done_if=None)
         return cast(datetime, end)
 
     async def extend_many(
         self, receipts: Iterable[str], seconds: Seconds, timeout: Seconds | None
     ) -> list[LeaseResult]:
         extension = _extension(seconds)
-        changes = (VisibilityChange(receipt, extension) for receipt in receipts)
-        return await self._change_many(changes, timeout)
+        transport = self._calling.transport
+        return await self._calling.in_chunks(
+            chunks_of((VisibilityChange(receipt, extension) for receipt in receipts), _no_size),
+            lambda chunk, left: transport.change_visibility(self._queue, chunk, timeout=left),
+            lambda error: LeaseResult(error=error),
+            timeout,
+        )
 
-    async def release(self, receipt: str, delay: Seconds, timeout: Seconds | None) -> None:
-        await self._change(_release(receipt, _delay(delay)), timeout, StaleReceipt)
-
-    async def release_many(
-        self, receipts: Iterable[str], delay: Seconds, timeout: Seconds | None
-    ) -> list[LeaseResult]:
-        span = _delay(delay)
-        return await self._change_many((_release(receipt, span) for receipt in receipts), timeout)
-
-    async def _change(
-        self, change: VisibilityChange, timeout: Seconds | None, done_if: type[SpoolrackError] | None
-    ) -> datetime | None:
-        async def once(deadline: float) -> datetime | None:
-            result = await self._changes.submit(change, deadline)
+    async def release(self, release: MessageRelease, timeout: Seconds | None) -> None:
+        async def once(deadline: float) -> None:
+            result = await self._releases.submit(release, deadline)
             if result.error is not None:
                 raise result.error
-            return result.lease_expires_at
 
-        return await self._calling.attempt(once, timeout, done_if=done_if)
+        await self._calling.attempt(once, timeout, done_if=StaleReceipt)
 
-    async def _change_many(
-        self, changes: Iterable[VisibilityChange], timeout: Seconds | None
+    async def release_many(
+        self, releases: Iterable[MessageRelease], timeout: Seconds | None
     ) -> list[LeaseResult]:
         transport = self._calling.transport
         return await self._calling.in_chunks(
-            chunks_of(changes, _no_size),
-            lambda chunk, left: transport.change_visibility(self._queue, chunk, timeout=left),
+            chunks_of(releases, _no_size),
+            lambda chunk, left: transport.release(self._queue, chunk, timeout=left),
+            lambda error: LeaseResult(error=error),
+            timeout,
+        )
+
+    async def reject(self, rejection: MessageRejection, timeout: Seconds | None) -> None:
+        async def once(deadline: float) -> None:
+            result = await self._rejections.submit(rejection, deadline)
+            if result.error is not None:
+                raise result.error
+
+        await self._calling.attempt(once, timeout, done_if=StaleReceipt)
+
+    async def reject_many(
+        self, rejections: Iterable[MessageRejection], timeout: Seconds | None
+    ) -> list[LeaseResult]:
+        transport = self._calling.transport
+        return await self._calling.in_chunks(
+            chunks_of(rejections, _no_size),
+            lambda chunk, left: transport.reject(self._queue, chunk, timeout=left),
             lambda error: LeaseResult(error=error),
             timeout,
         )
@@ -104,16 +132,17 @@ class Settling:
 
 def _extension(seconds: Seconds) -> float:
     # To end a lease is a release.
-    return span("seconds", seconds, is_positive=True)
+    return arguments.span("seconds", seconds, is_positive=True)
 
 
-def _delay(seconds: Seconds) -> float:
-    return span("delay", seconds, most=MAX_DELAY)
-
-
-def _release(receipt: str, delay: float) -> VisibilityChange:
-    # Of a release without a delay nothing is left that could count as in flight.
-    return VisibilityChange(receipt, delay, is_put_off=delay > 0.0)
+def release_of(receipt: str, delay: Seconds | None, reason: str, count: bool) -> MessageRelease:
+    """Return the release of a lease, with what the caller said of it checked."""
+    return MessageRelease(
+        receipt,
+        arguments.optional_span("delay", delay, most=arguments.MAX_DELAY),
+        arguments.reason(reason),
+        arguments.flag("count", count),
+    )
 
 
 def _no_size(_: object) -> int:

@@ -1,4 +1,4 @@
-"""Calls a handler with each message of a queue, and deletes or releases the message.
+"""Calls a handler with each message of a queue, and deletes, releases or rejects the message.
 
 Owns the lanes (as many handlers run at once) and their orderly end. Leases are extended by the stream
 for as long as a handler runs. What can fail: a handler (its message is released with a delay), a
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from .. import _arguments as arguments
 from .. import tracing
 from .._message import MessageFacts
-from .._retry import Backoff, Retry
+from .._retry import Backoff, Reject, Retry
 from .._runtime import Started
 from .._stopping import stopping_on_signals
 from .._values import Envelope, Seconds
@@ -66,7 +66,7 @@ class WorkerCore(Generic[Bound]):
         )
         if retry is not None and not isinstance(retry, Backoff):
             raise arguments.refusal("retry", retry, "a Backoff")
-        self._backoff = Backoff() if retry is None else retry
+        self._backoff = retry
         self._grace = arguments.span("grace", grace)
         self._stopping = self._runtime.signal()
         self._started = False
@@ -147,6 +147,12 @@ class WorkerCore(Generic[Bound]):
         except Retry as retry:
             await self._settle(message, retry)
             log.info("message %s of %s: the handler asks for a retry", message.id, message.queue_name)
+        except Reject as rejection:
+            refusal = await self._settle(message, rejection)
+            if refusal is not None:
+                self._report(message, refusal)
+            else:
+                log.info("message %s of %s: the handler rejects it", message.id, message.queue_name)
         except Exception as error:  # noqa: BLE001  # reported, so that the worker goes on
             await self._settle(message, error)
             self._report(message, error)
@@ -163,8 +169,8 @@ class WorkerCore(Generic[Bound]):
             except SpoolrackError as error:
                 self._report(message, error)
 
-    async def _settle(self, message: Bound, error: BaseException | None) -> None:
-        await settle_message(self._queue, message, error, self._backoff)
+    async def _settle(self, message: Bound, error: BaseException | None) -> SpoolrackError | None:
+        return await settle_message(self._queue, message, error, self._backoff)
 
     def _report(self, message: Bound, error: Exception) -> None:
         if self._on_error is None:

@@ -69,6 +69,30 @@ DEAD_LETTER_MOMENT_RECEIVE: DeadLetterMoment.ValueType  # 2
 """When the next receive would lease it; until then it is ready, as with Amazon SQS."""
 Global___DeadLetterMoment: _TypeAlias = DeadLetterMoment  # noqa: Y015
 
+class _BackoffMoment:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _BackoffMomentEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BackoffMoment.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    BACKOFF_MOMENT_UNSPECIFIED: _BackoffMoment.ValueType  # 0
+    """The default: after a release."""
+    BACKOFF_MOMENT_RELEASE: _BackoffMoment.ValueType  # 1
+    """After a release that states no delay. A message whose lease expires is ready at once."""
+    BACKOFF_MOMENT_LEASE_END: _BackoffMoment.ValueType  # 2
+    """When a lease expires, too."""
+
+class BackoffMoment(_BackoffMoment, metaclass=_BackoffMomentEnumTypeWrapper):
+    """After what a message is hidden by its queue's back-off."""
+
+BACKOFF_MOMENT_UNSPECIFIED: BackoffMoment.ValueType  # 0
+"""The default: after a release."""
+BACKOFF_MOMENT_RELEASE: BackoffMoment.ValueType  # 1
+"""After a release that states no delay. A message whose lease expires is ready at once."""
+BACKOFF_MOMENT_LEASE_END: BackoffMoment.ValueType  # 2
+"""When a lease expires, too."""
+Global___BackoffMoment: _TypeAlias = BackoffMoment  # noqa: Y015
+
 class _GroupOrder:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -254,6 +278,11 @@ class QueueSettings(_message.Message):
     GROUP_ORDER_FIELD_NUMBER: _builtins.int
     ARCHIVE_RETENTION_FIELD_NUMBER: _builtins.int
     DEAD_LETTER_AT_FIELD_NUMBER: _builtins.int
+    BACKOFF_INITIAL_FIELD_NUMBER: _builtins.int
+    BACKOFF_FACTOR_FIELD_NUMBER: _builtins.int
+    BACKOFF_MAXIMUM_FIELD_NUMBER: _builtins.int
+    BACKOFF_JITTER_FIELD_NUMBER: _builtins.int
+    BACKOFF_AT_FIELD_NUMBER: _builtins.int
     SENDING_FIELD_NUMBER: _builtins.int
     RECEIVING_FIELD_NUMBER: _builtins.int
     max_receives: _builtins.int
@@ -281,6 +310,14 @@ class QueueSettings(_message.Message):
     """How receives treat groups of messages."""
     dead_letter_at: Global___DeadLetterMoment.ValueType
     """When a message that was received max_receives times moves to the dead-letter queue."""
+    backoff_factor: _builtins.int
+    """The back-off is multiplied by this with each further receive: from 1 to 1,000. 0 or absent: 2."""
+    backoff_jitter: _builtins.int
+    """The back-off is shortened by up to so many percent, 0 to 100. By how much is fixed by the message's
+    id and receive count. Absent: 50.
+    """
+    backoff_at: Global___BackoffMoment.ValueType
+    """After what a message is hidden by the back-off."""
     sending: Global___Flow.ValueType
     """Whether the queue takes sends and publications. While it is paused they fail with
     FAILED_PRECONDITION, SENDING_PAUSED. Dead letters and redrives still come in.
@@ -319,6 +356,17 @@ class QueueSettings(_message.Message):
         days. Absent or 0: they are removed.
         """
 
+    @_builtins.property
+    def backoff_initial(self) -> _duration_pb2.Duration:
+        """How long a message is hidden after its first receive failed: by a release that states no delay, and
+        with backoff_at also by an expired lease. 0: it is ready at once after every failure. Up to 12
+        hours; absent: 1 second.
+        """
+
+    @_builtins.property
+    def backoff_maximum(self) -> _duration_pb2.Duration:
+        """The back-off grows no longer than this. From 1 ms to 12 hours; absent: 5 minutes."""
+
     def __init__(
         self,
         *,
@@ -336,14 +384,21 @@ class QueueSettings(_message.Message):
         group_order: Global___GroupOrder.ValueType = ...,
         archive_retention: _duration_pb2.Duration | None = ...,
         dead_letter_at: Global___DeadLetterMoment.ValueType = ...,
+        backoff_initial: _duration_pb2.Duration | None = ...,
+        backoff_factor: _builtins.int = ...,
+        backoff_maximum: _duration_pb2.Duration | None = ...,
+        backoff_jitter: _builtins.int | None = ...,
+        backoff_at: Global___BackoffMoment.ValueType = ...,
         sending: Global___Flow.ValueType = ...,
         receiving: Global___Flow.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["archive_retention", b"archive_retention", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter", "archive_retention", b"archive_retention", "backoff_initial", b"backoff_initial", "backoff_jitter", b"backoff_jitter", "backoff_maximum", b"backoff_maximum", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive_retention", b"archive_retention", "dead_letter_at", b"dead_letter_at", "dead_letter_queue", b"dead_letter_queue", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "group_order", b"group_order", "lease_durability", b"lease_durability", "max_bytes", b"max_bytes", "max_message_size", b"max_message_size", "max_messages", b"max_messages", "max_receives", b"max_receives", "messages_per_file", b"messages_per_file", "receiving", b"receiving", "retention", b"retention", "sending", b"sending", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter", "archive_retention", b"archive_retention", "backoff_at", b"backoff_at", "backoff_factor", b"backoff_factor", "backoff_initial", b"backoff_initial", "backoff_jitter", b"backoff_jitter", "backoff_maximum", b"backoff_maximum", "dead_letter_at", b"dead_letter_at", "dead_letter_queue", b"dead_letter_queue", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "group_order", b"group_order", "lease_durability", b"lease_durability", "max_bytes", b"max_bytes", "max_message_size", b"max_message_size", "max_messages", b"max_messages", "max_receives", b"max_receives", "messages_per_file", b"messages_per_file", "receiving", b"receiving", "retention", b"retention", "sending", b"sending", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__backoff_jitter: _TypeAlias = _typing.Literal["backoff_jitter"]  # noqa: Y015
+    _WhichOneofArgType__backoff_jitter: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__backoff_jitter) -> _WhichOneofReturnType__backoff_jitter | None: ...
 
 Global___QueueSettings: _TypeAlias = QueueSettings  # noqa: Y015
 
@@ -645,16 +700,17 @@ class DeadLetterRecord(_message.Message):
     DEAD_LETTER_TIME_FIELD_NUMBER: _builtins.int
     REDRIVE_QUEUE_FIELD_NUMBER: _builtins.int
     REDRIVE_TIME_FIELD_NUMBER: _builtins.int
+    EXPLANATION_FIELD_NUMBER: _builtins.int
     source_queue: _builtins.str
     """The queue that it was in."""
     reason: _builtins.str
-    """Why it was put there, for programs: "max_receives", which is the only reason so far. What made
-    its consumers fail, nobody has said to the queue.
-    """
+    """Why it was put there, for programs: "max_receives", or "rejected" by a consumer."""
     receive_count: _builtins.int
     """How many leases on it had begun in that queue."""
     redrive_queue: _builtins.str
     """The queue that a redrive brought it back to afterwards. Empty: none did."""
+    explanation: _builtins.str
+    """The reason that the consumer gave which rejected it, or released it for the last time. Empty: none."""
     @_builtins.property
     def first_receive_time(self) -> _timestamp_pb2.Timestamp:
         """When the first of them began. Absent: that is not known."""
@@ -677,10 +733,11 @@ class DeadLetterRecord(_message.Message):
         dead_letter_time: _timestamp_pb2.Timestamp | None = ...,
         redrive_queue: _builtins.str = ...,
         redrive_time: _timestamp_pb2.Timestamp | None = ...,
+        explanation: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["dead_letter_time", b"dead_letter_time", "first_receive_time", b"first_receive_time", "redrive_time", b"redrive_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letter_time", b"dead_letter_time", "first_receive_time", b"first_receive_time", "reason", b"reason", "receive_count", b"receive_count", "redrive_queue", b"redrive_queue", "redrive_time", b"redrive_time", "source_queue", b"source_queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letter_time", b"dead_letter_time", "explanation", b"explanation", "first_receive_time", b"first_receive_time", "reason", b"reason", "receive_count", b"receive_count", "redrive_queue", b"redrive_queue", "redrive_time", b"redrive_time", "source_queue", b"source_queue"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

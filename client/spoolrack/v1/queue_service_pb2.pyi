@@ -887,13 +887,8 @@ class VisibilityChange(_message.Message):
 
     RECEIPT_FIELD_NUMBER: _builtins.int
     VISIBILITY_TIMEOUT_FIELD_NUMBER: _builtins.int
-    RELEASE_CREDIT_FIELD_NUMBER: _builtins.int
     receipt: _builtins.str
     """The receipt of the lease; it stays the same."""
-    release_credit: _builtins.bool
-    """Whether the consumer has put the message off: it stays hidden until the lease ends, and its credit
-    goes back to the StreamReceive that it came from at once, if that is served by the same process.
-    """
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
         """The lease ends so long after now, up to 12 hours. 0 or absent: it ends now, and the message is
@@ -905,11 +900,10 @@ class VisibilityChange(_message.Message):
         *,
         receipt: _builtins.str = ...,
         visibility_timeout: _duration_pb2.Duration | None = ...,
-        release_credit: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt", "release_credit", b"release_credit", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -976,6 +970,242 @@ class ChangeVisibilityResult(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
 Global___ChangeVisibilityResult: _TypeAlias = ChangeVisibilityResult  # noqa: Y015
+
+@_typing.final
+class ReleaseRequest(_message.Message):
+    """The request of Release."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    RELEASES_FIELD_NUMBER: _builtins.int
+    queue: _builtins.str
+    """The queue's name."""
+    @_builtins.property
+    def releases(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessageRelease]:
+        """1 to 1,000 releases."""
+
+    def __init__(
+        self,
+        *,
+        queue: _builtins.str = ...,
+        releases: _abc.Iterable[Global___MessageRelease] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue", "releases", b"releases"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseRequest: _TypeAlias = ReleaseRequest  # noqa: Y015
+
+@_typing.final
+class MessageRelease(_message.Message):
+    """Ends one lease."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIPT_FIELD_NUMBER: _builtins.int
+    DELAY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    UNCOUNTED_FIELD_NUMBER: _builtins.int
+    receipt: _builtins.str
+    """The receipt of the lease."""
+    reason: _builtins.str
+    """Why, for people: up to 1,024 characters. The dead-letter record keeps it if this release is the last
+    one that max_receives allows.
+    """
+    uncounted: _builtins.bool
+    """Whether the receive doesn't count: receive_count falls by one, and the message doesn't become a dead
+    letter by this release.
+    """
+    @_builtins.property
+    def delay(self) -> _duration_pb2.Duration:
+        """The message is ready again so long after now, up to 365 days; it doesn't count as leased meanwhile.
+        0: at once. Absent: after the queue's back-off.
+        """
+
+    def __init__(
+        self,
+        *,
+        receipt: _builtins.str = ...,
+        delay: _duration_pb2.Duration | None = ...,
+        reason: _builtins.str = ...,
+        uncounted: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delay", b"delay"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delay", b"delay", "reason", b"reason", "receipt", b"receipt", "uncounted", b"uncounted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MessageRelease: _TypeAlias = MessageRelease  # noqa: Y015
+
+@_typing.final
+class ReleaseResponse(_message.Message):
+    """The response of Release."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReleaseResult]:
+        """A result for each release, in the request's order."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___ReleaseResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseResponse: _TypeAlias = ReleaseResponse  # noqa: Y015
+
+@_typing.final
+class ReleaseResult(_message.Message):
+    """What became of one release."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELIVER_TIME_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def deliver_time(self) -> _timestamp_pb2.Timestamp:
+        """When the message is ready again, unless it became a dead letter."""
+
+    @_builtins.property
+    def error(self) -> _queue_pb2.Error:
+        """Why the release failed."""
+
+    def __init__(
+        self,
+        *,
+        deliver_time: _timestamp_pb2.Timestamp | None = ...,
+        error: _queue_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deliver_time", b"deliver_time", "error", b"error", "result", b"result"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliver_time", b"deliver_time", "error", b"error", "result", b"result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["deliver_time", "error"]  # noqa: Y015
+    _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
+
+Global___ReleaseResult: _TypeAlias = ReleaseResult  # noqa: Y015
+
+@_typing.final
+class RejectRequest(_message.Message):
+    """The request of Reject."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    REJECTIONS_FIELD_NUMBER: _builtins.int
+    queue: _builtins.str
+    """The queue's name."""
+    @_builtins.property
+    def rejections(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessageRejection]:
+        """1 to 1,000 rejections."""
+
+    def __init__(
+        self,
+        *,
+        queue: _builtins.str = ...,
+        rejections: _abc.Iterable[Global___MessageRejection] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue", "rejections", b"rejections"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RejectRequest: _TypeAlias = RejectRequest  # noqa: Y015
+
+@_typing.final
+class MessageRejection(_message.Message):
+    """Rejects one message."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIPT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    receipt: _builtins.str
+    """The receipt of its lease."""
+    reason: _builtins.str
+    """Why, for people: up to 1,024 characters. The dead-letter record keeps it."""
+    def __init__(
+        self,
+        *,
+        receipt: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "receipt", b"receipt"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MessageRejection: _TypeAlias = MessageRejection  # noqa: Y015
+
+@_typing.final
+class RejectResponse(_message.Message):
+    """The response of Reject."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___RejectResult]:
+        """A result for each rejection, in the request's order."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___RejectResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RejectResponse: _TypeAlias = RejectResponse  # noqa: Y015
+
+@_typing.final
+class RejectResult(_message.Message):
+    """What became of one rejection."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REJECTED_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rejected(self) -> _empty_pb2.Empty:
+        """It is a dead letter."""
+
+    @_builtins.property
+    def error(self) -> _queue_pb2.Error:
+        """Why it is not."""
+
+    def __init__(
+        self,
+        *,
+        rejected: _empty_pb2.Empty | None = ...,
+        error: _queue_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "rejected", b"rejected", "result", b"result"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "rejected", b"rejected", "result", b"result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["rejected", "error"]  # noqa: Y015
+    _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
+
+Global___RejectResult: _TypeAlias = RejectResult  # noqa: Y015
 
 @_typing.final
 class GetMessageRequest(_message.Message):

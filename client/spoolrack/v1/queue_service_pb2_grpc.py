@@ -104,6 +104,16 @@ class QueueServiceStub(object):
                 request_serializer=spoolrack_dot_v1_dot_queue__service__pb2.ChangeVisibilityRequest.SerializeToString,
                 response_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.ChangeVisibilityResponse.FromString,
                 _registered_method=True)
+        self.Release = channel.unary_unary(
+                '/spoolrack.v1.QueueService/Release',
+                request_serializer=spoolrack_dot_v1_dot_queue__service__pb2.ReleaseRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.ReleaseResponse.FromString,
+                _registered_method=True)
+        self.Reject = channel.unary_unary(
+                '/spoolrack.v1.QueueService/Reject',
+                request_serializer=spoolrack_dot_v1_dot_queue__service__pb2.RejectRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.RejectResponse.FromString,
+                _registered_method=True)
         self.GetMessage = channel.unary_unary(
                 '/spoolrack.v1.QueueService/GetMessage',
                 request_serializer=spoolrack_dot_v1_dot_queue__service__pb2.GetMessageRequest.SerializeToString,
@@ -226,6 +236,23 @@ class QueueServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Release(self, request, context):
+        """Ends 1 to 1,000 leases because the messages could not be handled: they are ready again after a
+        delay. A message that has used up its queue's max_receives moves to the dead-letter queue instead.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Reject(self, request, context):
+        """Moves 1 to 1,000 leased messages to the dead-letter queue, however often they were received. The
+        answer comes when they are there, on stable media. A queue without a dead-letter queue:
+        FAILED_PRECONDITION, NO_DEAD_LETTER_QUEUE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetMessage(self, request, context):
         """Returns a message without leasing it.
         """
@@ -307,6 +334,16 @@ def add_QueueServiceServicer_to_server(servicer, server):
                     servicer.ChangeVisibility,
                     request_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.ChangeVisibilityRequest.FromString,
                     response_serializer=spoolrack_dot_v1_dot_queue__service__pb2.ChangeVisibilityResponse.SerializeToString,
+            ),
+            'Release': grpc.unary_unary_rpc_method_handler(
+                    servicer.Release,
+                    request_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.ReleaseRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_queue__service__pb2.ReleaseResponse.SerializeToString,
+            ),
+            'Reject': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reject,
+                    request_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.RejectRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_queue__service__pb2.RejectResponse.SerializeToString,
             ),
             'GetMessage': grpc.unary_unary_rpc_method_handler(
                     servicer.GetMessage,
@@ -675,6 +712,60 @@ class QueueService(object):
             '/spoolrack.v1.QueueService/ChangeVisibility',
             spoolrack_dot_v1_dot_queue__service__pb2.ChangeVisibilityRequest.SerializeToString,
             spoolrack_dot_v1_dot_queue__service__pb2.ChangeVisibilityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Release(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.QueueService/Release',
+            spoolrack_dot_v1_dot_queue__service__pb2.ReleaseRequest.SerializeToString,
+            spoolrack_dot_v1_dot_queue__service__pb2.ReleaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.QueueService/Reject',
+            spoolrack_dot_v1_dot_queue__service__pb2.RejectRequest.SerializeToString,
+            spoolrack_dot_v1_dot_queue__service__pb2.RejectResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -83,6 +83,15 @@ class QueueServiceStub:
     """
     ChangeVisibility: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ChangeVisibilityRequest, _queue_service_pb2.ChangeVisibilityResponse]
     """Extends or releases 1 to 1,000 leases."""
+    Release: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ReleaseRequest, _queue_service_pb2.ReleaseResponse]
+    """Ends 1 to 1,000 leases because the messages could not be handled: they are ready again after a
+    delay. A message that has used up its queue's max_receives moves to the dead-letter queue instead.
+    """
+    Reject: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.RejectRequest, _queue_service_pb2.RejectResponse]
+    """Moves 1 to 1,000 leased messages to the dead-letter queue, however often they were received. The
+    answer comes when they are there, on stable media. A queue without a dead-letter queue:
+    FAILED_PRECONDITION, NO_DEAD_LETTER_QUEUE.
+    """
     GetMessage: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.GetMessageRequest, _queue_service_pb2.GetMessageResponse]
     """Returns a message without leasing it."""
     ListMessages: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ListMessagesRequest, _queue_service_pb2.ListMessagesResponse]
@@ -143,6 +152,15 @@ class QueueServiceAsyncStub(QueueServiceStub):
     """
     ChangeVisibility: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ChangeVisibilityRequest, _queue_service_pb2.ChangeVisibilityResponse]  # type: ignore[assignment]
     """Extends or releases 1 to 1,000 leases."""
+    Release: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ReleaseRequest, _queue_service_pb2.ReleaseResponse]  # type: ignore[assignment]
+    """Ends 1 to 1,000 leases because the messages could not be handled: they are ready again after a
+    delay. A message that has used up its queue's max_receives moves to the dead-letter queue instead.
+    """
+    Reject: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.RejectRequest, _queue_service_pb2.RejectResponse]  # type: ignore[assignment]
+    """Moves 1 to 1,000 leased messages to the dead-letter queue, however often they were received. The
+    answer comes when they are there, on stable media. A queue without a dead-letter queue:
+    FAILED_PRECONDITION, NO_DEAD_LETTER_QUEUE.
+    """
     GetMessage: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.GetMessageRequest, _queue_service_pb2.GetMessageResponse]  # type: ignore[assignment]
     """Returns a message without leasing it."""
     ListMessages: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ListMessagesRequest, _queue_service_pb2.ListMessagesResponse]  # type: ignore[assignment]
@@ -278,6 +296,27 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.ChangeVisibilityResponse, _abc.Awaitable[_queue_service_pb2.ChangeVisibilityResponse]]:
         """Extends or releases 1 to 1,000 leases."""
+
+    @_abc_1.abstractmethod
+    def Release(
+        self,
+        request: _queue_service_pb2.ReleaseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_queue_service_pb2.ReleaseResponse, _abc.Awaitable[_queue_service_pb2.ReleaseResponse]]:
+        """Ends 1 to 1,000 leases because the messages could not be handled: they are ready again after a
+        delay. A message that has used up its queue's max_receives moves to the dead-letter queue instead.
+        """
+
+    @_abc_1.abstractmethod
+    def Reject(
+        self,
+        request: _queue_service_pb2.RejectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_queue_service_pb2.RejectResponse, _abc.Awaitable[_queue_service_pb2.RejectResponse]]:
+        """Moves 1 to 1,000 leased messages to the dead-letter queue, however often they were received. The
+        answer comes when they are there, on stable media. A queue without a dead-letter queue:
+        FAILED_PRECONDITION, NO_DEAD_LETTER_QUEUE.
+        """
 
     @_abc_1.abstractmethod
     def GetMessage(

@@ -77,6 +77,8 @@ METHODS: Final[Mapping[str, RequestQueues | HandlerQueues]] = {
     "Delete": _in_field(RECEIVE),
     "StreamDelete": _in_field(RECEIVE),
     "ChangeVisibility": _in_field(RECEIVE),
+    "Release": _in_field(RECEIVE),
+    "Reject": _in_field(RECEIVE),
     "GetMessage": _in_field(RECEIVE),
     "ListMessages": _in_field(RECEIVE),
     "Stage": _in_field(SEND),

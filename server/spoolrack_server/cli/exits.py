@@ -50,6 +50,7 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     errors.EpochDiffers: NOTHING,
     errors.RedriveNotFound: NOTHING,
     errors.RedriveRunning: TRY_AGAIN,
+    errors.NoDeadLetterQueue: NOTHING,
     errors.QueueExists: NOTHING,
     errors.VersionMismatch: NOTHING,
     errors.StaleReceipt: NOTHING,

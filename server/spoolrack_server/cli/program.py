@@ -32,6 +32,7 @@ _COMMANDS: Final = {
     "receive": "receiving",
     "delete": "deleting",
     "release": "releasing",
+    "reject": "rejecting",
     "queues": "queues",
     "peek": "peeking",
     "stages": "stages",

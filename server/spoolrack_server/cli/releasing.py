@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import click
+from spoolrack import LeaseResult, Queue
 from spoolrack_store.fsck import receipts_of
 
 from .connecting import Reach, reaches_queues
@@ -10,27 +13,64 @@ from .exits import NOTHING, OK, line_of
 from .lines import named_in
 from .output import tell
 from .plain import argument, option
-from .units import plural, quoted
+from .units import DELAY, plural, quoted
 
 
 @click.command()
 @argument("queue")
 @argument("messages", nargs=-1, required=True, metavar="RECEIPT|ID...")
+@option("--delay", type=DELAY, default="0s", help="Hide the messages for so long.")
+@option("--backoff", is_flag=True, help="Hide them for as long as the queue's back-off says.")
+@option("--reason", default="", help="Why: kept in the record of a message that becomes a dead letter.")
+@option("--uncounted", is_flag=True, help="Don't count the receive.")
 @option("--quiet", "-q", is_flag=True, help="Don't say how many were released.")
 @reaches_queues
-def command(reach: Reach, queue: str, messages: tuple[str, ...], quiet: bool) -> int:
+def command(
+    reach: Reach,
+    queue: str,
+    messages: tuple[str, ...],
+    delay: float,
+    backoff: bool,
+    reason: str,
+    uncounted: bool,
+    quiet: bool,
+) -> int:
     """Make leased messages of QUEUE ready again, at their old place, before their leases end.
 
     They are named by the receipts of a receive; with --root also by their ids, for the files' names
     tell the receipts. With "-", both are read from standard input, one a line. Exits
     with 1 if one of them isn't leased any more; the others are released all the same.
     """
+    if backoff and delay:
+        raise click.UsageError("--backoff and --delay both say how long: use one of them.")
+    return end_leases(
+        reach,
+        queue,
+        messages,
+        lambda queue, receipts: queue.release_many(
+            receipts, delay=None if backoff else delay, reason=reason, count=not uncounted
+        ),
+        done="released",
+        quiet=quiet,
+    )
+
+
+def end_leases(
+    reach: Reach,
+    queue: str,
+    messages: Sequence[str],
+    end: Callable[[Queue, Sequence[str]], list[LeaseResult]],
+    *,
+    done: str,
+    quiet: bool,
+) -> int:
+    """End the leases of messages that are named by receipts or ids; `done` says what was done."""
     wanted = named_in(messages)
     # A receipt says so itself: it has what no id has.
     ids = {named.lower() for named in wanted if "~" not in named}
     if ids and reach.root is None:
         raise click.UsageError(
-            f"{quoted(min(ids))} is an id, and a server wants receipts: ids can be released only with "
+            f"{quoted(min(ids))} is an id, and a server wants receipts: ids can be {done} only with "
             "--root, in the folder itself."
         )
     with reach.quick() as client:
@@ -38,7 +78,7 @@ def command(reach: Reach, queue: str, messages: tuple[str, ...], quiet: bool) ->
         known = receipts_of(reach.root, queue, ids) if reach.root is not None and ids else {}
         leased = {named: known.get(named.lower(), named) for named in wanted}
         receipts = {named: receipt for named, receipt in leased.items() if "~" in receipt}
-        results = client.queue(queue).release_many(receipts.values())
+        results = end(client.queue(queue), list(receipts.values()))
         errors = {
             named: line_of(result.error)
             for named, result in zip(receipts, results, strict=True)
@@ -50,5 +90,5 @@ def command(reach: Reach, queue: str, messages: tuple[str, ...], quiet: bool) ->
         if named in errors:
             tell(f"{named}: {errors[named]}")
     if not quiet:
-        tell(f"released {plural(len(leased) - len(errors), 'message')} of {queue}")
+        tell(f"{done} {plural(len(leased) - len(errors), 'message')} of {queue}")
     return NOTHING if errors else OK

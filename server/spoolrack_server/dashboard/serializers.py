@@ -84,6 +84,7 @@ def _death(death: Death) -> dict[str, Any]:
         "receives": death.receives,
         "first_receive": death.first_receive,
         "died_at": death.died_at,
+        "explanation": death.explanation,
     }
 
 

@@ -34,6 +34,8 @@ from ..model.operations import (
     Outcome,
     Purge,
     Receive,
+    RejectMessages,
+    ReleaseMessages,
     Request,
     Send,
     UpdateQueue,
@@ -151,6 +153,8 @@ class Engine:
             Turn(StartRedrive, self.redrives.start),
             Turn(Delete, self._remover.delete, together=True),
             Turn(ChangeVisibility, self._leaser.change, together=True),
+            Turn(ReleaseMessages, self._leaser.release),
+            Turn(RejectMessages, self._leaser.reject),
             Turn(GiveBack, self._leaser.give_back),
             *self.reservations.turns,
             Turn(Purge, self._remover.purge),
@@ -221,7 +225,7 @@ class Engine:
                 continue
             if isinstance(request, Receive | Reserve) and not outcome:
                 continue
-            if not isinstance(request, Receive | ChangeVisibility | GiveBack):
+            if not isinstance(request, Receive | ChangeVisibility | ReleaseMessages | GiveBack):
                 return True
             record = self.catalog.records.get(request.queue)
             if (

@@ -12,20 +12,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from random import Random
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
-from ..model import receipts
+from ..model import backoff, receipts
 from ..model.batch import Entry, Groups
 from ..model.chores import Chores
 from ..model.clock import Clock, Millis, span_text
 from ..model.content import Attributes, Damaged
 from ..model.credits import Credits
-from ..model.errors import InvalidRequest, StaleReceipt, StoreError
+from ..model.deaths import MAX_RECEIVES as MAX_RECEIVES_REASON
+from ..model.deaths import REJECTED, check_explanation
+from ..model.errors import InvalidRequest, NoDeadLetterQueue, StaleReceipt, StoreError
 from ..model.ids import sent_at
 from ..model.members import indexes, lowest
 from ..model.names import MAX_RECEIVES, Name, is_set_token, make_token
-from ..model.operations import ChangeVisibility, Delivery, GiveBack, LastReceive, Receive
-from ..model.settings import MAX_VISIBILITY
+from ..model.operations import (
+    ChangeVisibility,
+    Delivery,
+    GiveBack,
+    LastReceive,
+    Receive,
+    RejectMessages,
+    ReleaseMessages,
+)
+from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .index import Index
@@ -51,7 +62,7 @@ def deliver(moves: Moves, entry: Entry) -> None:
     assert name.due is not None
     # A lease that began in another process is due by the wall clock.
     due = entry.due or moves.clock.monotonic() + max(0, name.due - moves.clock.wall())
-    moves.move(entry, entry.held, State.LEASED, until=(name.due, due), token=name.token)
+    moves.move(entry, entry.held, State.LEASED, until=(name.due, max(0, due)), token=name.token)
 
 
 @dataclass(slots=True, eq=False)
@@ -438,17 +449,10 @@ class Leaser(Part):
         visibility = request.visibility
         _require_visibility(visibility, 0)
         results: list[Millis | StoreError] = [Millis(0)] * len(request.receipts)
-        together: dict[Entry, list[tuple[int, int]]] = {}
         is_strict = record.settings.group_order == "strict"
-        for position, text in enumerate(request.receipts):
-            last = None if is_strict else request.last_receives.get(position)
-            try:
-                found = self.find(record.name, text, last)
-                if found is None:
-                    raise StaleReceipt(id=receipts.parse(record.name, text).id)
-                together.setdefault(found[0], []).append((found[1], position))
-            except StoreError as error:
-                results[position] = error
+        together = self._find_all(
+            record.name, request.receipts, results, {} if is_strict else request.last_receives
+        )
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
         result = Millis(wall + visibility if visibility else 0)
         until = result, monotonic + visibility
@@ -461,10 +465,8 @@ class Leaser(Part):
                 if visibility:
                     # A message whose lease is over is leased again, with a token of its own.
                     token = entry.name.token or make_token(self._random)
-                    extended = self._moves.move(entry, members, State.LEASED, until=until, token=token)
-                    if request.is_put_off:
-                        _free_credits(extended)
-                elif entry.name.state is State.LEASED:
+                    self._moves.move(entry, members, State.LEASED, until=until, token=token)
+                elif entry.name.state is not State.READY:
                     self.bring_back(entry, members)
             except NameVanished:
                 for index, position in places:
@@ -474,6 +476,104 @@ class Leaser(Part):
                     # Of a list that is divided over several names a part may have moved.
                     if entry.held >> index & 1:
                         results[position] = error
+        return results
+
+    def _find_all(
+        self,
+        queue: str,
+        texts: Sequence[str],
+        results: list[Any],
+        last_receives: Mapping[int, LastReceive] = MappingProxyType({}),
+    ) -> dict[Entry, list[tuple[int, int]]]:
+        """Return by its entry the index and the position of each message that a receipt is of; those
+        that are gone, or another consumer's, have errors in `results`."""
+        together: dict[Entry, list[tuple[int, int]]] = {}
+        for position, text in enumerate(texts):
+            try:
+                found = self.find(queue, text, last_receives.get(position))
+                if found is None:
+                    raise StaleReceipt(id=receipts.parse(queue, text).id)
+                together.setdefault(found[0], []).append((found[1], position))
+            except StoreError as error:
+                results[position] = error
+        return together
+
+    def release(self, request: ReleaseMessages) -> list[Millis | StoreError]:
+        """End leases, and hide the messages for as long as the request or the queue's back-off says.
+        What is of one name moves together."""
+        record = self._catalog.require(request.queue)
+        check_explanation(request.explanation)
+        if request.delay is not None and not 0 <= request.delay <= MAX_DELAY:
+            raise InvalidRequest(
+                what="delay",
+                value=span_text(request.delay),
+                rule=f"must be from {span_text(Millis(0))} to {span_text(MAX_DELAY)}",
+            )
+        results: list[Millis | StoreError] = [Millis(0)] * len(request.receipts)
+        together = self._find_all(record.name, request.receipts, results)
+        wall, monotonic = self._clock.wall(), self._clock.monotonic()
+        for entry, places in together.items():
+            members = sum({1 << index for index, _ in places})
+            delay = request.delay
+            if delay is None:
+                delay = self._back_off(record, entry)
+            for _, position in places:
+                results[position] = Millis(wall + delay)
+            is_dead = not request.is_uncounted and self._letters.dies_with_lease(entry)
+            try:
+                if is_dead and request.explanation:
+                    wanted = [(entry, index) for index in indexes(members)]
+                    reason, explanation = MAX_RECEIVES_REASON, request.explanation
+                    refused = self._letters.bury_now(wanted, reason=reason, explanation=explanation)
+                    by_index = dict(zip(indexes(members), refused, strict=True))
+                    for index, position in places:
+                        results[position] = by_index[index] or results[position]
+                elif is_dead:
+                    self._letters.bury(entry, members)
+                else:
+                    count = entry.name.receives
+                    if request.is_uncounted:
+                        count = max(0, count - 1)
+                    self._postpone(entry, members, (Millis(wall + delay), monotonic + delay), count)
+            except NameVanished:
+                for index, position in places:
+                    results[position] = StaleReceipt(id=entry.batch.stem.message_id(index))
+            except StoreError as error:
+                for index, position in places:
+                    # Of a list that is divided over several names a part may have moved.
+                    if entry.held >> index & 1:
+                        results[position] = error
+        return results
+
+    def _back_off(self, record: QueueRecord, entry: Entry) -> Millis:
+        """Return how long the messages of a lease are hidden once it is over."""
+        name = entry.name
+        first = name.stem.message_id(lowest(name.members))
+        return backoff.pause(record.settings, first, name.receives)
+
+    def _postpone(self, entry: Entry, members: int, until: tuple[Millis, int], receives: int) -> None:
+        """End the lease of `members`, and hide them until then, if that isn't past."""
+        if until[1] > self._clock.monotonic():
+            self._moves.move(entry, members, State.DELAYED, until=until, receives=receives)
+        else:
+            self._moves.move(entry, members, State.READY, receives=receives)
+
+    def reject(self, request: RejectMessages) -> list[StoreError | None]:
+        """Move leased messages to the dead-letter queue with this commit."""
+        record = self._catalog.require(request.queue)
+        check_explanation(request.explanation)
+        if record.settings.dead_letter_queue not in self._catalog.records:
+            raise NoDeadLetterQueue(queue=record.name)
+        results: list[StoreError | None] = [None] * len(request.receipts)
+        together = self._find_all(record.name, request.receipts, results)
+        places: dict[tuple[Entry, int], list[int]] = {}
+        for entry, found in together.items():
+            for index, position in found:
+                places.setdefault((entry, index), []).append(position)
+        refused = self._letters.bury_now(list(places), reason=REJECTED, explanation=request.explanation)
+        for positions, error in zip(places.values(), refused, strict=True):
+            for position in positions:
+                results[position] = error
         return results
 
     def give_back(self, request: GiveBack) -> None:
@@ -527,12 +627,33 @@ class Leaser(Part):
                 continue  # It was listed twice: see `Index.disappear`; a set says when it ends.
             count = entry.held.bit_count()
             try:
-                self.bring_back(entry, entry.held)
+                self._expire_lease(entry)
                 if entry.name.state is State.LEASED:
                     self._moves.statistics.count(entry.name.queue, "requeue", count)
             except StoreError:
                 self._index.put_back_due(entry, Millis(now + RETRY))
         self._read_groups()
+
+    def _expire_lease(self, entry: Entry) -> None:
+        """Bring back what an entry holds whose lease or delay is over; with a back-off, hide it on.
+
+        The end of that is told by the lease's name and the queue's settings alone: whichever process
+        does it, and when, makes no difference.
+        """
+        name = entry.name
+        record = self._catalog.records.get(name.queue)
+        if (
+            name.due is None
+            or name.state is not State.LEASED
+            or record is None
+            or record.settings.backoff_at == "release"
+            or self._letters.dies_with_lease(entry)
+        ):
+            self.bring_back(entry, entry.held)
+            return
+        pause = self._back_off(record, entry)
+        until = Millis(name.due + pause), entry.due + pause
+        self._postpone(entry, entry.held, until, name.receives)
 
     def _read_groups(self) -> None:
         """Read the groups of files that another process has written, or a start has found."""
@@ -554,7 +675,7 @@ def _is_last(name: Name, queue: str, last: LastReceive | None) -> bool:
     return (
         last is not None
         and name.queue == queue
-        and name.state in (State.LEASED, State.READY)
+        and name.state in (State.LEASED, State.READY, State.DELAYED)
         and (name.receives, name.first) == last
         and not (name.token and is_set_token(name.token))
     )
@@ -575,11 +696,3 @@ def _require_visibility(visibility: int, least: int) -> None:
             value=span_text(visibility),
             rule=f"must be from {span_text(least)} to {span_text(MAX_VISIBILITY)}",
         )
-
-
-def _free_credits(leased: Sequence[Entry]) -> None:
-    """Let leases count no more for the flow control of their consumers."""
-    for entry in leased:
-        charged, entry.charged = entry.charged, []
-        for members, credits in charged:
-            credits.give_back(members.bit_count())

@@ -4,6 +4,9 @@ It goes in three commits. The first writes a copy of the message, with its histo
 own in `new/`, with the same id. When that is durable, the second publishes the copy: from then on the
 copy counts. When that is durable, the third deletes the message where it was. A copy that a crash
 leaves in `new/` is unlinked, as is one of a message that was deleted meanwhile.
+
+A message that a consumer rejects goes in two commits, so that the answer of the first is a promise: the
+content of the copy is synced at once, and the copy is published in the same commit.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ from dataclasses import dataclass, replace
 from ..model.batch import Entry
 from ..model.clock import Clock, Millis
 from ..model.content import Damaged, Line, encode, line_of, stem_of
-from ..model.deaths import MAX_TOLD, Death, NotAHistory, deaths_in
-from ..model.errors import StoreError
+from ..model.deaths import MAX_RECEIVES, MAX_TOLD, Death, NotAHistory, deaths_in
+from ..model.errors import MessageDamaged, StaleReceipt, StoreError
 from ..model.ids import sent_at
 from ..model.members import indexes
 from ..model.names import MAX_DEATHS, Name
@@ -29,8 +32,6 @@ from .part import Part
 from .reader import Reader
 
 log = logging.getLogger(__name__)
-
-REASON = "max_receives"
 
 
 def history_of(name: Name, line: Line) -> Sequence[Mapping[str, object]]:
@@ -130,6 +131,45 @@ class Letters(Part):
             else:
                 self._burials.append(_Burial(self._moves.commit, copy, entry, index, entry.name))
 
+    def bury_now(
+        self, wanted: Sequence[tuple[Entry, int]], *, reason: str, explanation: str
+    ) -> list[StoreError | None]:
+        """Make each message, an entry and its index in it, a dead letter with this commit.
+
+        Return for each None, or why it isn't one.
+        What can't be read goes to quarantine. Raise `SyncFailed`.
+        """
+        results: list[StoreError | None] = [None] * len(wanted)
+        copies: dict[int, Entry] = {}
+        for position, (entry, index) in enumerate(wanted):
+            if (entry.batch, index) in self._moves.index.superseded:
+                continue
+            try:
+                self._moves.require_there(entry)
+                copies[position] = self._copy(entry, index, reason, explanation)
+            except Damaged as why:
+                id = entry.batch.stem.message_id(index)
+                log.error("message %s goes to quarantine: %s", id, why)
+                results[position] = MessageDamaged(id=id, queue=entry.name.queue, why=str(why))
+                try:
+                    self._moves.move(entry, 1 << index, State.QUARANTINED)
+                except StoreError as error:
+                    log.error("%s can't be put into quarantine for now: %s", id, error)
+            except NameVanished:
+                results[position] = StaleReceipt(id=entry.batch.stem.message_id(index))
+            except StoreError as error:
+                results[position] = error
+        self._moves.sync_contents([copy.name.path for copy in copies.values()])
+        for position, copy in copies.items():
+            queue = wanted[position][0].name.queue
+            try:
+                self._moves.move(copy, 1, State.READY)
+                self._moves.statistics.count(queue, "bury", 1)
+            except StoreError as error:
+                results[position] = error
+                self._moves.unlink(copy)
+        return results
+
     def go_on(self) -> None:
         self._finish()
         self._delete_superseded()
@@ -204,15 +244,17 @@ class Letters(Part):
     def has_work(self) -> bool:
         return bool(self._burials or self._moves.index.superseded)
 
-    def _copy(self, entry: Entry, index: int) -> Entry:
+    def _copy(
+        self, entry: Entry, index: int, reason: str = MAX_RECEIVES, explanation: str = ""
+    ) -> Entry:
         name, stem = entry.name, entry.batch.stem
         record = self._catalog.require(name.queue)
         body, attributes = self._reader.message(entry, index)
         group = self._reader.line(entry).group_of(index)
         id = stem.message_id(index)
-        death = {
+        death: dict[str, object] = {
             "source_queue": name.queue,
-            "reason": REASON,
+            "reason": reason,
             "receives": name.receives,
             "first_receive_ms": name.first,
             "sent_at_ms": sent_at(id),
@@ -220,6 +262,8 @@ class Letters(Part):
             # Two processes may copy one message at once: their files must differ.
             "buried_by": self._moves.owner,
         }
+        if explanation:
+            death["explanation"] = explanation
         line = replace(
             line_of(
                 [body],

@@ -215,6 +215,18 @@ class Moves:
             self.unlinked += entry.held.bit_count()
         self.index.disappear(entry, self.commit)
 
+    def sync_contents(self, paths: Sequence[str]) -> None:
+        """Make new files' contents durable at once, so that this commit may move them out of `new/`;
+        raise `SyncFailed`."""
+        try:
+            if len(paths) > 1 and self.disk.can_sync_all:
+                self.disk.sync_all()
+                return
+            for path in paths:
+                self.disk.sync_file(path)
+        except OSError as error:
+            raise SyncFailed(str(error)) from error
+
     def take_over(self, source: str, name: Name, due: int) -> Entry:
         """Rename a file that is no message's yet, whose content is durable, to a message's name."""
         self._change(

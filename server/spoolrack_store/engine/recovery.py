@@ -61,9 +61,10 @@ def appear(moves: Moves, name: Name) -> Entry:
     moves.ids.rise_above(name.stem.id)
     due = 0
     if name.due is not None:
-        # The wall clock may have been set back since.
+        # The wall clock may have been set since. A back-off counts from when a lease was over.
         most = MAX_VISIBILITY if name.token else MAX_DELAY
-        due = moves.clock.monotonic() + min(max(0, name.due - moves.clock.wall()), most)
+        left = max(-MAX_VISIBILITY, min(name.due - moves.clock.wall(), most))
+        due = moves.clock.monotonic() + left
     return moves.index.appear(name, moves.commit, due=due)
 
 

@@ -198,6 +198,13 @@ class PermissionDenied(StoreError):
     reason = "PERMISSION_DENIED"
 
 
+class NoDeadLetterQueue(StoreError):
+    """The queue {queue} has no dead-letter queue: nothing was rejected. Set its dead_letter_queue, or
+    delete or release the message."""
+
+    reason = "NO_DEAD_LETTER_QUEUE"
+
+
 class RedriveRunning(StoreError):
     """The queue {queue} has a redrive that goes on, {redrive}: wait until it ends, or cancel it."""
 

@@ -203,12 +203,41 @@ class ChangeVisibility(Request[list[Millis | StoreError]]):
     queue: str
     receipts: Sequence[str]
     visibility: Millis
-    is_put_off: bool = False
-    """Whether the leases give their credits back at once, though the messages stay hidden."""
     last_receives: Mapping[int, LastReceive] = field(default_factory=dict)
     """By position: hide the message again also if its lease is over, as long as this is its last
     receive. The new lease isn't counted as a receive, and only `last_receives` ends or extends it. A
     queue whose groups are strict refuses: another message of the group may be leased."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ReleaseMessages(Request[list[Millis | StoreError]]):
+    """End leases, and hide the messages for a while.
+
+    The result is the Unix time at which each is ready again. One that has used up its receives goes to
+    the dead-letter queue instead.
+    """
+
+    queue: str
+    receipts: Sequence[str]
+    delay: Millis | None = Millis(0)
+    """None takes the queue's back-off: see `model.backoff`."""
+    explanation: str = ""
+    """Why, for people: kept in the history of a message that becomes a dead letter by this release."""
+    is_uncounted: bool = False
+    """Whether the receive doesn't count."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class RejectMessages(Request[list[StoreError | None]]):
+    """Move leased messages to the dead-letter queue, however often they were received.
+
+    The answer comes once they are there: they are not delivered from this queue again.
+    """
+
+    queue: str
+    receipts: Sequence[str]
+    explanation: str = ""
+    """Why, for people: kept in the history."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

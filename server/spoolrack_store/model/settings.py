@@ -35,6 +35,7 @@ MAX_ATTRIBUTES: Final = 1_000
 MAX_ATTRIBUTES_SIZE: Final = 64 * 1024
 """Bytes of all attribute names and values of a message together, as sent."""
 MAX_COUNT: Final = 1_000_000_000
+MAX_BACKOFF_FACTOR: Final = 1_000
 MAX_BYTES: Final = 1 << 50
 MAX_LABELS: Final = 64
 MAX_LABEL_NAME: Final = 128
@@ -114,8 +115,8 @@ def _span(default: int, help: str, **more: Any) -> Any:
     return _row(SettingKind.SPAN, default, help, **more)
 
 
-def _count(help: str, *, most: int = MAX_COUNT, **more: Any) -> Any:
-    return _row(SettingKind.COUNT, 0, help, most=most, **more)
+def _count(help: str, *, default: int = 0, most: int = MAX_COUNT, **more: Any) -> Any:
+    return _row(SettingKind.COUNT, default, help, most=most, **more)
 
 
 def _size(default: int, help: str, **more: Any) -> Any:
@@ -197,6 +198,35 @@ class QueueSettings:
         "strict",
         help="Whether groups of messages only take turns, or besides one receive at a time has "
         "messages of a group.",
+    )
+    backoff_initial: Millis = _span(
+        SECOND,
+        "How long a message is hidden after its first failure: a release that leaves it to the queue.",
+        most=MAX_VISIBILITY,
+        zero="ready at once after every failure",
+    )
+    backoff_factor: int = _count(
+        "The back-off is multiplied by this with each further receive.",
+        default=2,
+        least=1,
+        most=MAX_BACKOFF_FACTOR,
+    )
+    backoff_maximum: Millis = _span(
+        300 * SECOND,
+        "The back-off grows no longer than this.",
+        least=1,
+        most=MAX_VISIBILITY,
+    )
+    backoff_jitter: int = _count(
+        "The back-off is shortened by up to so many percent, differently for each message and receive.",
+        default=50,
+        most=100,
+        zero="none",
+    )
+    backoff_at: str = _choice(
+        "release",
+        "lease_end",
+        help="Whether the back-off hides a message after a release only, or when a lease expires, too.",
     )
     archive_retention: Millis = _span(
         0,

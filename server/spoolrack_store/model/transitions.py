@@ -5,10 +5,12 @@ a change of state that the table doesn't hold. A test compares the drawing in do
 
     SENT ──publish──► READY ──lease──► LEASED ──delete──► REMOVED ──reap──► (gone)
       └────hide────► DELAYED ──due──► READY ◄──requeue── LEASED
+                        ▲───────────postpone──────────────┘
 
 What is leased in the commit that sends it is assigned while it is SENT, and then delivered to LEASED.
 READY and DELAYED messages can be deleted too, LEASED ones be extended, and any file that isn't what
-its name says goes to QUARANTINED, from where only `fsck --restore` takes it.
+its name says goes to QUARANTINED, from where only `fsck --restore` takes it. A receive leases READY
+messages only; `ChangeVisibility` leases a DELAYED one again for its last receive.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ class Move(Enum):
     LEASE = "lease"
     EXTEND = "extend"
     REQUEUE = "requeue"
+    POSTPONE = "postpone"
+    """The lease is over, and the message stays hidden: a release with a delay, or a back-off."""
     BURY = "bury"
     """To the dead-letter queue, where it is ready."""
     REDRIVE = "redrive"
@@ -64,7 +68,9 @@ LEGAL: Final = frozenset(
         (Move.DUE, State.DELAYED, State.READY),
         (Move.LEASE, State.READY, State.LEASED),
         (Move.EXTEND, State.LEASED, State.LEASED),
+        (Move.EXTEND, State.DELAYED, State.LEASED),
         (Move.REQUEUE, State.LEASED, State.READY),
+        (Move.POSTPONE, State.LEASED, State.DELAYED),
         (Move.BURY, State.READY, State.READY),
         (Move.REDRIVE, State.READY, State.READY),
         (Move.DELETE, State.SENT, State.REMOVED),

@@ -21,6 +21,10 @@ async def leased(client: aio.Client) -> int:
     return (await client.queue("jobs").info()).counts.leased
 
 
+async def delayed(client: aio.Client) -> int:
+    return (await client.queue("jobs").info()).counts.delayed
+
+
 @pytest.mark.needs("settings", "several queues")
 async def test_queues_are_made_changed_listed_and_deleted(aio_client: aio.Client) -> None:
     await aio_client.create_queue("b", max_messages=3)
@@ -169,7 +173,7 @@ async def test_a_worker_deletes_what_succeeds_and_puts_off_what_fails(
     running = asyncio.create_task(worker.run())
 
     async def all_are_worked_on() -> bool:
-        return await leased(aio_client) == 10 == len(failures)
+        return await delayed(aio_client) == 10 == len(failures)
 
     await until_true(all_are_worked_on)
     world.advance(1)

@@ -194,8 +194,13 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
     ("seconds", lambda c, v: c.queue("jobs").extend_many(["1.1"], v), [*NO_SPANS, 0]),
     ("a message", lambda c, v: c.queue("jobs").release(v), NO_MESSAGES[:-1]),
     ("messages", lambda c, v: c.queue("jobs").release_many(v), NO_MANY),
-    ("delay", lambda c, v: c.queue("jobs").release("1.1", delay=v), [*NO_SPANS, 43_201]),
-    ("delay", lambda c, v: c.queue("jobs").release_many(["1.1"], delay=v), [*NO_SPANS, None]),
+    ("delay", lambda c, v: c.queue("jobs").release("1.1", delay=v), [*NO_SPANS, 31_536_001]),
+    ("delay", lambda c, v: c.queue("jobs").release_many(["1.1"], delay=v), [*NO_SPANS]),
+    ("reason", lambda c, v: c.queue("jobs").release("1.1", reason=v), [*NO_TEXT, "x" * 1_025]),
+    ("count", lambda c, v: c.queue("jobs").release("1.1", count=v), [None, 1, "yes"]),
+    ("reason", lambda c, v: c.queue("jobs").reject("1.1", v), [*NO_TEXT, "x" * 1_025]),
+    ("a message", lambda c, v: c.queue("jobs").reject(v), NO_MESSAGES[:-1]),
+    ("messages", lambda c, v: c.queue("jobs").reject_many(v), NO_MANY),
     ("destination", lambda c, v: c.queue("jobs").redrive(destination=v), NO_TEXT),
     ("source_queue", lambda c, v: c.queue("jobs").redrive(source_queue=v), NO_TEXT),
     ("message_ids", lambda c, v: c.queue("jobs").redrive(message_ids=v), [5, [], object()]),
@@ -326,10 +331,10 @@ async def test_the_options_of_a_client_are_checked_when_it_is_made(connect: Any)
         for value in [*NO_SPANS, None]:
             with pytest.raises(InvalidRequest, match=option):
                 Backoff(**{option: value})
-    for option, value in [("initial", 0), ("maximum", 0), ("maximum", 43_201), ("jitter", 1.1)]:
+    for option, value in [("initial", 0), ("maximum", 0), ("maximum", 31_536_001), ("jitter", 1.1)]:
         with pytest.raises(InvalidRequest, match=option):
             Backoff(**{option: value})
-    for value in [*NO_SPANS, 43_201]:
+    for value in [*NO_SPANS, 31_536_001]:
         with pytest.raises(InvalidRequest, match="after"):
             Retry(after=value)
     for value in [*FROM_1[:-1]]:

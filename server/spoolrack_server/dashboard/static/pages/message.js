@@ -40,7 +40,10 @@ function Attributes({ attributes }) {
     </tr>`)}</tbody></table>`;
 }
 
-export const reasonOf = (death) => (death.reason === "max_receives" ? "received too often" : death.reason);
+export function reasonOf(death) {
+  const reason = death.reason === "max_receives" ? "received too often" : death.reason;
+  return death.explanation ? `${reason}: ${format.visible(death.explanation)}` : reason;
+}
 
 function Deaths({ deaths }) {
   return html`<table class="attributes stack"><caption>How it became a dead letter</caption>

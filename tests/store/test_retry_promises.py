@@ -1,0 +1,402 @@
+"""Releases with delays, rejections, and the back-off of a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.model.backoff import pause
+from spoolrack_store.model.clock import DAY, HOUR, SECOND, Millis
+from spoolrack_store.model.errors import InvalidRequest, NoDeadLetterQueue, StaleReceipt, StoreError
+from spoolrack_store.model.names import Name
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    CreateQueue,
+    Delete,
+    LastReceive,
+    Message,
+    Receive,
+    RejectMessages,
+    ReleaseMessages,
+    Send,
+    UpdateQueue,
+    messages_of,
+)
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.transitions import State
+
+from tests.support.root_rig import NOW, Still, done, lay_out, opened, settle
+
+WORN = QueueSettings(max_receives=3, dead_letter_queue="dead", visibility_timeout=Millis(HOUR))
+AT_EXPIRY = QueueSettings(
+    visibility_timeout=Millis(10_000), backoff_at="lease_end", backoff_initial=Millis(4_000)
+)
+
+
+class Rig:
+    """An engine on a root with a queue `w` that has dead letters, and a clock to move."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        lay_out(root)
+        self.clock = Still()
+        self.engine = opened(root, self.clock)
+        self.ask(CreateQueue(name="w", settings=WORN))
+        self.ask(CreateQueue(name="e", settings=AT_EXPIRY))
+
+    def restart(self, after: int = 0) -> None:
+        """Kill the process; the next one starts so much later."""
+        self.clock = Still(Millis(self.clock.now + after))
+        self.engine: Engine = opened(self.root, self.clock)
+        settle(self.engine)
+
+    def pass_by(self, span: int) -> None:
+        self.clock.now = Millis(self.clock.now + span)
+        settle(self.engine)
+
+    def ask(self, request: object) -> object:
+        (answer,) = done(self.engine, request)  # type: ignore[arg-type]
+        return answer
+
+    def send(self, queue: str, *bodies: bytes) -> None:
+        self.ask(Send(queue=queue, bodies=bodies))
+        settle(self.engine)
+
+    def receive(self, queue: str, count: int = 1) -> list[Message]:
+        found = self.ask(Receive(queue=queue, max_messages=count))
+        assert isinstance(found, list), found
+        return messages_of(found)
+
+    def name(self, id: str) -> Name:
+        """Return the name that holds a message."""
+        found = self.engine.index.holder(id)
+        assert found is not None
+        return found[0].name
+
+    def dead(self) -> list[Message]:
+        settle(self.engine)
+        return self.receive("dead", 100)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "root")
+
+
+def receipts(messages: Sequence[Message]) -> list[str]:
+    return [message.receipt or "" for message in messages]
+
+
+# Rejections.
+
+
+def test_a_rejected_message_is_a_dead_letter_at_once_with_its_reason(rig: Rig) -> None:
+    rig.send("w", b"good", b"bad")
+    _, bad = rig.receive("w", 2)
+    answer = rig.ask(
+        RejectMessages(queue="w", receipts=receipts([bad]), explanation="no customer: ünknown")
+    )
+    assert answer == [None]
+    (letter,) = rig.dead()
+    assert (letter.id, letter.body) == (bad.id, b"bad")
+    (death,) = letter.deaths
+    assert (death.source_queue, death.reason, death.explanation, death.receives) == (
+        "w",
+        "rejected",
+        "no customer: ünknown",
+        1,
+    )
+
+
+def test_a_rejection_that_was_answered_outlives_the_process(rig: Rig) -> None:
+    rig.send("w", b"1", b"2", b"3")
+    taken = rig.receive("w", 3)
+    assert (
+        rig.ask(RejectMessages(queue="w", receipts=receipts(taken[:2]), explanation="x")) == [None] * 2
+    )
+    # Killed after the answer: nothing that waits for the next commit has been done.
+    rig.restart()
+    assert {(letter.body, letter.deaths[-1].explanation) for letter in rig.dead()} == {
+        (b"1", "x"),
+        (b"2", "x"),
+    }
+    rig.pass_by(HOUR)
+    assert [message.body for message in rig.receive("w", 10)] == [b"3"]
+
+
+def test_a_message_is_rejected_once(rig: Rig) -> None:
+    rig.send("w", b"1")
+    taken = receipts(rig.receive("w"))
+    assert rig.ask(RejectMessages(queue="w", receipts=[*taken, *taken])) == [None, None]
+    again = rig.ask(RejectMessages(queue="w", receipts=taken))
+    assert isinstance(again, list)
+    assert isinstance(again[0], StaleReceipt)
+    assert len(rig.dead()) == 1
+
+
+def test_a_queue_without_a_dead_letter_queue_refuses_a_rejection(rig: Rig) -> None:
+    rig.send("q", b"1")
+    (taken,) = rig.receive("q")
+    refused = rig.ask(RejectMessages(queue="q", receipts=receipts([taken])))
+    assert isinstance(refused, NoDeadLetterQueue)
+    assert rig.name(taken.id).state is State.LEASED
+
+
+def test_a_lease_that_is_over_can_not_reject(rig: Rig) -> None:
+    rig.send("w", b"1")
+    (taken,) = rig.receive("w")
+    rig.ask(ChangeVisibility(queue="w", receipts=receipts([taken]), visibility=Millis(0)))
+    refused = rig.ask(RejectMessages(queue="w", receipts=receipts([taken])))
+    assert isinstance(refused, list)
+    assert isinstance(refused[0], StaleReceipt)
+    assert rig.dead() == []
+
+
+def test_a_message_that_is_damaged_is_not_rejected(rig: Rig) -> None:
+    rig.send("w", b"as it was sent")
+    (file,) = (rig.root / "queues" / "w").iterdir()
+    rig.restart()
+    (taken,) = rig.receive("w")
+    (file,) = (rig.root / "delay").iterdir()
+    file.write_bytes(b"as it was spent"[:14])
+    rig.restart()
+    refused = rig.ask(RejectMessages(queue="w", receipts=receipts([taken])))
+    assert isinstance(refused, list)
+    assert refused[0].reason == "MESSAGE_DAMAGED"
+    assert rig.dead() == []
+    assert len(list((rig.root / "quarantine").iterdir())) == 1
+
+
+def test_a_reason_is_bounded(rig: Rig) -> None:
+    rig.send("w", b"1")
+    taken = receipts(rig.receive("w"))
+    for refused in (
+        rig.ask(RejectMessages(queue="w", receipts=taken, explanation="x" * 1_025)),
+        rig.ask(RejectMessages(queue="w", receipts=taken, explanation="\ud800")),
+        rig.ask(ReleaseMessages(queue="w", receipts=taken, explanation="x" * 1_025)),
+    ):
+        assert isinstance(refused, InvalidRequest)
+    assert rig.ask(RejectMessages(queue="w", receipts=taken, explanation="é" * 1_024)) == [None]
+
+
+# Releases.
+
+
+def test_a_release_hides_the_message_for_its_delay(rig: Rig) -> None:
+    rig.send("w", b"1")
+    (taken,) = rig.receive("w")
+    answer = rig.ask(ReleaseMessages(queue="w", receipts=receipts([taken]), delay=Millis(5_000)))
+    assert answer == [NOW + 5_000]
+    hidden = rig.name(taken.id)
+    assert (hidden.state, hidden.due, hidden.receives) == (State.DELAYED, NOW + 5_000, 1)
+    rig.pass_by(4_999)
+    assert rig.receive("w") == []
+    rig.pass_by(1)
+    (again,) = rig.receive("w")
+    assert (again.id, again.receives, again.first_receive) == (taken.id, 2, NOW)
+
+
+def test_a_delay_outlives_the_process(rig: Rig) -> None:
+    rig.send("w", b"1")
+    rig.ask(ReleaseMessages(queue="w", receipts=receipts(rig.receive("w")), delay=Millis(5_000)))
+    rig.restart(after=4_000)
+    assert rig.receive("w") == []
+    rig.restart(after=1_000)
+    assert len(rig.receive("w")) == 1
+
+
+def test_a_release_ends_the_receipt(rig: Rig) -> None:
+    rig.send("w", b"1")
+    taken = receipts(rig.receive("w"))
+    rig.ask(ReleaseMessages(queue="w", receipts=taken, delay=Millis(DAY)))
+    for late in (
+        ReleaseMessages(queue="w", receipts=taken),
+        ChangeVisibility(queue="w", receipts=taken, visibility=Millis(1)),
+        Delete(queue="w", receipts=taken),
+    ):
+        answer = rig.ask(late)
+        assert isinstance(answer, list)
+        assert isinstance(answer[0], StaleReceipt)
+
+
+def test_a_release_at_once_keeps_the_place_in_the_queue(rig: Rig) -> None:
+    rig.send("w", b"1", b"2")
+    assert rig.ask(ReleaseMessages(queue="w", receipts=receipts(rig.receive("w")))) == [NOW]
+    assert [message.body for message in rig.receive("w", 2)] == [b"1", b"2"]
+
+
+def test_a_delay_is_bounded(rig: Rig) -> None:
+    rig.send("w", b"1")
+    taken = receipts(rig.receive("w"))
+    for delay in (-1, 365 * DAY + 1):
+        refused = rig.ask(ReleaseMessages(queue="w", receipts=taken, delay=Millis(delay)))
+        assert isinstance(refused, InvalidRequest)
+    assert rig.ask(ReleaseMessages(queue="w", receipts=taken, delay=Millis(365 * DAY))) == [
+        NOW + 365 * DAY
+    ]
+
+
+def test_a_release_that_does_not_count_leaves_the_receives_as_they_were(rig: Rig) -> None:
+    rig.send("w", b"1")
+    for _ in range(5):  # More than max_receives: the message doesn't die.
+        (taken,) = rig.receive("w")
+        assert taken.receives == 1
+        rig.ask(ReleaseMessages(queue="w", receipts=receipts([taken]), is_uncounted=True))
+    left = rig.name(taken.id)
+    assert (left.receives, left.first) == (0, None)
+    assert rig.dead() == []
+
+
+def test_the_last_release_makes_a_dead_letter_with_its_reason(rig: Rig) -> None:
+    rig.send("w", b"1")
+    for number in range(3):
+        request = ReleaseMessages(
+            queue="w",
+            receipts=receipts(rig.receive("w")),
+            explanation=f"failure {number}",
+        )
+        answer = rig.ask(request)
+        assert isinstance(answer, list)
+        assert not isinstance(answer[0], StoreError)
+    rig.restart()  # The reason was durable with the answer.
+    (letter,) = rig.dead()
+    assert [(death.reason, death.explanation, death.receives) for death in letter.deaths] == [
+        ("max_receives", "failure 2", 3)
+    ]
+
+
+def test_the_last_release_without_a_reason_makes_a_dead_letter_too(rig: Rig) -> None:
+    rig.send("w", b"1")
+    for _ in range(3):
+        rig.ask(ReleaseMessages(queue="w", receipts=receipts(rig.receive("w"))))
+    (letter,) = rig.dead()
+    assert (letter.deaths[0].reason, letter.deaths[0].explanation) == ("max_receives", "")
+
+
+# The back-off of a queue.
+
+
+def test_a_release_that_leaves_it_to_the_queue_takes_its_back_off(rig: Rig) -> None:
+    rig.send("q", b"1")
+    settings = rig.engine.catalog.records["q"].settings
+    delays = []
+    for receives in range(1, 12):
+        (taken,) = rig.receive("q")
+        answer = rig.ask(ReleaseMessages(queue="q", receipts=receipts([taken]), delay=None))
+        expected = pause(settings, taken.id, receives)
+        assert answer == [rig.clock.now + expected]
+        assert 0.5 * 1_000 * 2 ** (receives - 1) <= expected or expected >= 150_000
+        delays.append(expected)
+        assert rig.receive("q") == []
+        rig.pass_by(expected)
+    assert max(delays) <= 300_000
+
+
+def test_a_queue_without_a_back_off_has_its_failures_ready_at_once(rig: Rig) -> None:
+    rig.ask(UpdateQueue(name="q", changes={"backoff_initial": 0}))
+    rig.send("q", b"1")
+    rig.ask(ReleaseMessages(queue="q", receipts=receipts(rig.receive("q")), delay=None))
+    assert len(rig.receive("q")) == 1
+
+
+def test_an_expired_lease_is_followed_by_the_back_off(rig: Rig) -> None:
+    rig.send("e", b"1")
+    (taken,) = rig.receive("e")
+    until = NOW + 10_000 + pause(AT_EXPIRY, taken.id, 1)
+    rig.pass_by(10_000)
+    hidden = rig.name(taken.id)
+    assert (hidden.state, hidden.due, hidden.receives) == (State.DELAYED, until, 1)
+    rig.pass_by(until - rig.clock.now - 1)
+    assert rig.receive("e") == []
+    rig.pass_by(1)
+    assert len(rig.receive("e")) == 1
+
+
+def test_by_default_an_expired_lease_is_ready_at_once(rig: Rig) -> None:
+    rig.send("q", b"1")
+    rig.receive("q")
+    rig.pass_by(HOUR)
+    assert len(rig.receive("q")) == 1
+
+
+@pytest.mark.parametrize("late", [0, 1, 1_234])
+def test_the_back_off_of_an_expired_lease_ends_at_one_time_whoever_is_late(rig: Rig, late: int) -> None:
+    rig.send("e", b"1")
+    (taken,) = rig.receive("e")
+    rig.restart(after=10_000 + late)
+    assert rig.name(taken.id).due == NOW + 10_000 + pause(AT_EXPIRY, taken.id, 1)
+
+
+def test_a_back_off_that_is_over_at_a_start_hides_nothing(rig: Rig) -> None:
+    rig.send("e", b"1")
+    rig.receive("e")
+    rig.restart(after=14_000)
+    assert len(rig.receive("e")) == 1
+
+
+def test_a_visibility_of_zero_makes_a_message_ready_at_once_despite_a_back_off(rig: Rig) -> None:
+    rig.send("e", b"1")
+    taken = receipts(rig.receive("e"))
+    assert rig.ask(ChangeVisibility(queue="e", receipts=taken, visibility=Millis(0))) == [0]
+    assert len(rig.receive("e")) == 1
+
+
+def test_the_last_receive_still_speaks_for_a_message_in_its_back_off(rig: Rig) -> None:
+    rig.send("e", b"1", b"2", b"3")
+    taken = rig.receive("e", 3)
+    assert all(message.first_receive is not None for message in taken)
+    rig.pass_by(10_000)
+    last = LastReceive(1, NOW)
+    deleted = Delete(queue="e", receipts=receipts(taken[:1]), last_receives={0: last})
+    assert rig.ask(deleted) == [None]
+    hidden = ChangeVisibility(
+        queue="e", receipts=receipts(taken[1:2]), visibility=Millis(60_000), last_receives={0: last}
+    )
+    assert rig.ask(hidden) == [rig.clock.now + 60_000]
+    ready = ChangeVisibility(
+        queue="e", receipts=receipts(taken[2:]), visibility=Millis(0), last_receives={0: last}
+    )
+    assert rig.ask(ready) == [0]
+    assert [message.body for message in rig.receive("e", 3)] == [b"3"]
+
+
+def test_a_message_that_has_used_up_its_receives_dies_without_a_back_off(rig: Rig) -> None:
+    rig.ask(UpdateQueue(name="w", changes={"backoff_at": "lease_end", "max_receives": 1}))
+    rig.send("w", b"1")
+    rig.receive("w")
+    rig.pass_by(HOUR)
+    assert len(rig.dead()) == 1
+
+
+# The function.
+
+
+def test_a_back_off_grows_up_to_its_maximum_and_is_shortened_by_its_jitter_at_most() -> None:
+    settings = QueueSettings(
+        backoff_initial=Millis(SECOND),
+        backoff_factor=3,
+        backoff_maximum=Millis(60 * SECOND),
+        backoff_jitter=20,
+    )
+    for receives in (1, 2, 3, 4, 5, 100, 999_999_999):
+        whole = min(60_000, 1_000 * 3 ** min(receives - 1, 10))
+        spread = {pause(settings, f"{number:032x}", receives) for number in range(200)}
+        assert len(spread) > 50
+        assert all(0.8 * whole <= each <= whole for each in spread)
+
+
+def test_a_back_off_without_jitter_is_exact() -> None:
+    settings = QueueSettings(backoff_jitter=0)
+    assert [pause(settings, "x", receives) for receives in range(1, 12)] == [
+        *(1_000 * 2**power for power in range(9)),
+        300_000,
+        300_000,
+    ]
+
+
+def test_a_back_off_is_the_same_in_every_process() -> None:
+    """The numbers are those of docs/format.md, for other implementations."""
+    id = "018bcfe5-6800-7000-8000-000000000001"
+    assert [pause(QueueSettings(), id, receives) for receives in (1, 2, 3)] == [975, 1522, 2887]
