@@ -50,6 +50,7 @@ from .pages import PageTokens, page_size
 from .redrive_service import RedriveService
 from .reservation_service import ReservationService
 from .rpc import Context, Requests, outlast
+from .schedule_service import ScheduleService
 from .staging_service import StagingService
 from .status import error_of
 from .store_access import FRAME_BYTES, StoreAccess
@@ -94,6 +95,7 @@ class QueueService:
             StagingService(self._access),
             self._reserving,
             RedriveService(self._access),
+            ScheduleService(self._access, self._clock),
             self._scaler,
         )
 

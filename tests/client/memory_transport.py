@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from spoolrack._runtime import Runtime
+from spoolrack._transports.no_schedules import NoSchedules
 from spoolrack._values import (
     ById,
     DeleteResult,
@@ -54,6 +55,7 @@ class MemoryTransport:
         self._runtime = runtime
         self.staging = MemoryStaging(memory)
         self.redrives = MemoryRedriving(memory)
+        self.schedules = NoSchedules()
         self.reservations = MemoryReserving(memory, runtime)
 
     @property

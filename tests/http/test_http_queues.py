@@ -82,6 +82,11 @@ SETTINGS: dict[str, Any] = {
     "messages_per_file": 1,
     "group_order": "fair",
     "dead_letter_at": "receive",
+    "backoff_initial": 2,
+    "backoff_factor": 3,
+    "backoff_maximum": 60,
+    "backoff_jitter": 0,
+    "backoff_at": "lease_end",
 }
 
 

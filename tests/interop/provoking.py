@@ -244,13 +244,15 @@ IN_RESULTS: Final = {
 ELSEWHERE: Final = {"DRAINING": "test_a_drain_ends_a_stream_and_the_same_connection_serves_again"}
 """The tests that need a server of their own."""
 NOT_PROVOKED: Final = {
+    "SCHEDULE_NOT_FOUND": "no example knows schedules",
+    "SCHEDULE_EXISTS": "likewise",
     "QUEUE_BEING_DELETED": "for a moment only, which a client can't prolong",
     "TOO_MANY_DEDUPLICATION_IDS": "needs four million sends",
     "DISK_FULL": "needs a disk that is full",
     "MEMORY_LIMIT": "needs a server that is short of memory",
     "DISK_ERROR": "needs a disk that fails",
-    "STORE_FAILED": "likewise",
-    "OUTCOME_UNKNOWN": "likewise",
+    "STORE_FAILED": "needs a disk that fails",
+    "OUTCOME_UNKNOWN": "needs a disk that fails",
     "INTERNAL_ERROR": "would be a defect of ours",
     "UNAUTHENTICATED": "needs a server that asks for tokens",
     "PERMISSION_DENIED": "likewise",

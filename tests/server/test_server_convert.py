@@ -74,6 +74,11 @@ def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
         group_order=pb.GROUP_ORDER_STRICT,
         archive_retention=Duration(seconds=10),
         dead_letter_at=pb.DEAD_LETTER_MOMENT_RECEIVE,
+        backoff_initial=Duration(seconds=11),
+        backoff_factor=12,
+        backoff_maximum=Duration(seconds=13),
+        backoff_jitter=0,
+        backoff_at=pb.BACKOFF_MOMENT_LEASE_END,
         sending=pb.FLOW_PAUSED,
         receiving=pb.FLOW_PAUSED,
     )
@@ -95,6 +100,11 @@ def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
         group_order="strict",
         archive_retention=Millis(10_000),
         dead_letter_at="receive",
+        backoff_initial=Millis(11_000),
+        backoff_factor=12,
+        backoff_maximum=Millis(13_000),
+        backoff_jitter=0,
+        backoff_at="lease_end",
         sending="paused",
         receiving="paused",
     )

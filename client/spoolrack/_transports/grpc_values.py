@@ -33,6 +33,7 @@ from .._values import (
 from ..errors import SpoolrackError, error_of
 from ..v1 import queue_pb2 as pb
 from ..v1 import queue_service_pb2 as rpc
+from ..v1 import schedule_service_pb2 as schedules
 
 _SETTINGS: Final = pb.QueueSettings.DESCRIPTOR.fields_by_name
 
@@ -178,7 +179,7 @@ def envelope(message: pb.Message, visibility_timeout: float | None = None) -> En
         id=message.id,
         body=message.body,
         # Most have none, and to look takes less than to walk through nothing.
-        attributes=_attributes(message) if message.attributes else {},
+        attributes=attributes(message) if message.attributes else {},
         size=message.body_size,
         sent_ms=millis(message.send_time),
         receive_count=message.receive_count,
@@ -217,7 +218,7 @@ def _record(death: pb.DeadLetterRecord) -> DeadLetterRecord:
     )
 
 
-def _attributes(message: pb.Message) -> dict[str, str | bytes]:
+def attributes(message: pb.Message | schedules.Schedule) -> dict[str, str | bytes]:
     return {
         name: attribute.binary_value
         if attribute.WhichOneof("value") == "binary_value"

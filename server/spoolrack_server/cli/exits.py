@@ -49,6 +49,8 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     errors.ReservationUnread: NOTHING,
     errors.EpochDiffers: NOTHING,
     errors.RedriveNotFound: NOTHING,
+    errors.ScheduleNotFound: NOTHING,
+    errors.ScheduleExists: NOTHING,
     errors.RedriveRunning: TRY_AGAIN,
     errors.NoDeadLetterQueue: NOTHING,
     errors.QueueExists: NOTHING,

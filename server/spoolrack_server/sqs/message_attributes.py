@@ -38,7 +38,7 @@ _TYPE: Final = re.compile(r"(String|Number|Binary)(\.[^\ud800-\udfff]{1,249})?")
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _CONTROLS: Final = bytes(set(range(0x20)) - set(b"\t\n\r"))
-"""What `_NOT_XML` matches of ASCII."""
+"""ASCII that `_NOT_XML` matches."""
 
 
 Shown = tuple[str, str | bytes]

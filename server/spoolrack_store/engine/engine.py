@@ -42,6 +42,7 @@ from ..model.operations import (
 )
 from ..model.redriving import CancelRedrive, StartRedrive
 from ..model.reservations import Reserve
+from ..model.schedule_requests import CreateSchedule, DeleteSchedule, Fire, PauseSchedule
 from ..model.staging import Abort, Publish, Stage
 from ..model.transitions import State
 from .adoption import Adoption, Foreign
@@ -57,6 +58,7 @@ from .reaper import SLICE, Reaper
 from .redrives import Redrives
 from .remover import Remover
 from .reservations import Reservations
+from .schedules import Schedules
 from .sender import Sender
 from .sharing import Sharing
 from .stages import Stages
@@ -123,6 +125,7 @@ class Engine:
             self.moves, self.catalog, self.reader, self._letters, self._leaser, clock, random
         )
         self.stages = Stages(self.moves, self.catalog, self._ids, clock)
+        self.schedules = Schedules(self.catalog, self.stages, clock, random)
         self.redrives = Redrives(
             self.moves, self.catalog, self.reader, self._letters, self._sender, self._ids
         )
@@ -149,6 +152,10 @@ class Engine:
             Turn(Stage, self.stages.stage),
             Turn(Publish, self.stages.publish),
             Turn(Abort, self.stages.abort),
+            Turn(CreateSchedule, self.schedules.create),
+            Turn(PauseSchedule, self.schedules.pause),
+            Turn(DeleteSchedule, self.schedules.delete),
+            Turn(Fire, self.schedules.fire, together=True),
             Turn(CancelRedrive, self.redrives.cancel),
             Turn(StartRedrive, self.redrives.start),
             Turn(Delete, self._remover.delete, together=True),
