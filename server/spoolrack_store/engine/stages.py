@@ -183,6 +183,7 @@ class Stages(Part):
         chunks = [chunk for stage in stages for chunk in stage.chunks.values()]
         records = {chunk.queue: self._catalog.require(chunk.queue) for chunk in chunks}
         for record in records.values():
+            record.require_sending()
             self._require_room(record, chunks)
         self._sync(stages)
         manifest = Manifest(
