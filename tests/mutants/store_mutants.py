@@ -15,6 +15,7 @@ _CHORES: Final = "tests/store/test_chores_shared.py"
 _CLOCKS: Final = "tests/store/test_store_clocks.py"
 _DEDUPLICATION: Final = "tests/store/test_deduplication_promises.py"
 _DISK: Final = "tests/store/test_trouble_disk.py"
+_RETRIES: Final = "tests/crash/test_retry_crashes.py"
 _FRONT: Final = "tests/store/test_front_store.py"
 _HAND: Final = "tests/store/test_trouble_hand.py"
 _PAUSES: Final = "tests/store/test_paused_queues.py"
@@ -302,6 +303,52 @@ STORE_MUTANTS: Final = (
             "        now = Millis(self._clock.wall() - 1_600_000_000_000)\n",
         ),
         caught_by=(_CLOCKS,),
+    ),
+    Mutant(
+        name="an-uncounted-release-counts",
+        breaks="a release may say that the receive doesn't count",
+        edits=edit(
+            "engine/leaser.py:Leaser.release",
+            "                        count = max(0, count - 1)\n",
+            "                        count = max(0, count)\n",
+        ),
+        caught_by=(_RETRIES,),
+    ),
+    Mutant(
+        name="a-back-off-counts-from-the-commit",
+        breaks="the back-off of an expired lease ends when its name and the settings say",
+        edits=edit(
+            "engine/leaser.py:Leaser._expire_lease",
+            "        until = Millis(name.due + pause), entry.due + pause\n",
+            "        until = Millis(self._clock.wall() + pause), self._clock.monotonic() + pause\n",
+        ),
+        caught_by=(_RETRIES,),
+    ),
+    Mutant(
+        name="a-back-off-ends-with-its-lease",
+        breaks="after a start a back-off counts from when the lease was over",
+        edits=edit(
+            "engine/recovery.py:appear",
+            "        left = max(-MAX_VISIBILITY, min(",
+            "        left = max(0, min(",
+        ),
+        caught_by=("tests/store/test_retry_promises.py",),
+    ),
+    Mutant(
+        name="a-rejected-copy-is-not-synced",
+        breaks="a dead letter's content is on stable media before the letter is published",
+        edits=edit(
+            "engine/letters.py:Letters.bury_now",
+            "        self._moves.sync_contents([copy.name.path for copy in copies.values()])\n",
+            "",
+        ),
+        caught_by=(_RETRIES,),
+    ),
+    Mutant(
+        name="the-jitter-forgets-the-count",
+        breaks="a back-off is shortened differently after each receive",
+        edits=edit("model/backoff.py:pause", "{id},r{receives}", "{id},r"),
+        caught_by=("tests/store/test_retry_promises.py",),
     ),
     Mutant(
         name="an-undone-lease-is-counted",
