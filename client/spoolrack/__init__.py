@@ -25,6 +25,7 @@ from ._blocking import (
     Queue,
     Redrives,
     Reservations,
+    Schedules,
     Staging,
     Worker,
     connect,
@@ -34,6 +35,7 @@ from ._message import MessageFacts
 from ._redrives import Redrive, RedriveState
 from ._reservations import CommitResult, Reservation, ReservationState
 from ._retry import Backoff, Reject, Retry, RetryPolicy
+from ._schedules import Schedule
 from ._settings import QueueSettings, Settings
 from ._stages import BatchOptions, PublishResult, StageInfo, StageResult
 from ._values import (
@@ -84,6 +86,8 @@ __all__ = [
     "Reservations",
     "Retry",
     "RetryPolicy",
+    "Schedule",
+    "Schedules",
     "Seconds",
     "SendResult",
     "Settings",

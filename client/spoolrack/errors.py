@@ -145,6 +145,20 @@ class RedriveNotFound(SpoolrackError):
     code = "NOT_FOUND"
 
 
+class ScheduleNotFound(SpoolrackError):
+    """The queue has no schedule of this name: it was deleted, or never created."""
+
+    reason = "SCHEDULE_NOT_FOUND"
+    code = "NOT_FOUND"
+
+
+class ScheduleExists(SpoolrackError):
+    """The queue has a schedule of this name with another content."""
+
+    reason = "SCHEDULE_EXISTS"
+    code = "ALREADY_EXISTS"
+
+
 class QueueExists(SpoolrackError):
     """A queue of this name exists with other settings."""
 
@@ -200,6 +214,14 @@ class NoDeadLetterQueue(SpoolrackError):
     or release the message."""
 
     reason = "NO_DEAD_LETTER_QUEUE"
+    code = "FAILED_PRECONDITION"
+
+
+class SendingPaused(SpoolrackError):
+    """Sending to the queue is paused: nothing was stored. Not repeated by the client: a pause lasts
+    until the queue's `sending` is set to open."""
+
+    reason = "SENDING_PAUSED"
     code = "FAILED_PRECONDITION"
 
 

@@ -8,8 +8,10 @@ gathered in one commit, and does more the more there is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Final
+
+_UNBOUNDED: Final = nullcontext()
 
 
 class ConcurrencyLimit:
@@ -21,14 +23,9 @@ class ConcurrencyLimit:
         self._fetching = None if pairs is None else asyncio.Semaphore(pairs)
         self._saving = None if pairs is None else asyncio.Semaphore(pairs)
 
-    @asynccontextmanager
-    async def fetching(self) -> AsyncIterator[None]:
-        """While a receive is with the store."""
-        if self._fetching is None:
-            yield
-            return
-        async with self._fetching:
-            yield
+    def fetching(self) -> AbstractAsyncContextManager[None]:
+        """Return the context in which a receive is with the store."""
+        return self._fetching or _UNBOUNDED
 
     async def begin_save(self) -> None:
         """Return when a send may go to the store; `end_save` must follow."""
@@ -39,11 +36,6 @@ class ConcurrencyLimit:
         if self._saving is not None:
             self._saving.release()
 
-    @asynccontextmanager
-    async def saving(self) -> AsyncIterator[None]:
-        """While a send is with the store."""
-        await self.begin_save()
-        try:
-            yield
-        finally:
-            self.end_save()
+    def saving(self) -> AbstractAsyncContextManager[None]:
+        """Return the context in which a send is with the store."""
+        return self._saving or _UNBOUNDED

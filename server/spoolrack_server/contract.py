@@ -13,6 +13,7 @@ from spoolrack.v1 import (
     queue_service_pb2,
     redrive_service_pb2,
     reservation_service_pb2,
+    schedule_service_pb2,
     staging_service_pb2,
 )
 
@@ -25,6 +26,7 @@ SERVICES: Final[tuple[ServiceDescriptor, ...]] = tuple(
         staging_service_pb2,
         reservation_service_pb2,
         redrive_service_pb2,
+        schedule_service_pb2,
     )
     for service in file.DESCRIPTOR.services_by_name.values()
 )

@@ -23,6 +23,7 @@ from spoolrack_store.model.deaths import check_explanation
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 from spoolrack_store.model.operations import (
     ChangeVisibility,
+    LastReceive,
     Purge,
     Receive,
     RejectMessages,
@@ -50,6 +51,7 @@ from .pages import PageTokens, page_size
 from .redrive_service import RedriveService
 from .reservation_service import ReservationService
 from .rpc import Context, Requests, outlast
+from .schedule_service import ScheduleService
 from .staging_service import StagingService
 from .status import error_of
 from .store_access import FRAME_BYTES, StoreAccess
@@ -94,6 +96,7 @@ class QueueService:
             StagingService(self._access),
             self._reserving,
             RedriveService(self._access),
+            ScheduleService(self._access, self._clock),
             self._scaler,
         )
 
@@ -276,11 +279,14 @@ class QueueService:
         convert.check_count(len(request.changes), "changes")
         results: dict[int, Millis | StoreError] = {}
         alike: dict[Millis, list[int]] = {}
+        last: dict[int, LastReceive] = {}
         for position, change in enumerate(request.changes):
             try:
                 visibility = convert.millis(
                     change.visibility_timeout, "visibility_timeout", most=MAX_VISIBILITY
                 )
+                if change.HasField("last_receive"):
+                    last[position] = convert.last_receive(change.last_receive)
                 alike.setdefault(visibility, []).append(position)
             except StoreError as error:
                 results[position] = error
@@ -292,6 +298,11 @@ class QueueService:
                         queue=queue,
                         receipts=[request.changes[position].receipt for position in positions],
                         visibility=visibility,
+                        last_receives={
+                            place: last[position]
+                            for place, position in enumerate(positions)
+                            if position in last
+                        },
                     )
                 ),
             )

@@ -40,6 +40,7 @@ from .observability.observer import Observer, Processes
 from .observability.probes import probes_of
 from .queue_service import WRITES_ITSELF, QueueService
 from .rpc import Calls
+from .scheduler import Scheduler
 from .serve_settings import ServeSettings
 from .sqs.signatures import Authenticator
 from .sqs.sqs_endpoint import SqsEndpoint
@@ -277,6 +278,7 @@ class Server:
         self._watching = [
             asyncio.create_task(access_files.watch(self._recheck_permissions)),
             asyncio.create_task(self._memory.watch()),
+            asyncio.create_task(Scheduler(store, self._clock, self._log).run()),
         ]
 
     def _recheck_permissions(self) -> None:

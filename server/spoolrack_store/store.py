@@ -31,6 +31,7 @@ from .model.errors import RootInUse, StoreError, StoreFailed
 from .model.operations import Message, OpenMessage, Queue, Request
 from .model.redriving import Redrive
 from .model.reservations import MarkRead, Reservation
+from .model.schedule_requests import QueuedSchedule
 from .model.staging import StageInfo
 from .model.transitions import State
 from .overview import Overview
@@ -160,6 +161,13 @@ class Store:
     def stages(self, *, after: str = "", limit: int = 100) -> list[StageInfo]:
         """Return up to `limit` stages whose names stand above `after`, in order."""
         return self._questions.up_to_date(partial(self._engine.stages.listed, after, limit))
+
+    def schedules(
+        self, *, queue: str = "", after: tuple[str, str] = ("", ""), limit: int = 100
+    ) -> list[QueuedSchedule]:
+        """Return up to `limit` schedules, those of `queue` if it is given, above the queue and name
+        `after`, in order; raise `QueueNotFound`."""
+        return self._questions.up_to_date(partial(self._engine.schedules.listed, queue, after, limit))
 
     def redrive(self, id: str) -> Redrive:
         """Return the redrive `id`; raise `InvalidRequest`, `RedriveNotFound`."""

@@ -16,6 +16,7 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack.v1 import redrive_service_pb2 as redrive
 from spoolrack.v1 import reservation_service_pb2 as reservation
+from spoolrack.v1 import schedule_service_pb2 as schedule
 from spoolrack.v1 import staging_service_pb2 as staging
 from spoolrack_server import contract
 from spoolrack_server.access.method_permissions import METHODS, HandlerQueues
@@ -66,6 +67,13 @@ def requests(queue: str) -> Mapping[str, Message]:
         "GetRedrive": redrive.GetRedriveRequest(id="x"),
         "ListRedrives": redrive.ListRedrivesRequest(queue=queue),
         "CancelRedrive": redrive.CancelRedriveRequest(id="x"),
+        "CreateSchedule": schedule.CreateScheduleRequest(
+            schedule=schedule.Schedule(queue=queue, name="s", cron="0 0 1 1 *")
+        ),
+        "ListSchedules": schedule.ListSchedulesRequest(queue=queue),
+        "PauseSchedule": schedule.PauseScheduleRequest(queue=queue, name="s"),
+        "ResumeSchedule": schedule.ResumeScheduleRequest(queue=queue, name="s"),
+        "DeleteSchedule": schedule.DeleteScheduleRequest(queue=queue, name="s"),
     }
 
 

@@ -241,3 +241,19 @@ def test_at_a_narrow_terminal_top_cuts_names_and_no_numbers(client: Client) -> N
     shown, *numbers = line.split()
     assert shown.endswith("…")
     assert numbers[:6] == ["1,000", "0", "0", "+12,345", "97.7", "KiB"]
+
+
+def test_a_queue_is_paused_and_resumed_in_both_directions_or_in_one(
+    spoolrack: Spoolrack, client: Client
+) -> None:
+    client.create_queue("jobs")
+    assert spoolrack("queues", "pause", "jobs").code == 0
+    refused = spoolrack("send", "jobs", "no")
+    assert refused.code != 0
+    assert "set the queue's sending to open" in refused.err
+    assert "sending paused, receiving paused" in spoolrack("queues", "list").out
+    assert spoolrack("queues", "resume", "jobs", "--sending").code == 0
+    assert spoolrack("send", "jobs", "kept").code == 0
+    assert client.queue("jobs").receive(1) == []
+    assert spoolrack("queues", "resume", "jobs").code == 0
+    assert [message.text for message in client.queue("jobs").receive(1)] == ["kept"]

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from spoolrack._runtime import Runtime
+from spoolrack._transports.no_schedules import NoSchedules
 from spoolrack._values import (
     ById,
     DeleteResult,
@@ -34,6 +35,7 @@ from spoolrack.errors import (
     NoDeadLetterQueue,
     QueueExists,
     QueueFull,
+    SendingPaused,
     SpoolrackError,
     StaleReceipt,
     VersionMismatch,
@@ -53,6 +55,7 @@ class MemoryTransport:
         self._runtime = runtime
         self.staging = MemoryStaging(memory)
         self.redrives = MemoryRedriving(memory)
+        self.schedules = NoSchedules()
         self.reservations = MemoryReserving(memory, runtime)
 
     @property
@@ -159,7 +162,8 @@ class MemoryTransport:
     ) -> list[SendResult]:
         with self._memory.lock:
             self._memory.called("send", len(messages))
-            self._memory.box(queue)
+            if self._memory.box(queue).settings.sending == "paused":
+                raise SendingPaused
             results = [self._send(queue, message) for message in messages]
         self._memory.wake()
         return results

@@ -203,6 +203,13 @@ def _no_dead_letter_queue(scene: Scene) -> Provoked:
     )
 
 
+def _sending_paused(scene: Scene) -> Provoked:
+    scene.create(sending=pb.FLOW_PAUSED)
+    message = pb.OutgoingMessage(body=b"no")
+    request = rpc.SendRequest(queue=scene.queue, messages=[message])
+    return "Send", request, {"queue": scene.queue}
+
+
 PROVOKE: Final[dict[str, Provoke]] = {
     "INVALID_QUEUE_NAME": _invalid_queue_name,
     "INVALID_SETTING": _invalid_setting,
@@ -217,6 +224,7 @@ PROVOKE: Final[dict[str, Provoke]] = {
     "NO_DEAD_LETTER_QUEUE": _no_dead_letter_queue,
     "QUEUE_EXISTS": _queue_exists,
     "VERSION_MISMATCH": _version_mismatch,
+    "SENDING_PAUSED": _sending_paused,
     "RESERVATION_LOST": _reservation_lost,
     "RESERVATION_COMMITTED": _reservation_committed,
     "RESERVATION_UNREAD": _reservation_unread,
@@ -236,13 +244,15 @@ IN_RESULTS: Final = {
 ELSEWHERE: Final = {"DRAINING": "test_a_drain_ends_a_stream_and_the_same_connection_serves_again"}
 """The tests that need a server of their own."""
 NOT_PROVOKED: Final = {
+    "SCHEDULE_NOT_FOUND": "no example knows schedules",
+    "SCHEDULE_EXISTS": "likewise",
     "QUEUE_BEING_DELETED": "for a moment only, which a client can't prolong",
     "TOO_MANY_DEDUPLICATION_IDS": "needs four million sends",
     "DISK_FULL": "needs a disk that is full",
     "MEMORY_LIMIT": "needs a server that is short of memory",
     "DISK_ERROR": "needs a disk that fails",
-    "STORE_FAILED": "likewise",
-    "OUTCOME_UNKNOWN": "likewise",
+    "STORE_FAILED": "needs a disk that fails",
+    "OUTCOME_UNKNOWN": "needs a disk that fails",
     "INTERNAL_ERROR": "would be a defect of ours",
     "UNAUTHENTICATED": "needs a server that asks for tokens",
     "PERMISSION_DENIED": "likewise",

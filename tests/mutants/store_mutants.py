@@ -18,6 +18,7 @@ _DISK: Final = "tests/store/test_trouble_disk.py"
 _RETRIES: Final = "tests/crash/test_retry_crashes.py"
 _FRONT: Final = "tests/store/test_front_store.py"
 _HAND: Final = "tests/store/test_trouble_hand.py"
+_PAUSES: Final = "tests/store/test_paused_queues.py"
 _QUEUES: Final = "tests/store/test_store_queues.py"
 _CATALOG: Final = "tests/store/test_catalog_requests.py"
 _REAPER: Final = "tests/store/test_reaper_promises.py"
@@ -660,5 +661,36 @@ STORE_MUTANTS: Final = (
             "tests/store/test_group_promises.py",
             "tests/store/test_killed_group_consumers.py",
         ),
+    ),
+    # Pauses.
+    Mutant(
+        name="a-paused-queue-takes-sends",
+        breaks="a send to a queue whose sending is paused stores nothing",
+        edits=edit(
+            "engine/sender.py:Sender._admit",
+            "        record.require_sending()\n",
+            "",
+        ),
+        caught_by=(_PAUSES,),
+    ),
+    Mutant(
+        name="a-paused-queue-takes-publications",
+        breaks="a publication into a queue whose sending is paused publishes nothing",
+        edits=edit(
+            "engine/stages.py:Stages.publish",
+            "            record.require_sending()\n",
+            "",
+        ),
+        caught_by=(_PAUSES,),
+    ),
+    Mutant(
+        name="a-paused-queue-hands-out-what-is-just-sent",
+        breaks="a queue whose receiving is paused hands out nothing, neither ready nor just sent",
+        edits=edit(
+            "engine/leaser.py:Leaser.pick",
+            '        if record.settings.receiving == "paused":\n            return []\n',
+            "",
+        ),
+        caught_by=(_PAUSES,),
     ),
 )

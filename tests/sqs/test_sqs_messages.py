@@ -10,6 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 from spoolrack_server.server import Server
+from spoolrack_server.sqs.message_attributes import outgoing
+from spoolrack_server.sqs.parameters import Parameters
+from spoolrack_server.sqs.sqs_errors import SqsError
 from spoolrack_store.model.operations import Receive, Send, messages_of
 from spoolrack_store.testing import ManualClock
 
@@ -30,6 +33,18 @@ async def test_a_message_comes_back_with_its_attributes_and_their_md5(sqs: Sqs) 
     assert message["MessageId"] == sent["MessageId"]
     assert message["MD5OfBody"] == sent["MD5OfMessageBody"] == hashlib.md5("hällo".encode()).hexdigest()
     assert message["MD5OfMessageAttributes"] == sent["MD5OfMessageAttributes"]
+
+
+def test_a_body_has_the_characters_that_xml_has_and_no_other() -> None:
+    allowed = {0x9, 0xA, 0xD, 0x20, 0x7F, 0x80, 0xD7FF, 0xE000, 0xFFFD, 0x1_0000, 0x10_FFFF}
+    for code in {*range(0x21), 0xD800, 0xDFFF, 0xFFFE, 0xFFFF, *allowed}:
+        for text in ("some text", "some téxt"):
+            body = Parameters({"MessageBody": text + chr(code)})
+            if code in allowed:
+                assert outgoing(body, "").body == (text + chr(code)).encode()
+            else:
+                with pytest.raises(SqsError, match=f"#x{code:X}'"):
+                    outgoing(body, "")
 
 
 async def test_the_md5_of_attributes_is_the_one_that_sqs_computes(sqs: Sqs) -> None:

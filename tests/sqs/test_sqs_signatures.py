@@ -151,6 +151,8 @@ async def test_each_way_to_be_wrong_has_its_refusal(server: Server, keys: Keys) 
         == differs
     )
     assert await sent(request, **{"X-Amz-Date": "20130524T000000Z"}) == differs
+    for no_time in ("T250000Z", "T0000Z", "T000000"):
+        assert await sent(request, **{"X-Amz-Date": date[:8] + no_time}) == incomplete
     assert await sent(request, Authorization=good.replace("/sqs/", "/sns/")) == differs
     assert await sent(request, Authorization=good.replace(REGION, "us-east-1")) == differs
     assert await sent(request, **{"X-Amz-Content-SHA256": "0" * 64}) == differs

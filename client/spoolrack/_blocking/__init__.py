@@ -13,6 +13,7 @@ from .message import Message, MessageStream, Worker
 from .queue import Queue
 from .redrives import Redrives
 from .reservations import Reservations
+from .schedules import Schedules
 from .staging import Staging
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Queue",
     "Redrives",
     "Reservations",
+    "Schedules",
     "Staging",
     "Worker",
     "connect",

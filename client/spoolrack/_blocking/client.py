@@ -22,6 +22,7 @@ from .iterating import blocking_iterator
 from .queue import Queue
 from .redrives import Redrives
 from .reservations import Reservations
+from .schedules import Schedules
 from .staging import Staging
 
 
@@ -74,6 +75,8 @@ class Client:
         """Reservations, which `Queue.reserve` makes."""
         self.redrives = Redrives(core.redrives)
         """Redrives, which `Queue.redrive` begins."""
+        self.schedules = Schedules(core.schedules)
+        """Schedules: messages that are sent again and again."""
 
     def queue(self, name: str) -> Queue:
         """A handle on a queue. Makes no call: whether the queue exists shows at its first use."""

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from .._redrives import Redrive, RedrivePage
 from .._reservations import CommitResult, Reservation, ReservationPage
+from .._schedules import Schedule, SchedulePage
 from .._stages import PublishResult, StagePage, StageResult
 from .._values import (
     DeleteResult,
@@ -139,12 +140,40 @@ class RedriveTransport(Protocol):
         """End it; answers what has become of it."""
 
 
+class ScheduleTransport(Protocol):
+    """The operations on schedules."""
+
+    async def create(
+        self,
+        queue: str,
+        name: str,
+        cron: str,
+        message: Outgoing,
+        *,
+        time_zone: str,
+        timeout: float,
+    ) -> Schedule:
+        """Create a schedule, or find it there with this content. The message has no delay."""
+
+    async def list_schedules(
+        self, *, queue: str, token: str, limit: int, timeout: float
+    ) -> SchedulePage:
+        """By queue and name; no queue means all."""
+
+    async def pause(self, queue: str, name: str, *, timeout: float) -> Schedule: ...
+
+    async def resume(self, queue: str, name: str, *, timeout: float) -> Schedule: ...
+
+    async def delete(self, queue: str, name: str, *, timeout: float) -> None: ...
+
+
 class Transport(Protocol):
     """The operations of a store. Safe for use from several threads, or several tasks of one loop."""
 
     staging: StagingTransport
     reservations: ReservationTransport
     redrives: RedriveTransport
+    schedules: ScheduleTransport
 
     @property
     def target(self) -> str:

@@ -40,7 +40,7 @@ from .._values import (
     VisibilityChange,
 )
 from ..errors import ClientClosed
-from . import RedriveTransport, ReservationTransport, StagingTransport
+from . import RedriveTransport, ReservationTransport, ScheduleTransport, StagingTransport
 from . import folder_values as convert
 from .folder_calls import FolderCalls
 from .folder_redrives import FolderRedrives
@@ -48,6 +48,7 @@ from .folder_reservations import FolderReservations
 from .folder_stages import FolderStaging
 from .folder_stores import Share
 from .folder_values import Place
+from .no_schedules import NoSchedules
 
 
 class FolderDeliveries:
@@ -93,6 +94,7 @@ class FolderTransport:
         self.staging: StagingTransport = FolderStaging(self._calls)
         self.reservations: ReservationTransport = FolderReservations(self._calls)
         self.redrives: RedriveTransport = FolderRedrives(self._calls)
+        self.schedules: ScheduleTransport = NoSchedules()
         # A client that was forgotten must not keep the store open for ever. At the interpreter's end
         # the system does what is needed.
         weakref.finalize(self, share.leave_soon).atexit = False
@@ -209,6 +211,7 @@ class FolderTransport:
                 queue=queue,
                 receipts=[changes[position].receipt for position in positions],
                 visibility=convert.millis(seconds),
+                last_receives=convert.last_receives(changes[position] for position in positions),
             )
             found = await self._calls.ask(request, timeout)
             answers.update(zip(positions, map(convert.visibility_result, found), strict=True))

@@ -29,12 +29,13 @@ from .._values import (
     VisibilityChange,
 )
 from ..v1 import queue_service_pb2 as rpc
-from . import RedriveTransport, ReservationTransport, StagingTransport
+from . import RedriveTransport, ReservationTransport, ScheduleTransport, StagingTransport
 from . import grpc_values as convert
 from .grpc_calls import Frames, ThreadCalls, open_calls
 from .grpc_own import OwnStreams, is_usable
 from .grpc_redrives import GrpcRedrives
 from .grpc_reservations import GrpcReservations
+from .grpc_schedules import GrpcSchedules
 from .grpc_stages import GrpcStaging
 from .grpc_streams import Asks, NotKnown, RequestStream
 
@@ -71,6 +72,7 @@ class GrpcTransport:
         self.staging: StagingTransport = GrpcStaging(self._calls)
         self.reservations: ReservationTransport = GrpcReservations(self._calls)
         self.redrives: RedriveTransport = GrpcRedrives(self._calls)
+        self.schedules: ScheduleTransport = GrpcSchedules(self._calls)
         self._sends: Asks[rpc.StreamSendResponse]
         self._deletes: Asks[rpc.StreamDeleteResponse]
         if isinstance(self._calls, ThreadCalls) and is_usable(self._calls.channel):

@@ -19,6 +19,7 @@ from .._values import (
     DeadLetterRecord,
     DeleteResult,
     Envelope,
+    LastReceive,
     LeaseResult,
     MessageRelease,
     MessageState,
@@ -33,6 +34,7 @@ from .._values import (
 from ..errors import SpoolrackError, error_of
 from ..v1 import queue_pb2 as pb
 from ..v1 import queue_service_pb2 as rpc
+from ..v1 import schedule_service_pb2 as schedules
 
 _SETTINGS: Final = pb.QueueSettings.DESCRIPTOR.fields_by_name
 
@@ -178,7 +180,7 @@ def envelope(message: pb.Message, visibility_timeout: float | None = None) -> En
         id=message.id,
         body=message.body,
         # Most have none, and to look takes less than to walk through nothing.
-        attributes=_attributes(message) if message.attributes else {},
+        attributes=attributes(message) if message.attributes else {},
         size=message.body_size,
         sent_ms=millis(message.send_time),
         receive_count=message.receive_count,
@@ -217,7 +219,7 @@ def _record(death: pb.DeadLetterRecord) -> DeadLetterRecord:
     )
 
 
-def _attributes(message: pb.Message) -> dict[str, str | bytes]:
+def attributes(message: pb.Message | schedules.Schedule) -> dict[str, str | bytes]:
     return {
         name: attribute.binary_value
         if attribute.WhichOneof("value") == "binary_value"
@@ -233,13 +235,22 @@ def states(named: Collection[MessageState]) -> list[pb.MessageState.ValueType]:
 def target(named: Target) -> rpc.DeleteTarget:
     if isinstance(named, ById):
         return rpc.DeleteTarget(id=named.id)
-    return rpc.DeleteTarget(receipt=named.receipt)
+    return rpc.DeleteTarget(receipt=named.receipt, last_receive=last_receive(named.last_receive))
+
+
+def last_receive(receive: LastReceive | None) -> rpc.LastReceive | None:
+    if receive is None:
+        return None
+    seconds, rest = divmod(receive.first_receive_ms, 1_000)
+    first = Timestamp(seconds=seconds, nanos=rest * 1_000_000)
+    return rpc.LastReceive(receive_count=receive.receive_count, first_receive_time=first)
 
 
 def change(wanted: VisibilityChange) -> rpc.VisibilityChange:
     return rpc.VisibilityChange(
         receipt=wanted.receipt,
         visibility_timeout=duration(wanted.seconds),
+        last_receive=last_receive(wanted.last_receive),
     )
 
 

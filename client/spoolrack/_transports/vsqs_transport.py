@@ -22,7 +22,8 @@ from .._values import (
 )
 from ..errors import ClientClosed, Unsupported
 from ..vsqs._content import Content
-from . import RedriveTransport, ReservationTransport, StagingTransport
+from . import RedriveTransport, ReservationTransport, ScheduleTransport, StagingTransport
+from .no_schedules import NoSchedules
 from .thread_runner import ThreadRunner
 from .vsqs_calls import Stop, VsqsCalls
 from .vsqs_unsupported import NoRedrives, NoReservations, NoStages
@@ -88,6 +89,7 @@ class VsqsTransport:
         self.staging: StagingTransport = NoStages()
         self.reservations: ReservationTransport = NoReservations()
         self.redrives: RedriveTransport = NoRedrives()
+        self.schedules: ScheduleTransport = NoSchedules()
 
     @property
     def target(self) -> str:

@@ -17,6 +17,7 @@ from ._message import Message, MessageStream
 from ._queue import Queue
 from ._redrives import Redrives
 from ._reservations import Reservations
+from ._schedules import Schedules
 from ._staging import Staging
 from ._worker import Worker
 
@@ -28,6 +29,7 @@ __all__ = [
     "Queue",
     "Redrives",
     "Reservations",
+    "Schedules",
     "Staging",
     "Worker",
     "connect",

@@ -29,6 +29,7 @@ from ._paging import pages
 from ._queue import Queue
 from ._redrives import Redrives
 from ._reservations import Reservations
+from ._schedules import Schedules
 from ._staging import Staging
 
 _KNOWN: Final = {setting.name: setting.default for setting in fields(QueueSettings)}
@@ -66,6 +67,8 @@ class Client:
         """Reservations, which `Queue.reserve` makes."""
         self.redrives = Redrives(self._calling)
         """Redrives, which `Queue.redrive` begins."""
+        self.schedules = Schedules(self._calling)
+        """Schedules: messages that are sent again and again."""
 
     def queue(self, name: str) -> Queue:
         """A handle on a queue. Makes no call: whether the queue exists shows at its first use."""

@@ -63,6 +63,12 @@ def _redrive(request: Any) -> Iterable[Need]:
         yield SEND, request.destination
 
 
+def _schedule(request: Any) -> Iterable[Need]:
+    """A schedule sends messages to its queue."""
+    yield MANAGE, request.schedule.queue
+    yield SEND, request.schedule.queue
+
+
 METHODS: Final[Mapping[str, RequestQueues | HandlerQueues]] = {
     "CreateQueue": RequestQueues(MANAGE, _settings),
     "GetQueue": _in_field(MONITOR, "name"),
@@ -95,6 +101,11 @@ METHODS: Final[Mapping[str, RequestQueues | HandlerQueues]] = {
     "GetRedrive": HandlerQueues(MONITOR),
     "ListRedrives": _where_named(MONITOR),
     "CancelRedrive": HandlerQueues(MANAGE),
+    "CreateSchedule": RequestQueues(MANAGE, _schedule),
+    "ListSchedules": _where_named(MANAGE),
+    "PauseSchedule": _in_field(MANAGE),
+    "ResumeSchedule": _in_field(MANAGE),
+    "DeleteSchedule": _in_field(MANAGE),
 }
 _SCALED: Final = RequestQueues(
     MONITOR, lambda request: ((MONITOR, request.scalerMetadata.get("queue", "")),)

@@ -15,7 +15,7 @@ class Permission(Enum):
     RECEIVE = "receive"
     """Receive, look at, extend, release and delete messages; reserve them."""
     MANAGE = "manage"
-    """Create, change, purge and delete the queue; redrive its dead letters."""
+    """Create, change, purge and delete the queue; redrive its dead letters; make its schedules."""
     MONITOR = "monitor"
     """See that the queue is there, its settings and its counts, and no message."""
 

@@ -7,7 +7,7 @@ import sys
 from typing import Final, NoReturn
 
 _OF_THE_EXTRA: Final = frozenset(
-    {"aiohttp", "click", "grpc_health", "grpc_reflection", "rich", "structlog"}
+    {"aiohttp", "click", "cronsim", "grpc_health", "grpc_reflection", "rich", "structlog"}
 )
 
 

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Final
 
 import click
-from spoolrack import MessageFacts, MessageState, QueueInfo, Redrive, Reservation, StageInfo
+from spoolrack import MessageFacts, MessageState, QueueInfo, Redrive, Reservation, Schedule, StageInfo
 from spoolrack_store.model.texts import printable
 
 PROGRAM: Final = "spoolrack"
@@ -112,6 +112,25 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
             for record in message.dead_letter_records
         ]
     return _UNPRINTABLE.sub(_escaped, json.dumps(fields, ensure_ascii=False)).encode() + b"\n"
+
+
+def schedule_json(schedule: Schedule) -> str:
+    """A schedule as a JSON object; what isn't text is base64."""
+    fields: dict[str, object] = {"queue": schedule.queue, "name": schedule.name}
+    fields |= {"cron": schedule.cron, "time_zone": schedule.time_zone}
+    try:
+        fields["body"] = schedule.body.decode()
+    except UnicodeDecodeError:
+        fields["body_base64"] = base64.b64encode(schedule.body).decode()
+    fields["attributes"] = {k: v for k, v in schedule.attributes.items() if isinstance(v, str)}
+    fields["binary_attributes"] = {
+        k: base64.b64encode(v).decode() for k, v in schedule.attributes.items() if isinstance(v, bytes)
+    }
+    fields |= {"group": schedule.group, "paused": schedule.paused}
+    fields["create_time"] = _moment(schedule.created_at)
+    fields["last_tick_time"] = _moment(schedule.last_tick_at)
+    fields["next_tick_time"] = _moment(schedule.next_tick_at)
+    return json.dumps(fields)
 
 
 _UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]")

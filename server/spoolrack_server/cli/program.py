@@ -39,6 +39,7 @@ _COMMANDS: Final = {
     "reservations": "reservations",
     "redrive": "redriving",
     "redrives": "redrives",
+    "schedules": "schedules",
     "top": "top",
     "bench": "benching",
     "try": "trying",

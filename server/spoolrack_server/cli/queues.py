@@ -1,4 +1,4 @@
-"""`spoolrack queues`: creates, lists, shows, sets, deletes and purges queues."""
+"""`spoolrack queues`: creates, lists, shows, sets, pauses, deletes and purges queues."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SettingName(click.Choice[str]):
 
 @click.group()
 def command() -> None:
-    """Create, list, show, set, delete and purge queues."""
+    """Create, list, show, set, pause, delete and purge queues."""
 
 
 command.add_command(applying.command, "apply")
@@ -135,12 +135,23 @@ def table_of(found: list[QueueInfo]) -> list[str]:
             f"{info.counts.delayed:,}",
             size_text(info.counts.bytes),
             oldest_text(info),
-            "blocked" if info.blocking_message is not None else "",
+            _mark(info),
         )
         for info in found
     ]
     headers = ("QUEUE", "READY", "LEASED", "DELAYED", "BYTES", "OLDEST", "")
     return columns(headers, rows, right=frozenset({1, 2, 3, 4, 5}))
+
+
+def _mark(info: QueueInfo) -> str:
+    """Name the causes that keep messages from going in or out."""
+    settings = info.settings
+    marks = {
+        "blocked": info.blocking_message is not None,
+        "sending paused": settings.sending == "paused",
+        "receiving paused": settings.receiving == "paused",
+    }
+    return ", ".join(mark for mark, is_set in marks.items() if is_set)
 
 
 def oldest_text(info: QueueInfo) -> str:
@@ -236,6 +247,48 @@ def purge(reach: Reach, name: str, yes: bool, quiet: bool) -> None:
         purged = client.queue(name).purge()
     if not quiet:
         tell(f"deleted {plural(purged, 'message')} of {name}")
+
+
+_pauses_one = (
+    option("--sending", is_flag=True, help="Only sends and publications."),
+    option("--receiving", is_flag=True, help="Only receives and reservations."),
+)
+
+
+def _has_directions(function: Callable[..., Any]) -> Callable[..., Any]:
+    for add in reversed(_pauses_one):
+        function = add(function)
+    return function
+
+
+def _set_flow(reach: Reach, name: str, flow: str, *, sending: bool, receiving: bool) -> None:
+    """Pause or resume the directions that are named; both, if none is."""
+    is_both = sending == receiving
+    changes: dict[str, Any] = {}
+    if sending or is_both:
+        changes["sending"] = flow
+    if receiving or is_both:
+        changes["receiving"] = flow
+    with reach.quick() as client:
+        client.update_queue(name, **changes)
+
+
+@command.command()
+@argument("name")
+@_has_directions
+@reaches_queues
+def pause(reach: Reach, name: str, sending: bool, receiving: bool) -> None:
+    """Refuse sends to the queue NAME, and hand out nothing of it, until `resume`."""
+    _set_flow(reach, name, "paused", sending=sending, receiving=receiving)
+
+
+@command.command()
+@argument("name")
+@_has_directions
+@reaches_queues
+def resume(reach: Reach, name: str, sending: bool, receiving: bool) -> None:
+    """Take sends to the queue NAME again, and hand out its messages."""
+    _set_flow(reach, name, "open", sending=sending, receiving=receiving)
 
 
 def _held(info: QueueInfo, question: str) -> str:

@@ -123,7 +123,7 @@ def command(
         raise click.UsageError("--deliver-at can't go with --batch, whose delays count from its end.")
     message = Outgoing(
         body=b"",
-        attributes=dict(map(_attribute, attribute)),
+        attributes=dict(map(attribute_of, attribute)),
         delay=delay,
         deliver_at=None if deliver_at is None else datetime.fromtimestamp(deliver_at, UTC),
         group=group or "",
@@ -162,7 +162,7 @@ def command(
     return OK
 
 
-def _attribute(text: str) -> tuple[str, str]:
+def attribute_of(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--attribute")

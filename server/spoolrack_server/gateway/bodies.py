@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
@@ -47,25 +47,30 @@ class UploadMemory:
     def __init__(self, size: int) -> None:
         self._left = size
 
-    @contextmanager
-    def share(self) -> Iterator[UploadShare]:
-        """For one body; what was taken is given back at the end."""
-        share = UploadShare(self)
-        try:
-            yield share
-        finally:
-            self._left += share.taken
+    def share(self) -> UploadShare:
+        return UploadShare(self)
 
     def take(self, size: int) -> None:
         if size > self._left:
             raise TooManyUploads
         self._left -= size
 
+    def give_back(self, size: int) -> None:
+        self._left += size
+
 
 class UploadShare:
+    """The memory of one body, as a context that gives it back at its end."""
+
     def __init__(self, room: UploadMemory) -> None:
         self._room = room
         self.taken = 0
+
+    def __enter__(self) -> UploadShare:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._room.give_back(self.taken)
 
     def take(self, size: int) -> None:
         """Raises `TooManyUploads` if there is no room for so many bytes more."""

@@ -14,6 +14,8 @@ CONTENT_TYPE: Final = "application/x-amz-json-1.0"
 TARGET: Final = "X-Amz-Target"
 ERROR_HEADER: Final = "x-amzn-query-error"
 _SERVICE: Final = "AmazonSQS."
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+"""`json.dumps` makes one for each call that names separators."""
 
 
 def operation_in(target: str) -> str:
@@ -34,7 +36,7 @@ def parameters_in(body: bytes) -> Parameters:
 
 
 def response(operation: str, content: Mapping[str, Any], request_id: str) -> bytes:
-    return json.dumps(content, separators=(",", ":")).encode()
+    return _ENCODER.encode(content).encode()
 
 
 def error_response(error: SqsError, request_id: str) -> tuple[bytes, dict[str, str]]:

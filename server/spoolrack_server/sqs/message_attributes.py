@@ -36,9 +36,9 @@ ENCODING: Final = "body-encoding"
 _NAME: Final = re.compile(r"(?!.*\.\.)[A-Za-z0-9_-][A-Za-z0-9_.-]{0,255}(?<!\.)")
 _TYPE: Final = re.compile(r"(String|Number|Binary)(\.[^\ud800-\udfff]{1,249})?")
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
-_PLAIN: Final = bytes((9, 10, 13, *range(32, 128)))
-"""ASCII that XML may have."""
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_CONTROLS: Final = bytes(set(range(0x20)) - set(b"\t\n\r"))
+"""ASCII that `_NOT_XML` matches."""
 
 
 Shown = tuple[str, str | bytes]
@@ -64,17 +64,32 @@ def outgoing(parameters: Parameters, sender: str) -> Outgoing:
         raise sqs_errors.missing_parameter("The request must contain the parameter MessageBody.")
     if not text:
         raise sqs_errors.invalid_value("Message body must not be empty: one character is the least.")
-    body = text.encode(errors="surrogatepass")
-    # A tenth of the expression's time, and mostly nothing is left for the expression.
-    wrong = _NOT_XML.search(text) if body.translate(None, _PLAIN) else None
+    wrong = _not_xml(text)
     if wrong:
         raise sqs_errors.invalid_contents(
-            f"Invalid binary character '#x{ord(wrong[0]):X}' was found in the message body, the set of "
+            f"Invalid binary character '#x{ord(wrong):X}' was found in the message body, the set of "
             "allowed characters is #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to "
             "#x10FFFF"
         )
+    body = text.encode()
     made = Outgoing(body, answer={"MD5OfMessageBody": md5(body)}, size=len(body))
     given = parameters.structures("MessageAttributes")
+    if given:
+        _add_attributes(made, given)
+    if made.size > LONGEST:
+        raise sqs_errors.invalid_value(
+            "One or more parameters cannot be validated. Reason: Message must be shorter than "
+            f"{LONGEST} bytes."
+        )
+    system = parameters.structures("MessageSystemAttributes")
+    if system:
+        _add_system_attributes(made, system)
+    if sender:
+        made.attributes[SENDER] = sender
+    return made
+
+
+def _add_attributes(made: Outgoing, given: Mapping[str, Parameters]) -> None:
     if len(given) > MOST:
         raise sqs_errors.invalid_value(
             f"Number of message attributes [{len(given)}] exceeds the allowed maximum [{MOST}]."
@@ -89,17 +104,11 @@ def outgoing(parameters: Parameters, sender: str) -> Outgoing:
         made.size += len(name.encode()) + len(kind) + len(size)
     if types:
         made.attributes[TYPES] = json.dumps(types, separators=(",", ":"))
-    if shown:
-        made.answer["MD5OfMessageAttributes"] = md5_of_attributes(shown)
-    if made.size > LONGEST:
-        raise sqs_errors.invalid_value(
-            "One or more parameters cannot be validated. Reason: Message must be shorter than "
-            f"{LONGEST} bytes."
-        )
-    system = {
-        name: _given(name, each)
-        for name, each in parameters.structures("MessageSystemAttributes").items()
-    }
+    made.answer["MD5OfMessageAttributes"] = md5_of_attributes(shown)
+
+
+def _add_system_attributes(made: Outgoing, given: Mapping[str, Parameters]) -> None:
+    system = {name: _given(name, each) for name, each in given.items()}
     for name, (kind, value) in system.items():
         if name != "AWSTraceHeader" or kind != "String":
             raise sqs_errors.invalid_value(
@@ -107,11 +116,7 @@ def outgoing(parameters: Parameters, sender: str) -> Outgoing:
                 "is the only one."
             )
         made.attributes[TRACE] = value
-    if system:
-        made.answer["MD5OfMessageSystemAttributes"] = md5_of_attributes(system)
-    if sender:
-        made.attributes[SENDER] = sender
-    return made
+    made.answer["MD5OfMessageSystemAttributes"] = md5_of_attributes(system)
 
 
 def _given(name: str, given: Parameters) -> tuple[str, str | bytes]:
@@ -139,17 +144,25 @@ def _given(name: str, given: Parameters) -> tuple[str, str | bytes]:
     value = given.text("StringValue")
     if not value:
         raise _no_value(name, kind)
-    wrong = _NOT_XML.search(value)
+    wrong = _not_xml(value)
     if wrong:
         raise sqs_errors.invalid_value(
-            f"Invalid binary character '#x{ord(wrong[0]):X}' was found in the message attribute "
-            f"'{name}'."
+            f"Invalid binary character '#x{ord(wrong):X}' was found in the message attribute '{name}'."
         )
     if kind.startswith("Number") and not _NUMBER.fullmatch(value.strip()):
         raise sqs_errors.invalid_value(
             f"Can't cast the value of message (user) attribute '{name}' to a number."
         )
     return kind, value
+
+
+def _not_xml(text: str) -> str:
+    """Return the first character that SQS can't carry; empty: there is none."""
+    # Of ASCII, this is six times as fast as the expression.
+    if text.isascii() and len(text.encode().translate(None, _CONTROLS)) == len(text):
+        return ""
+    found = _NOT_XML.search(text)
+    return found[0] if found else ""
 
 
 def _no_value(name: str, kind: str) -> sqs_errors.SqsError:
@@ -169,7 +182,7 @@ def body_of(message: Message) -> tuple[str, bool]:
         text = message.body.decode()
     except UnicodeDecodeError:
         return base64.b64encode(message.body).decode(), True
-    if _NOT_XML.search(text):
+    if _not_xml(text):
         return base64.b64encode(message.body).decode(), True
     return text, False
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from calendar import timegm
 from dataclasses import dataclass
-from time import strptime
+from datetime import datetime
+from functools import lru_cache
 from typing import Final
 from urllib.parse import parse_qsl, quote
 
@@ -31,7 +31,7 @@ ALGORITHM: Final = "AWS4-HMAC-SHA256"
 SKEW: Final = 15 * 60
 """Seconds that the clock of a client may be off."""
 LONGEST_PRESIGNED: Final = 7 * 24 * 60 * 60
-_TIME: Final = "%Y%m%dT%H%M%SZ"
+_TIME: Final = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
 _CREDENTIAL: Final = re.compile(
     r"(?P<key>\w{1,128})/(?P<date>\d{8})/(?P<region>[a-z0-9-]{1,40})/(?P<service>[a-z0-9-]+)"
     r"/(?P<end>[a-z0-9_]+)",
@@ -83,7 +83,7 @@ class Authenticator:
             return NOBODY, found[1] if found else DEFAULT_REGION
         given = _signature_of(request)
         keys = self._keys.current
-        identity = self.still_known(request)
+        identity = _identity_in(keys, given)
         self._check_scope(given)
         expected = _expected(given, request, body, keys.secret_of(given.key))
         if not hmac.compare_digest(expected, given.signature):
@@ -97,13 +97,7 @@ class Authenticator:
         """Return the identity of a request's access key; raise the error of an unknown one."""
         if self._keys is None:
             return NOBODY
-        identity = self._keys.current.identities.get(_signature_of(request).key)
-        if identity is None:
-            raise sqs_errors.unrecognized_client(
-                "The access key included in the request is not one that this server knows: "
-                "spoolrack tokens sqs-key makes one."
-            )
-        return identity
+        return _identity_in(self._keys.current, _signature_of(request))
 
     def _check_scope(self, given: _Signature) -> None:
         if (given.service, given.end) != ("sqs", "aws4_request"):
@@ -116,12 +110,7 @@ class Authenticator:
                 f"The date in the credential's scope, {given.date}, is not that of the request's time, "
                 f"{given.time}."
             )
-        try:
-            signed_at = timegm(strptime(given.time, _TIME))
-        except ValueError as error:
-            raise sqs_errors.incomplete_signature(
-                f"The time of the request, {given.time[:40]!r}, is not like 20130524T000000Z."
-            ) from error
+        signed_at = _seconds_of(given.time)
         now = self._clock.wall() // 1_000
         lifetime = SKEW if given.lifetime is None else given.lifetime
         if now > signed_at + lifetime:
@@ -134,6 +123,28 @@ class Authenticator:
                 f"Signature not yet current: {given.time} is over {SKEW} seconds after this server's "
                 "clock."
             )
+
+
+def _identity_in(keys: SqsKeys, given: _Signature) -> Identity:
+    identity = keys.identities.get(given.key)
+    if identity is None:
+        raise sqs_errors.unrecognized_client(
+            "The access key included in the request is not one that this server knows: "
+            "spoolrack tokens sqs-key makes one."
+        )
+    return identity
+
+
+def _seconds_of(time: str) -> float:
+    """Return the time of a request, in seconds since 1970."""
+    try:
+        if not _TIME.fullmatch(time):
+            raise ValueError(time)
+        return datetime.fromisoformat(time).timestamp()
+    except ValueError as error:
+        raise sqs_errors.incomplete_signature(
+            f"The time of the request, {time[:40]!r}, is not like 20130524T000000Z."
+        ) from error
 
 
 def _signature_of(request: web.Request) -> _Signature:
@@ -234,10 +245,16 @@ def _expected(given: _Signature, request: web.Request, body: bytes, secret: str)
     to_sign = "\n".join(
         (ALGORITHM, given.time, given.scope, hashlib.sha256(canonical.encode()).hexdigest())
     )
+    return hmac.digest(_signing_key(secret, given.scope), to_sign.encode(), "sha256").hex()
+
+
+@lru_cache(maxsize=1_024)
+def _signing_key(secret: str, scope: str) -> bytes:
+    """Derive the key of a secret for a day, a region and a service."""
     key = f"AWS4{secret}".encode()
-    for part in given.scope.split("/"):
+    for part in scope.split("/"):
         key = hmac.digest(key, part.encode(), "sha256")
-    return hmac.digest(key, to_sign.encode(), "sha256").hex()
+    return key
 
 
 def _canonical_value(request: web.Request, name: str) -> str:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from ..files.disk import Found, Kind
 from ..files.syncer import explained
@@ -30,11 +30,13 @@ from ..model.errors import (
     QueueBeingDeleted,
     QueueExists,
     QueueNotFound,
+    SendingPaused,
     StoreError,
     VersionMismatch,
 )
 from ..model.names import QUEUE_NAME, NotAName, is_queue_name, make_token, parse
 from ..model.operations import CreateQueue, DeleteQueue, UpdateQueue
+from ..model.schedules import Schedule
 from ..model.settings import QueueSettings, Record, check_labels, decode, encode
 from ..model.transitions import State
 from .moves import Moves
@@ -59,6 +61,12 @@ class QueueRecord:
     salt: str = ""
     """Another queue that is made under this name has another."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    schedules: Mapping[str, Schedule] = field(default_factory=dict)
+
+    def require_sending(self) -> None:
+        """Raise `SendingPaused` if the queue takes no sends now."""
+        if self.settings.sending == "paused":
+            raise SendingPaused(queue=self.name)
 
 
 @dataclass(slots=True)
@@ -91,6 +99,8 @@ class Catalog(Part):
         self._doomed: dict[str, _Tombstone] = {}
         self._old: dict[str, int] = {}
         """Superseded settings by path, and the commit that must be durable before they are unlinked."""
+        self._ended_writers: dict[str, int] = {}
+        """Writers of schedules that are no more, and the commit that makes that durable."""
         self._missed: set[str] = set()
         """Queues whose settings file was not there, or damaged: it is written again."""
         self._passed: set[str] = set()
@@ -150,8 +160,34 @@ class Catalog(Part):
             return there
         check_labels(labels)
         self._check_target(there.name, settings)
-        record = replace(there, settings=settings, labels=labels, version=there.version + 1)
-        self._write(record, settings)
+        return self._replace(there, settings=settings, labels=labels)
+
+    def change_schedules(self, there: QueueRecord, schedules: Mapping[str, Schedule]) -> None:
+        """Give a queue these schedules, and no others."""
+        self._replace(there, schedules=schedules)
+
+    def has_writer(self, writer: str) -> bool:
+        """Whether a schedule publishes under this name, or a power cut may bring such a one back."""
+        if self._ended_writers.get(writer, 0) > self._moves.synced:
+            return True
+        return any(
+            each.writer == writer
+            for record in self.records.values()
+            for each in record.schedules.values()
+        )
+
+    def _end_writers(self, before: QueueRecord | None, after: QueueRecord | None = None) -> None:
+        """Note the schedules that a queue has no more, until that is durable."""
+        writers = {each.writer for each in before.schedules.values()} if before else set()
+        if after is not None:
+            writers -= {each.writer for each in after.schedules.values()}
+        self._ended_writers.update(dict.fromkeys(writers, self._moves.commit))
+
+    def _replace(self, there: QueueRecord, **parts: Any) -> QueueRecord:
+        """Write the next version of a queue's settings."""
+        record = replace(there, **parts, version=there.version + 1)
+        self._write(record, record.settings)
+        self._end_writers(there, record)
         self.records[there.name] = record
         self._old[_path(there.name, there.version)] = self._moves.commit
         return record
@@ -194,6 +230,7 @@ class Catalog(Part):
                 created_at=record.created_at,
                 salt=record.salt,
                 labels=record.labels,
+                schedules=record.schedules,
             )
         )
         self._moves.create_file(_path(record.name, record.version), content, urgent=settings is None)
@@ -307,9 +344,12 @@ class Catalog(Part):
         if said.settings is None:
             self._doom(name, version, made)
             return True
-        record = QueueRecord(name, said.settings, said.created_at, version, said.salt, said.labels)
+        record = QueueRecord(
+            name, said.settings, said.created_at, version, said.salt, said.labels, said.schedules
+        )
         if there is not None and is_same and there.version < version:
             self._old[_path(name, there.version)] = self._moves.commit
+        self._end_writers(there, record)
         self._doomed.pop(name, None)
         self.records[name] = record
         return True
@@ -346,7 +386,7 @@ class Catalog(Part):
 
     def _doom(self, name: str, version: int, made: tuple[Millis, str]) -> None:
         self._forget_superseded(name)
-        self.records.pop(name, None)
+        self._end_writers(self.records.pop(name, None))
         self.reset.discard(name)
         there = self._doomed.get(name)
         if there is None or (there.version, there.made) != (version, made):
@@ -387,6 +427,9 @@ class Catalog(Part):
                 self._write_again(record)
             self._missed.discard(name)
         self._passed.clear()
+        for writer, commit in list(self._ended_writers.items()):
+            if commit <= synced:
+                del self._ended_writers[writer]
         for path, commit in list(self._old.items()):
             if commit <= synced:
                 self._unlink(path)

@@ -42,6 +42,7 @@ from ..model.operations import (
 )
 from ..model.redriving import CancelRedrive, StartRedrive
 from ..model.reservations import Reserve
+from ..model.schedule_requests import CreateSchedule, DeleteSchedule, Fire, PauseSchedule
 from ..model.staging import Abort, Publish, Stage
 from ..model.transitions import State
 from .adoption import Adoption, Foreign
@@ -57,6 +58,7 @@ from .reaper import SLICE, Reaper
 from .redrives import Redrives
 from .remover import Remover
 from .reservations import Reservations
+from .schedules import Schedules
 from .sender import Sender
 from .sharing import Sharing
 from .stages import Stages
@@ -123,6 +125,7 @@ class Engine:
             self.moves, self.catalog, self.reader, self._letters, self._leaser, clock, random
         )
         self.stages = Stages(self.moves, self.catalog, self._ids, clock)
+        self.schedules = Schedules(self.catalog, self.stages, clock, random)
         self.redrives = Redrives(
             self.moves, self.catalog, self.reader, self._letters, self._sender, self._ids
         )
@@ -149,6 +152,10 @@ class Engine:
             Turn(Stage, self.stages.stage),
             Turn(Publish, self.stages.publish),
             Turn(Abort, self.stages.abort),
+            Turn(CreateSchedule, self.schedules.create),
+            Turn(PauseSchedule, self.schedules.pause),
+            Turn(DeleteSchedule, self.schedules.delete),
+            Turn(Fire, self.schedules.fire, together=True),
             Turn(CancelRedrive, self.redrives.cancel),
             Turn(StartRedrive, self.redrives.start),
             Turn(Delete, self._remover.delete, together=True),
@@ -336,9 +343,12 @@ class Engine:
 
     def ready(self, queue: str) -> int | None:
         """Return how many messages a receive could take; None if there is no such queue."""
-        if queue not in self.catalog.records:
+        record = self.catalog.records.get(queue)
+        if record is None:
             return None
-        is_strict = self.catalog.records[queue].settings.group_order == "strict"
+        if record.settings.receiving == "paused":
+            return 0
+        is_strict = record.settings.group_order == "strict"
         return self.index.queue(queue).available(is_strict=is_strict)
 
     def is_coming_back(self, queue: str) -> bool:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..files.disk import Kind
@@ -183,8 +183,9 @@ class Stages(Part):
         chunks = [chunk for stage in stages for chunk in stage.chunks.values()]
         records = {chunk.queue: self._catalog.require(chunk.queue) for chunk in chunks}
         for record in records.values():
+            record.require_sending()
             self._require_room(record, chunks)
-        self._make_durable(chunks)
+        self._sync(stages)
         manifest = Manifest(
             stages={str(stage.life): stage.first for stage in stages},
             queues={queue: (record.created_at, 0) for queue, record in records.items()},
@@ -228,6 +229,11 @@ class Stages(Part):
                 )
             )
         return infos
+
+    def last_epoch(self, writer: str) -> int | None:
+        """Return the highest epoch that a writer has published, as far as that is remembered."""
+        last = self._last_of(writer)
+        return None if last is None or last.by is None else last.by.epoch
 
     @property
     def count(self) -> int:
@@ -289,11 +295,21 @@ class Stages(Part):
             if end.manifest is not None:
                 yield from self._chunks_of(end)
 
-    def _make_durable(self, chunks: Sequence[Chunk]) -> None:
+    def make_durable(self, names: Sequence[str]) -> None:
+        """Sync stages that are to be published in this commit, all at once."""
+        self._sync([self._open[name] for name in names])
+
+    def _sync(self, stages: Sequence[_Stage]) -> None:
         """Sync chunks that may not be durable: a power cut must not keep a manifest without them."""
+        chunks = [chunk for stage in stages for chunk in stage.chunks.values()]
         fresh = [chunk for chunk in chunks if chunk.commit > self._moves.synced]
         if not fresh:
             return
+        self._sync_files(fresh)
+        for stage in stages:
+            stage.chunks = {number: replace(chunk, commit=0) for number, chunk in stage.chunks.items()}
+
+    def _sync_files(self, fresh: Sequence[Chunk]) -> None:
         disk = self._moves.disk
         try:
             if disk.can_sync_all:
@@ -569,7 +585,7 @@ class Stages(Part):
         if end.gone > self._moves.synced:
             return
         last = None if end.by is None else self._last_of(end.by.writer)
-        if end.manifest is None or last is None or end.manifest.forget_at <= self._clock.wall():
+        if end.manifest is None or last is None or self._is_to_be_forgotten(end):
             is_over = True
         elif last is end:
             del self._unfinished[end.path]
@@ -606,11 +622,17 @@ class Stages(Part):
         self._moves.statistics.count(chunk.queue, "publish", chunk.messages)
         return True
 
+    def _is_to_be_forgotten(self, end: _End) -> bool:
+        """Whether the time of a manifest is over. That of a schedule has none: it stays as long as the
+        schedule is there, or until a later one is durable."""
+        if end.manifest is None or end.by is None or end.manifest.forget_at > self._clock.wall():
+            return False
+        return not self._catalog.has_writer(end.by.writer)
+
     def tick(self) -> None:
         """Forget old epochs."""
-        wall = self._clock.wall()
         for end in self._ends.values():
-            if end.manifest is not None and end.manifest.forget_at <= wall:
+            if self._is_to_be_forgotten(end):
                 self._unfinished[end.path] = end
 
     def _drop_expired(self) -> None:

@@ -47,6 +47,11 @@ def day_of(moment: Millis) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(moment // SECOND))
 
 
+def second_text(second: int) -> str:
+    """Return a Unix time in seconds as RFC 3339 writes it, in UTC: "2026-11-23T10:00:00Z"."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
+
+
 def end_of_day(text: str) -> Millis | None:
     """Return the Unix time at which a day of `day_of` is over; None for another text."""
     try:

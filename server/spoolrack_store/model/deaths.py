@@ -46,7 +46,7 @@ class Death:
     """Unix time, as the next."""
     died_at: Millis
     explanation: str = ""
-    """The reason that the consumer gave which rejected it, or released it last."""
+    """The reason given by the consumer that rejected it, or that released it last."""
     redriven_to: str = ""
     """The queue that it was brought back to afterwards; empty: it wasn't."""
     redriven_at: Millis | None = None

@@ -186,6 +186,19 @@ class RedriveNotFound(StoreError):
     reason = "REDRIVE_NOT_FOUND"
 
 
+class ScheduleNotFound(StoreError):
+    """The queue {queue} has no schedule {schedule}: it was deleted, or never created."""
+
+    reason = "SCHEDULE_NOT_FOUND"
+
+
+class ScheduleExists(StoreError):
+    """The queue {queue} has a schedule {schedule} with another {differing}: delete it first, or choose
+    another name."""
+
+    reason = "SCHEDULE_EXISTS"
+
+
 class Unauthenticated(StoreError):
     """The caller isn't known: {why}."""
 
@@ -217,6 +230,13 @@ class QueueFull(StoreError):
 
     reason = "QUEUE_FULL"
     retry_after = Millis(1_000)
+
+
+class SendingPaused(StoreError):
+    """Sending to the queue {queue} is paused, and nothing was stored: send to another queue, or set
+    the queue's sending to open."""
+
+    reason = "SENDING_PAUSED"
 
 
 class QueueBeingDeleted(StoreError):

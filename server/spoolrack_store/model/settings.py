@@ -23,6 +23,7 @@ from .clock import DAY, HOUR, LAST_MOMENT, SECOND, Millis, span_text
 from .errors import DamagedSettings, InvalidSetting
 from .members import MOST
 from .names import is_queue_name
+from .schedules import Schedule, from_json, to_json
 
 MIB: Final = 1024 * 1024
 MAX_VISIBILITY: Final = Millis(12 * HOUR)
@@ -234,6 +235,16 @@ class QueueSettings:
         most=MAX_RETENTION,
         zero="no archive",
     )
+    sending: str = _choice(
+        "open",
+        "paused",
+        help="Whether the queue takes sends and publications; while it is paused they are refused.",
+    )
+    receiving: str = _choice(
+        "open",
+        "paused",
+        help="Whether the queue hands out messages; while it is paused receives find none, and wait.",
+    )
 
     def __post_init__(self) -> None:
         for setting in SCHEMA.values():
@@ -287,6 +298,7 @@ class Record:
     """Tells the queue from another one that was made under the same name: its deduplication ids don't
     count for the other."""
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    schedules: Mapping[str, Schedule] = dataclasses.field(default_factory=dict)
 
 
 def check_labels(labels: Mapping[str, object]) -> None:
@@ -325,6 +337,8 @@ def encode(record: Record) -> bytes:
     else:
         if record.labels:
             content["labels"] = dict(record.labels)
+        if record.schedules:
+            content["schedules"] = to_json(record.schedules)
         content.update(asdict(record.settings))
     return json.dumps(content, indent=2, sort_keys=True).encode() + b"\n"
 
@@ -353,7 +367,12 @@ def decode(content: bytes, name: str) -> Record:
     try:
         _of_type("labels", labels, dict, "must be an object")
         check_labels(labels)
+        schedules = from_json(values.get("schedules", {}))
         settings = QueueSettings(**{key: value for key, value in values.items() if key in SCHEMA})
     except InvalidSetting as error:
         raise DamagedSettings(file=name, why=str(error)) from error
-    return Record(settings=settings, created_at=created_at, salt=salt, labels=labels)
+    except ValueError as error:
+        raise DamagedSettings(file=name, why=f"its schedules: {error}") from error
+    return Record(
+        settings=settings, created_at=created_at, salt=salt, labels=labels, schedules=schedules
+    )

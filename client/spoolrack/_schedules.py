@@ -1,0 +1,38 @@
+"""The values that have to do with schedules: messages that are sent again and again. No behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ._values import Attributes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A schedule as it was when it was asked for."""
+
+    queue: str
+    name: str
+    cron: str
+    time_zone: str
+    body: bytes
+    attributes: Attributes
+    """Each message has `spoolrack-schedule` and `spoolrack-tick` besides."""
+    group: str
+    """Empty: none."""
+    paused: bool
+    created_at: datetime
+    last_tick_at: datetime | None
+    """None: no tick was sent."""
+    next_tick_at: datetime | None
+    """None: it is paused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulePage:
+    """Some schedules, and the token that asks for the next page; empty on the last."""
+
+    schedules: Sequence[Schedule]
+    next_token: str = ""

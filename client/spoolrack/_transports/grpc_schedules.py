@@ -1,0 +1,96 @@
+"""Schedules over gRPC."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from .._schedules import Schedule, SchedulePage
+from .._values import Outgoing, moment_of
+from ..v1 import schedule_service_pb2 as pb
+from . import grpc_values as convert
+from .grpc_calls import Calls
+
+
+class GrpcSchedules:
+    """`transports.ScheduleTransport` over the calls of a channel."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def create(
+        self,
+        queue: str,
+        name: str,
+        cron: str,
+        message: Outgoing,
+        *,
+        time_zone: str,
+        timeout: float,
+    ) -> Schedule:
+        schedule = pb.Schedule(
+            queue=queue,
+            name=name,
+            cron=cron,
+            time_zone=time_zone,
+            body=cast(bytes, message.body),
+            attributes=convert.outgoing(message).attributes,
+            group=message.group,
+        )
+        response = await self._calls.unary(
+            self._calls.stub.CreateSchedule,
+            pb.CreateScheduleRequest(schedule=schedule),
+            pb.CreateScheduleResponse,
+            timeout,
+        )
+        return _schedule(response.schedule)
+
+    async def list_schedules(
+        self, *, queue: str, token: str, limit: int, timeout: float
+    ) -> SchedulePage:
+        request = pb.ListSchedulesRequest(queue=queue, page_size=limit, page_token=token)
+        response = await self._calls.unary(
+            self._calls.stub.ListSchedules, request, pb.ListSchedulesResponse, timeout
+        )
+        return SchedulePage(
+            schedules=[_schedule(each) for each in response.schedules],
+            next_token=response.next_page_token,
+        )
+
+    async def pause(self, queue: str, name: str, *, timeout: float) -> Schedule:
+        request = pb.PauseScheduleRequest(queue=queue, name=name)
+        response = await self._calls.unary(
+            self._calls.stub.PauseSchedule, request, pb.PauseScheduleResponse, timeout
+        )
+        return _schedule(response.schedule)
+
+    async def resume(self, queue: str, name: str, *, timeout: float) -> Schedule:
+        request = pb.ResumeScheduleRequest(queue=queue, name=name)
+        response = await self._calls.unary(
+            self._calls.stub.ResumeSchedule, request, pb.ResumeScheduleResponse, timeout
+        )
+        return _schedule(response.schedule)
+
+    async def delete(self, queue: str, name: str, *, timeout: float) -> None:
+        request = pb.DeleteScheduleRequest(queue=queue, name=name)
+        await self._calls.unary(
+            self._calls.stub.DeleteSchedule, request, pb.DeleteScheduleResponse, timeout
+        )
+
+
+def _schedule(found: pb.Schedule) -> Schedule:
+    def moment(field: str) -> int:
+        return convert.millis(getattr(found, field))
+
+    return Schedule(
+        queue=found.queue,
+        name=found.name,
+        cron=found.cron,
+        time_zone=found.time_zone,
+        body=found.body,
+        attributes=convert.attributes(found),
+        group=found.group,
+        paused=found.paused,
+        created_at=moment_of(moment("create_time")),
+        last_tick_at=moment_of(moment("last_tick_time")) if found.HasField("last_tick_time") else None,
+        next_tick_at=moment_of(moment("next_tick_time")) if found.HasField("next_tick_time") else None,
+    )

@@ -1,0 +1,83 @@
+"""Schedules: messages that a server sends again and again, by cron expressions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from .. import _arguments as arguments
+from .._calling import Calling
+from .._schedules import Schedule, SchedulePage
+from .._values import Attributes, Outgoing, Seconds
+from ._paging import pages
+
+
+class Schedules:
+    """The schedules of a server; `client.schedules` is one."""
+
+    def __init__(self, calling: Calling) -> None:
+        self._calling = calling
+
+    async def create(
+        self,
+        queue: object,
+        name: str,
+        cron: str,
+        body: bytes | str = b"",
+        *,
+        time_zone: str = "UTC",
+        attributes: Attributes | None = None,
+        group: str = "",
+        timeout: Seconds | None = None,
+    ) -> Schedule:
+        """Create a schedule: see `spoolrack.Schedules.create`."""
+        schedules = self._calling.transport.schedules
+        place = arguments.queue_name(queue)
+        arguments.text("name", name)
+        arguments.text("cron", cron)
+        arguments.text("time_zone", time_zone)
+        given: Attributes = {} if attributes is None else attributes
+        arguments.attributes(given)
+        # No trace: that of the creation is not the messages'.
+        message = Outgoing(
+            body=arguments.body("body", body), attributes=given, group=arguments.text("group", group)
+        )
+        return await self._calling.ask(
+            lambda left: schedules.create(
+                place, name, cron, message, time_zone=time_zone, timeout=left
+            ),
+            timeout,
+        )
+
+    def list(self, queue: object = "", *, timeout: Seconds | None = None) -> AsyncIterator[Schedule]:
+        """Return the schedules of a queue, or all: see `spoolrack.Schedules.list`."""
+        return self._list(arguments.queue_name(queue), arguments.timeout(timeout))
+
+    async def _list(self, queue: str, timeout: float | None) -> AsyncIterator[Schedule]:
+        schedules = self._calling.transport.schedules
+
+        async def ask(token: str, left: float) -> SchedulePage:
+            return await schedules.list_schedules(queue=queue, token=token, limit=0, timeout=left)
+
+        async for page in pages(self._calling, ask, timeout):
+            for schedule in page.schedules:
+                yield schedule
+
+    async def pause(self, queue: object, name: str, *, timeout: Seconds | None = None) -> Schedule:
+        """Send no message of a schedule until it is resumed; raises `ScheduleNotFound`."""
+        schedules, place = self._calling.transport.schedules, arguments.queue_name(queue)
+        arguments.text("name", name)
+        return await self._calling.ask(lambda left: schedules.pause(place, name, timeout=left), timeout)
+
+    async def resume(self, queue: object, name: str, *, timeout: Seconds | None = None) -> Schedule:
+        """Go on with a schedule: see `spoolrack.Schedules.resume`."""
+        schedules, place = self._calling.transport.schedules, arguments.queue_name(queue)
+        arguments.text("name", name)
+        return await self._calling.ask(
+            lambda left: schedules.resume(place, name, timeout=left), timeout
+        )
+
+    async def delete(self, queue: object, name: str, *, timeout: Seconds | None = None) -> None:
+        """Delete a schedule; raises `ScheduleNotFound`. What it has sent stays."""
+        schedules, place = self._calling.transport.schedules, arguments.queue_name(queue)
+        arguments.text("name", name)
+        await self._calling.ask(lambda left: schedules.delete(place, name, timeout=left), timeout)

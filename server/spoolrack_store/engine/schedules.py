@@ -1,0 +1,187 @@
+"""Schedules: they lie in their queue's settings file, and each tick is a publication.
+
+A tick is staged and published in one commit, under the lock, and its epoch is its Unix time in seconds.
+So it is sent once, whichever processes ask and whatever crashes between: the manifest says that it was
+sent, and stays as long as the schedule is there. A chunk without a manifest is found by the next try.
+When a tick has come is not decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from ..model import content as contents
+from ..model.clock import MINUTE, Clock, Millis, second_text
+from ..model.errors import InvalidRequest, ScheduleExists, ScheduleNotFound, StoreError
+from ..model.names import make_token
+from ..model.schedule_requests import (
+    CreateSchedule,
+    DeleteSchedule,
+    Fire,
+    PauseSchedule,
+    QueuedSchedule,
+)
+from ..model.schedules import (
+    MAX_BODY,
+    MAX_SCHEDULES,
+    MAX_TEXT,
+    Schedule,
+    attributes_of,
+    is_schedule_name,
+)
+from ..model.staging import MIN_MEMORY, Publish, Stage
+from .catalog import Catalog, QueueRecord
+from .stages import Stages
+
+LIFE_OF_A_TICK: Final = Millis(10 * MINUTE)
+"""A tick that was staged, and not published before a crash, is dropped after so long."""
+_SAME: Final = ("cron", "time_zone", "body", "attributes", "group")
+"""Parts that a repeated creation must have again."""
+
+
+class Schedules:
+    """Not thread-safe."""
+
+    def __init__(self, catalog: Catalog, stages: Stages, clock: Clock, random: Random) -> None:
+        self._catalog = catalog
+        self._stages = stages
+        self._clock = clock
+        self._random = random
+
+    def create(self, request: CreateSchedule) -> QueuedSchedule:
+        record = self._catalog.require_open(request.queue)
+        there = record.schedules.get(request.name)
+        if there is not None:
+            for part in _SAME:
+                if getattr(there, part) != getattr(request, part):
+                    raise ScheduleExists(queue=record.name, schedule=request.name, differing=part)
+            return self._told(record.name, request.name, there)
+        _check(record, request)
+        now = self._clock.wall()
+        made = Schedule(
+            cron=request.cron,
+            time_zone=request.time_zone,
+            body=request.body,
+            attributes=dict(request.attributes),
+            group=request.group,
+            created_at=now,
+            since=now,
+            token=make_token(self._random),
+        )
+        self._catalog.change_schedules(record, {**record.schedules, request.name: made})
+        return self._told(record.name, request.name, made)
+
+    def pause(self, request: PauseSchedule) -> QueuedSchedule:
+        record, there = self._require(request.queue, request.name)
+        if there.is_paused is not request.is_paused:
+            since = there.since if request.is_paused else self._clock.wall()
+            there = replace(there, is_paused=request.is_paused, since=since)
+            self._catalog.change_schedules(record, {**record.schedules, request.name: there})
+        return self._told(record.name, request.name, there)
+
+    def delete(self, request: DeleteSchedule) -> None:
+        record, _ = self._require(request.queue, request.name)
+        left = {name: each for name, each in record.schedules.items() if name != request.name}
+        self._catalog.change_schedules(record, left)
+
+    def fire(self, requests: Sequence[Fire]) -> list[bool | StoreError]:
+        """Send ticks; the answers hold once the commit is synced. All of them are synced at once."""
+        publications: dict[int, Publish] = {}
+        outcomes: list[bool | StoreError] = [False] * len(requests)
+        for place, request in enumerate(requests):
+            try:
+                publication = self._stage(request)
+            except StoreError as error:
+                outcomes[place] = error
+            else:
+                if publication is not None:
+                    publications[place] = publication
+        self._stages.make_durable([name for each in publications.values() for name in each.stages])
+        for place, publication in publications.items():
+            try:
+                outcomes[place] = not self._stages.publish(publication).is_already
+            except StoreError as error:
+                outcomes[place] = error
+        return outcomes
+
+    def listed(self, queue: str, after: tuple[str, str], limit: int) -> list[QueuedSchedule]:
+        """Return up to `limit` schedules whose queue and name stand above `after`, in order."""
+        if queue:
+            self._catalog.require(queue)
+        found = sorted(
+            (record.name, name)
+            for record in self._catalog.records.values()
+            for name in record.schedules
+            if queue in ("", record.name) and (record.name, name) > after
+        )
+        records = self._catalog.records
+        return [
+            self._told(place, name, records[place].schedules[name]) for place, name in found[:limit]
+        ]
+
+    def _stage(self, request: Fire) -> Publish | None:
+        """Stage the message of a tick; None if it isn't to be sent."""
+        record, there = self._require(request.queue, request.name)
+        last = self._stages.last_epoch(there.writer)
+        is_late = last is not None and request.tick <= last
+        if there.is_paused or there.token != request.token or is_late:
+            return None
+        if request.tick * 1_000 <= there.since:
+            return None
+        stage = f"{there.writer}-{request.tick}"
+        self._stages.stage(
+            Stage(
+                stage=stage,
+                chunk=0,
+                queue=record.name,
+                bodies=[there.body],
+                attributes={0: attributes_of(request.name, there, second_text(request.tick))},
+                groups={0: there.group} if there.group else {},
+                time_to_live=LIFE_OF_A_TICK,
+            )
+        )
+        return Publish(writer=there.writer, epoch=request.tick, stages=[stage], memory=MIN_MEMORY)
+
+    def _require(self, queue: str, name: str) -> tuple[QueueRecord, Schedule]:
+        record = self._catalog.require(queue)
+        there = record.schedules.get(name)
+        if there is None:
+            raise ScheduleNotFound(queue=queue, schedule=name)
+        return record, there
+
+    def _told(self, queue: str, name: str, schedule: Schedule) -> QueuedSchedule:
+        last = self._stages.last_epoch(schedule.writer)
+        return QueuedSchedule(queue=queue, name=name, schedule=schedule, last_tick=last)
+
+
+def _check(record: QueueRecord, request: CreateSchedule) -> None:
+    if not is_schedule_name(request.name):
+        raise InvalidRequest(
+            what="name", value=request.name, rule="must be 1 to 64 letters, digits, '_' and '-'"
+        )
+    for what, text in (("cron", request.cron), ("time_zone", request.time_zone)):
+        if not 1 <= len(text) <= MAX_TEXT:
+            raise InvalidRequest(
+                what=what, value=text[:MAX_TEXT], rule=f"must be 1 to {MAX_TEXT} characters"
+            )
+    if len(record.schedules) >= MAX_SCHEDULES:
+        raise InvalidRequest(
+            what=f"the number of schedules of {record.name}",
+            value=len(record.schedules) + 1,
+            rule=f"must be {MAX_SCHEDULES} at most",
+        )
+    if len(request.body) > MAX_BODY:
+        raise InvalidRequest(
+            what="the length of body", value=len(request.body), rule=f"must be {MAX_BODY} bytes at most"
+        )
+    moment = Millis(0)
+    made = Schedule(
+        cron="", time_zone="", attributes=request.attributes, created_at=moment, since=moment, token=""
+    )
+    attributes = attributes_of(request.name, made, "2026-11-23T00:00:00Z")
+    contents.check(record.name, request.body, attributes, record.settings.max_message_size)
+    if request.group:
+        contents.check_group(request.group)

@@ -1,0 +1,62 @@
+"""The requests about schedules, and what each is answered with. Values, no behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .content import Attributes
+from .operations import Request
+from .schedules import Schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedSchedule:
+    """A schedule with its place, and how far it is."""
+
+    queue: str
+    name: str
+    schedule: Schedule
+    last_tick: int | None
+    """Unix time in seconds of the last tick that was sent; None: none was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateSchedule(Request[QueuedSchedule]):
+    """Create a schedule, or find it there with this content; `ScheduleExists` if that differs."""
+
+    queue: str
+    name: str
+    cron: str
+    time_zone: str
+    body: bytes = b""
+    attributes: Attributes = field(default_factory=dict)
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseSchedule(Request[QueuedSchedule]):
+    """Pause a schedule, or resume it: ticks of the pause are not sent then."""
+
+    queue: str
+    name: str
+    is_paused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteSchedule(Request[None]):
+    """Delete a schedule. No tick is sent after the answer."""
+
+    queue: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fire(Request[bool]):
+    """Send the message of a tick, unless that tick or a later one was sent, or the schedule is another
+    one by now, or paused; answers whether it was sent by this request."""
+
+    queue: str
+    name: str
+    token: str
+    tick: int
+    """Unix time in seconds."""

@@ -1,0 +1,133 @@
+"""Schedules: messages that are sent again and again, as they lie in the settings file of their queue.
+
+A schedule says when in text that the store doesn't read: a cron expression and a time zone. A server
+evaluates it and asks for each tick by `Fire`; the store sends a tick once. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from .clock import LAST_MOMENT, Millis
+
+Attributes = Mapping[str, str | bytes]
+
+MAX_SCHEDULES: Final = 64
+"""Of a queue."""
+MAX_BODY: Final = 64 * 1024
+"""Bytes: all schedules of a queue lie in one file, which each change writes anew."""
+MAX_TEXT: Final = 256
+"""Characters of a cron expression, and of the name of a time zone."""
+NAME_ATTRIBUTE: Final = "spoolrack-schedule"
+TICK_ATTRIBUTE: Final = "spoolrack-tick"
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_TOKEN: Final = re.compile(r"[0-9a-z]{1,16}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A schedule of a queue."""
+
+    cron: str
+    time_zone: str
+    body: bytes = b""
+    attributes: Attributes = field(default_factory=dict)
+    group: str = ""
+    """Empty: none."""
+    is_paused: bool = False
+    created_at: Millis
+    since: Millis
+    """Unix time: ticks count that come after it. It is the creation, or the end of a pause."""
+    token: str
+    """Another schedule that is created under this name has another."""
+
+    @property
+    def writer(self) -> str:
+        """The writer of its publications, whose epochs are the ticks in Unix seconds."""
+        return f"schedule-{self.token}"
+
+
+def is_schedule_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
+def attributes_of(name: str, schedule: Schedule, tick: str) -> Attributes:
+    """Return the attributes of the message of a tick, which say what sent it."""
+    return {**schedule.attributes, NAME_ATTRIBUTE: name, TICK_ATTRIBUTE: tick}
+
+
+def to_json(schedules: Mapping[str, Schedule]) -> dict[str, object]:
+    return {name: _object(each) for name, each in schedules.items()}
+
+
+def _object(schedule: Schedule) -> dict[str, object]:
+    texts = {name: value for name, value in schedule.attributes.items() if isinstance(value, str)}
+    return {
+        "cron": schedule.cron,
+        "time_zone": schedule.time_zone,
+        "body": base64.b64encode(schedule.body).decode(),
+        "attributes": texts,
+        "binary_attributes": {
+            name: base64.b64encode(value).decode()
+            for name, value in schedule.attributes.items()
+            if isinstance(value, bytes)
+        },
+        "group": schedule.group,
+        "paused": schedule.is_paused,
+        "created_at": schedule.created_at,
+        "since": schedule.since,
+        "token": schedule.token,
+    }
+
+
+def from_json(found: object) -> dict[str, Schedule]:
+    """Return the schedules in a settings file; raise `ValueError` for what can't be one."""
+    if not isinstance(found, dict) or len(found) > MAX_SCHEDULES:
+        raise ValueError(f"they are not an object of up to {MAX_SCHEDULES}")
+    return {_name(name): _schedule(each) for name, each in found.items()}
+
+
+def _name(name: str) -> str:
+    if not is_schedule_name(name):
+        raise ValueError(f"{name!r} is not a name")
+    return name
+
+
+def _schedule(found: Any) -> Schedule:
+    # Any: what a file says is checked here.
+    try:
+        texts = [found["cron"], found["time_zone"], found["group"], found["token"]]
+        moments = [found["created_at"], found["since"]]
+        attributes: dict[str, str | bytes] = {
+            name: base64.b64decode(value, validate=True)
+            for name, value in found["binary_attributes"].items()
+        }
+        attributes.update(found["attributes"])
+        body = base64.b64decode(found["body"], validate=True)
+        is_whole = (
+            all(isinstance(each, str) and len(each) <= MAX_TEXT for each in texts)
+            and _TOKEN.fullmatch(texts[3]) is not None
+            and all(type(each) is int and 0 <= each <= LAST_MOMENT for each in moments)
+            and isinstance(found["paused"], bool)
+            and all(isinstance(value, str | bytes) for value in attributes.values())
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+        raise ValueError(f"one can't be read: {error!r}") from error
+    if not is_whole:
+        raise ValueError("one has a member of another type, or beyond its bounds")
+    return Schedule(
+        cron=texts[0],
+        time_zone=texts[1],
+        group=texts[2],
+        token=texts[3],
+        body=body,
+        attributes=attributes,
+        is_paused=found["paused"],
+        created_at=Millis(moments[0]),
+        since=Millis(moments[1]),
+    )

@@ -1,0 +1,312 @@
+"""Random histories of schedules: their ticks are asked for again and again, by one process or several,
+which die at any step, and lose power.
+
+The oracle knows a tick by the body of its schedule, which no other has, and its time. No tick is
+received under two ids, or answered as sent twice. What was answered as sent is received in the end,
+unless its queue was deleted. Nothing is sent after the answer to a delete or a pause.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from random import Random
+from typing import Any, Final
+
+from spoolrack_store.engine.engine import Engine, Work
+from spoolrack_store.model.clock import DAY
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.operations import CreateQueue, Delete, DeleteQueue, Delivery, Receive
+from spoolrack_store.model.schedule_requests import (
+    CreateSchedule,
+    DeleteSchedule,
+    Fire,
+    PauseSchedule,
+    QueuedSchedule,
+)
+from spoolrack_store.model.schedules import TICK_ATTRIBUTE
+from spoolrack_store.model.settings import QueueSettings
+
+from tests.support.cuts import Bytes, Cut, Keep
+from tests.support.engine_story import HOLD, Broken, Clock
+from tests.support.linked_disk import Died, LinkedDisk, Memory, made, reap
+from tests.support.power_disk import Model
+
+QUEUE: Final = "q"
+NAMES: Final = ("a", "b")
+KINDS: Final = "FFFFFFFFRRRDccxpP"
+SPANS: Final = (1, 900, 5_000, 61_000, 61_000, 3_600_000, 3 * DAY)
+IN_VAIN: Final = 12
+"""Commits without a message, in a row, after which none is left."""
+
+Tick = tuple[bytes, int]
+
+
+@dataclass
+class Flight:
+    """A commit that is applied and not synced."""
+
+    work: Work
+    requests: list[Any]
+    off: frozenset[str]
+    """Tokens of schedules that were durably deleted or paused when it was applied."""
+
+
+class ScheduleStory:
+    """One history, made from a seed."""
+
+    def __init__(
+        self, seed: int, model: Model, *, can_sync_all: bool = True, processes: int = 1
+    ) -> None:
+        self.random = Random(seed)
+        self.clock = Clock()
+        self.disk = made((), can_sync_all=can_sync_all, model=model, kind=LinkedDisk)
+        self.processes = processes
+        self.told: list[str] = []
+        self.engines: dict[str, Engine] = {}
+        self.flying: dict[str, list[Flight]] = {}
+        self.bodies: dict[str, bytes] = {}
+        """Of each schedule that was seen, by its token."""
+        self.ticks: dict[str, list[int]] = {}
+        """Of each schedule the ticks that were asked for."""
+        self.off: dict[str, int] = {}
+        """Tokens of what is durably deleted or paused."""
+        self.sent: set[Tick] = set()
+        self.received: dict[Tick, str] = {}
+        self.receipts: list[str] = []
+        self.excused: set[bytes] = set()
+        """Bodies of schedules whose queue a request has deleted."""
+        self.made = self.crashes = self.repeated = 0
+        self._start()
+
+    def run(self, steps: int) -> None:
+        try:
+            for _ in range(steps):
+                self._step()
+            self._drain()
+        except Exception as error:
+            raise Broken("\n".join([*self.told[-200:], repr(error)])) from error
+
+    # The steps of a story.
+
+    def _step(self) -> None:
+        chance = self.random.random()
+        if self.random.random() < 0.3:
+            self.clock.now += self.random.choice(SPANS)
+        owner = self.random.choice(list(self.engines))
+        flying = self.flying[owner]
+        if chance < 0.05:
+            self._die(owner)
+        elif chance < 0.11:
+            contents = tuple(self.random.choice(list(Bytes)) for _ in range(3))
+            self._power_cut(Cut(Keep.SOME, (self.random.getrandbits(30),), contents))
+        elif len(self.engines) < self.processes and chance < 0.2:
+            self._start()
+        elif flying and (chance > 0.6 or len(flying) > 2):
+            self._sync(owner)
+        else:
+            self._commit(owner, self._requests(owner))
+
+    def _commit(self, owner: str, requests: list[Any]) -> None:
+        tick = self.random.random() < 0.4
+        self.told.append(f"{self.clock.now} {owner} commits{' with a tick' * tick}: {requests}")
+        engine, off = self.engines[owner], frozenset(self.off)
+        work = engine.apply(requests, tick=tick)
+        assert work is not None
+        self._note(engine)
+        self.flying[owner].append(Flight(work, requests, off))
+
+    def _sync(self, owner: str) -> None:
+        flight = self.flying[owner].pop(0)
+        self.told.append(f"{owner} has synced {flight.requests}")
+        if flight.work.commit is not None:
+            flight.work.commit.sync()
+        outcomes = self.engines[owner].finish(flight.work)
+        assert outcomes is not None
+        reap(self.engines[owner], self.random.randrange(4))
+        for request, outcome in zip(flight.requests, outcomes, strict=True):
+            if not isinstance(outcome, StoreError):
+                self._take(request, outcome, flight.off)
+
+    def _die(self, owner: str) -> None:
+        requests = self._requests(owner)
+        self.disk.steps_left = self.random.randint(0, 10)
+        self.told.append(f"{self.clock.now} {owner} dies in {requests}")
+        try:
+            self.engines[owner].apply(requests, tick=self.random.random() < 0.4)
+        except Died:
+            self.told.append("in mid-commit")
+        self.disk.steps_left = None
+        self.crashes += 1
+        del self.engines[owner], self.flying[owner]
+        self.disk.free_locks()
+        if not self.engines:
+            self._start()
+
+    def _power_cut(self, cut: Cut) -> None:
+        self.told.append(f"cut {cut}")
+        self.crashes += 1
+        found = self.disk.cut(cut)
+        assert isinstance(found, LinkedDisk)
+        found.changes = self.disk.changes
+        found.forget_changes(self.random)
+        self.disk = found
+        self.engines.clear()
+        self.flying.clear()
+        self._start()
+
+    def _start(self) -> None:
+        owner = f"p{self.random.getrandbits(30)}"
+        engine = Engine(
+            self.disk,
+            Memory(self.disk),
+            clock=self.clock,
+            random=Random(self.random.getrandbits(30)),
+            owner=owner,
+            is_living=lambda owner: owner in self.engines,
+        )
+        self.told.append(f"{owner} starts")
+        assert engine.open()
+        self.engines[owner], self.flying[owner] = engine, []
+        self._note(engine)
+
+    def _drain(self) -> None:
+        """Bring all that is under way to its end in one process, and receive what is left."""
+        self._power_cut(Cut(Keep.ALL))
+        (owner,) = self.engines
+        in_vain = 0
+        while in_vain < IN_VAIN:
+            self.clock.now += 3_600_000
+            before = len(self.received)
+            for requests in ([], [Receive(queue=QUEUE, max_messages=100, visibility=HOLD)]):
+                self._commit(owner, requests)
+                self._sync(owner)
+            deletes = [Delete(queue=QUEUE, receipts=self.receipts[-100:])] if self.receipts else []
+            self._commit(owner, deletes)
+            self._sync(owner)
+            in_vain = in_vain + 1 if len(self.received) == before else 0
+        lost = {tick for tick in self.sent - self.received.keys() if tick[0] not in self.excused}
+        if lost:
+            raise Broken(f"sent and never received: {lost}")
+
+    # What is asked.
+
+    def _known(self, engine: Engine) -> list[QueuedSchedule]:
+        return engine.schedules.listed("", ("", ""), 99)
+
+    def _note(self, engine: Engine) -> None:
+        for each in self._known(engine):
+            self.bodies[each.schedule.token] = each.schedule.body
+
+    def _requests(self, owner: str) -> list[Any]:
+        engine = self.engines[owner]
+        if QUEUE not in engine.catalog.records:
+            return [CreateQueue(name=QUEUE, settings=QueueSettings())]
+        return [self._request(engine) for _ in range(self.random.randint(0, 3))]
+
+    def _request(self, engine: Engine) -> Any:
+        chance, name = self.random, self.random.choice(NAMES)
+        if chance.random() < 0.01:
+            self.excused |= set(self.bodies.values()) | {
+                b"<%d>" % number for number in range(self.made)
+            }
+            return DeleteQueue(name=QUEUE)
+        match chance.choice(KINDS):
+            case "F" if self.bodies:
+                known = [each.schedule.token for each in self._known(engine)]
+                token = chance.choice(known or list(self.bodies))
+                asked = self.ticks.setdefault(token, [])
+                if not asked or chance.random() < 0.5:
+                    asked.append(self.clock.now // 1_000)
+                named = {each.schedule.token: each.name for each in self._known(engine)}
+                tick = chance.choice(asked[-3:])
+                return Fire(queue=QUEUE, name=named.get(token, name), token=token, tick=tick)
+            case "D":
+                receipts = chance.sample(self.receipts, min(len(self.receipts), 3))
+                return Delete(queue=QUEUE, receipts=receipts)
+            case "c":
+                self.made += 1
+                body = b"<%d>" % (self.made - 1)
+                return CreateSchedule(
+                    queue=QUEUE, name=name, cron="* * * * *", time_zone="UTC", body=body
+                )
+            case "x":
+                return DeleteSchedule(queue=QUEUE, name=name)
+            case "p":
+                return PauseSchedule(queue=QUEUE, name=name, is_paused=True)
+            case "P":
+                for each in self._known(engine):
+                    if each.name == name:
+                        self.off.pop(each.schedule.token, None)
+                return PauseSchedule(queue=QUEUE, name=name, is_paused=False)
+            case _:
+                return Receive(queue=QUEUE, max_messages=chance.choice((1, 5)), visibility=HOLD)
+
+    # What is answered.
+
+    def _take(self, request: Any, outcome: Any, off: frozenset[str]) -> None:
+        match request:
+            case Fire():
+                self.repeated += not outcome
+                if outcome:
+                    self._has_sent(request, off)
+            case Receive():
+                for delivery in outcome:
+                    self._has_received(delivery)
+            case PauseSchedule(is_paused=True):
+                resumes = [
+                    each
+                    for flights in self.flying.values()
+                    for flight in flights
+                    for each in flight.requests
+                    if isinstance(each, PauseSchedule) and not each.is_paused
+                ]
+                engine = next(iter(self.engines.values()))
+                there = engine.catalog.records.get(QUEUE)
+                now = there and there.schedules.get(request.name)
+                if not resumes and now and now.token == outcome.schedule.token and now.is_paused:
+                    self.off[outcome.schedule.token] = self.clock.now
+            case _:
+                pass
+
+    def _has_sent(self, request: Fire, off: frozenset[str]) -> None:
+        tick = self.bodies[request.token], request.tick
+        if tick in self.sent:
+            raise Broken(f"{tick} is sent twice")
+        if request.token in off & self.off.keys():
+            raise Broken(f"{tick} is sent, and its schedule was paused")
+        self.sent.add(tick)
+
+    def _has_received(self, delivery: Delivery) -> None:
+        for place, id in enumerate(delivery.ids):
+            text = str(delivery.attributes[place][TICK_ATTRIBUTE])
+            tick = delivery.bodies[place], _unix(text)
+            if self.received.setdefault(tick, id) != id:
+                raise Broken(f"{tick} is received as {id} and as {self.received[tick]}")
+            self.receipts.append(delivery.receipts[place])
+
+
+def _unix(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp())
+
+
+@dataclass
+class Told:
+    """What stories met."""
+
+    crashes: int = 0
+    sent: int = 0
+    received: int = 0
+    repeated: int = 0
+
+
+def tell(seeds: range, model: Model, **named: Any) -> Told:
+    told = Told()
+    for seed in seeds:
+        story = ScheduleStory(seed, model, **named)
+        story.run(120)
+        told.crashes += story.crashes
+        told.sent += len(story.sent)
+        told.received += len(story.received)
+        told.repeated += story.repeated
+    return told

@@ -1,0 +1,211 @@
+"""The RPCs about schedules, and the ticks that a server sends."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import schedule_service_pb2 as rpc
+from spoolrack_server.logs import make_log
+from spoolrack_server.scheduler import Scheduler
+from spoolrack_server.server import Server
+from spoolrack_store.model.clock import DAY, HOUR, MINUTE, Millis
+from spoolrack_store.testing import ManualClock
+
+from tests.support.server_rig import Client, connected, refused
+
+MINUTELY = "* * * * *"
+
+
+async def create(client: Client, cron: str = MINUTELY, **more: Any) -> rpc.Schedule:
+    schedule = rpc.Schedule(queue="q", name="s", cron=cron, body=b"go")
+    schedule.MergeFrom(rpc.Schedule(**more))
+    made = await client.stub.CreateSchedule(rpc.CreateScheduleRequest(schedule=schedule))
+    assert isinstance(made, rpc.CreateScheduleResponse)
+    return made.schedule
+
+
+async def listed(client: Client, **asked: Any) -> rpc.ListSchedulesResponse:
+    found = await client.stub.ListSchedules(rpc.ListSchedulesRequest(**asked))
+    assert isinstance(found, rpc.ListSchedulesResponse)
+    return found
+
+
+@pytest.fixture
+def scheduler(server: Server, clock: ManualClock) -> Scheduler:
+    """Another one than the server's own, as in another process: a test says when it looks."""
+    return Scheduler(server.store, clock, make_log())
+
+
+def minute(clock: ManualClock) -> int:
+    """Return the Unix time at which the present minute began."""
+    return clock.wall() // 60_000 * 60
+
+
+async def ticks(client: Client) -> list[int]:
+    """Receive what there is; return the ticks of the messages."""
+    found = await client.receive(1_000)
+    texts = [message.attributes["spoolrack-tick"].string_value for message in found]
+    return [int(datetime.fromisoformat(text).astimezone(UTC).timestamp()) for text in texts]
+
+
+async def test_a_tick_is_sent_when_it_has_come(
+    client: Client, clock: ManualClock, scheduler: Scheduler
+) -> None:
+    await client.create()
+    made = await create(client, attributes={"a": pb.Attribute(string_value="b")}, group="g")
+    begin = minute(clock)
+    assert made.next_tick_time.seconds == begin + 60
+    assert not made.HasField("last_tick_time")
+    assert (made.time_zone, made.paused) == ("UTC", False)
+    assert await scheduler.fire_due() == 0
+    clock.advance(MINUTE)
+    assert await scheduler.fire_due() in (0, 1)  # The server's own may have been faster.
+    (message,) = await client.receive(10)
+    assert (message.body, message.group) == (b"go", "g")
+    assert message.attributes["a"].string_value == "b"
+    assert message.attributes["spoolrack-schedule"].string_value == "s"
+    (found,) = (await listed(client)).schedules
+    assert (found.last_tick_time.seconds, found.next_tick_time.seconds) == (begin + 60, begin + 120)
+
+
+async def test_each_tick_is_sent_once_by_many_that_look(
+    client: Client, server: Server, clock: ManualClock
+) -> None:
+    await client.create(visibility_timeout=None)
+    await create(client)
+    begin = minute(clock)
+    schedulers = [Scheduler(server.store, clock, make_log()) for _ in range(4)]
+    for _ in range(10):
+        clock.advance(MINUTE)
+        await asyncio.gather(*(each.fire_due() for each in schedulers))
+    assert await ticks(client) == [begin + 60 * number for number in range(1, 11)]
+
+
+async def test_of_the_ticks_that_were_missed_the_last_is_sent(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    root = tmp_path / "root"
+    async with Server(root, clock=clock) as server, connected(server) as client:
+        await client.create()
+        await create(client)
+    begin = minute(clock)
+    clock.advance(Millis(3 * DAY))
+    async with Server(root, clock=clock) as server, connected(server) as client:
+        scheduler = Scheduler(server.store, clock, make_log())
+        await scheduler.fire_due()
+        await scheduler.fire_due()
+        assert await ticks(client) == [begin + 3 * DAY // 1_000]
+        clock.advance(MINUTE)
+        await scheduler.fire_due()
+        assert await ticks(client) == [begin + 3 * DAY // 1_000 + more for more in (0, 60)]
+
+
+async def test_a_clock_that_is_put_back_repeats_no_tick(
+    client: Client, clock: ManualClock, scheduler: Scheduler
+) -> None:
+    await client.create()
+    await create(client)
+    begin = minute(clock)
+    clock.advance(Millis(2 * HOUR))
+    await scheduler.fire_due()
+    clock.step_wall(Millis(-HOUR))
+    for _ in range(61):
+        clock.advance(MINUTE)
+        await scheduler.fire_due()
+    assert await ticks(client) == [begin + 7_200, begin + 7_260]
+
+
+async def test_ticks_of_a_pause_are_not_made_up_for(
+    client: Client, clock: ManualClock, scheduler: Scheduler
+) -> None:
+    await client.create()
+    await create(client)
+    named = {"queue": "q", "name": "s"}
+    for _ in range(2):
+        paused = (await client.stub.PauseSchedule(rpc.PauseScheduleRequest(**named))).schedule
+        assert paused.paused
+        assert not paused.HasField("next_tick_time")
+    clock.advance(Millis(HOUR))
+    await scheduler.fire_due()
+    begin = minute(clock)
+    for _ in range(2):
+        resumed = (await client.stub.ResumeSchedule(rpc.ResumeScheduleRequest(**named))).schedule
+        assert resumed.next_tick_time.seconds == begin + 60
+    await scheduler.fire_due()
+    assert await ticks(client) == []
+    clock.advance(MINUTE)
+    await scheduler.fire_due()
+    assert await ticks(client) == [begin + 60]
+
+
+async def test_a_deleted_schedule_sends_nothing(
+    client: Client, clock: ManualClock, scheduler: Scheduler
+) -> None:
+    await client.create()
+    await create(client)
+    await client.stub.DeleteSchedule(rpc.DeleteScheduleRequest(queue="q", name="s"))
+    clock.advance(Millis(HOUR))
+    assert await scheduler.fire_due() == 0
+    assert await ticks(client) == []
+    for call, request in (
+        (client.stub.DeleteSchedule, rpc.DeleteScheduleRequest(queue="q", name="s")),
+        (client.stub.PauseSchedule, rpc.PauseScheduleRequest(queue="q", name="s")),
+        (client.stub.ResumeSchedule, rpc.ResumeScheduleRequest(queue="q", name="s")),
+    ):
+        no = await refused(call(request))
+        assert (no.code, no.reason) == (grpc.StatusCode.NOT_FOUND, "SCHEDULE_NOT_FOUND")
+
+
+async def test_a_full_queue_holds_up_its_own_schedule_only(
+    client: Client, clock: ManualClock, scheduler: Scheduler
+) -> None:
+    await client.create(max_messages=1)
+    await client.create("p")
+    await client.send(b"there")
+    await create(client)
+    await create(client, queue="p")
+    clock.advance(MINUTE)
+    await scheduler.fire_due()
+    assert (await client.counts("p")).ready_count == 1
+    (there,) = await client.receive()
+    await client.delete(there.receipt)
+    await scheduler.fire_due()
+    assert len(await ticks(client)) == 1
+
+
+async def test_a_schedule_that_is_none_is_refused(client: Client) -> None:
+    await client.create()
+    for more, reason in (
+        ({"cron": "x"}, "INVALID_REQUEST"),
+        ({"time_zone": "Mars/Base"}, "INVALID_REQUEST"),
+        ({"name": "a/b"}, "INVALID_REQUEST"),
+        ({"queue": "none"}, "QUEUE_NOT_FOUND"),
+        ({"group": "g" * 129}, "INVALID_MESSAGE"),
+    ):
+        assert (await refused(create(client, **more))).reason == reason, more
+    await create(client)
+    no = await refused(create(client, cron="0 * * * *"))
+    assert (no.code, no.reason) == (grpc.StatusCode.ALREADY_EXISTS, "SCHEDULE_EXISTS")
+    assert (await create(client, cron=" * *  * * *", time_zone="UTC")).name == "s"
+
+
+async def test_schedules_are_listed_page_by_page(client: Client) -> None:
+    for queue in ("p", "q"):
+        await client.create(queue)
+        for name in ("b", "a"):
+            await create(client, queue=queue, name=name)
+    seen, token = [], ""
+    for _ in range(4):
+        page = await listed(client, page_size=1, page_token=token)
+        seen += [(each.queue, each.name) for each in page.schedules]
+        token = page.next_page_token
+    assert seen == [("p", "a"), ("p", "b"), ("q", "a"), ("q", "b")]
+    assert token == ""
+    assert [each.name for each in (await listed(client, queue="p")).schedules] == ["a", "b"]
+    assert (await refused(listed(client, page_token="x"))).reason == "INVALID_REQUEST"

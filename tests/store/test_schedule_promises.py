@@ -1,0 +1,265 @@
+"""What schedules promise: a tick is sent once, whichever process asks, and whatever ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from spoolrack_store.model.clock import DAY, Millis
+from spoolrack_store.model.errors import (
+    DamagedSettings,
+    InvalidRequest,
+    QueueFull,
+    QueueNotFound,
+    ScheduleExists,
+    ScheduleNotFound,
+    StoreError,
+)
+from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive, UpdateQueue
+from spoolrack_store.model.schedule_requests import (
+    CreateSchedule,
+    DeleteSchedule,
+    Fire,
+    PauseSchedule,
+    QueuedSchedule,
+)
+from spoolrack_store.model.schedules import MAX_BODY, MAX_SCHEDULES
+from spoolrack_store.model.settings import Record, decode, encode
+
+from tests.store.stage_rig import START, Rig
+
+TICK = START // 1_000 + 60
+NIGHTLY = CreateSchedule(
+    queue="q",
+    name="nightly",
+    cron="0 3 * * *",
+    time_zone="Europe/Berlin",
+    body=b"go",
+    attributes={"text": "a", "bytes": b"\xff"},
+    group="g",
+)
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def create(rig: Rig, **changes: Any) -> QueuedSchedule:
+    made = rig.ask(replace(NIGHTLY, **changes))
+    assert isinstance(made, QueuedSchedule)
+    return made
+
+
+def fire(rig: Rig, made: QueuedSchedule, tick: int = TICK, **named: Any) -> bool:
+    asked = Fire(queue=made.queue, name=made.name, token=made.schedule.token, tick=tick)
+    sent = rig.ask(asked, **named)
+    assert isinstance(sent, bool)
+    return sent
+
+
+def listed(rig: Rig, queue: str = "", **named: Any) -> list[str]:
+    return [each.name for each in rig.engine.schedules.listed(queue, ("", ""), 99, **named)]
+
+
+def test_the_message_of_a_tick_says_what_sent_it(rig: Rig) -> None:
+    fire(rig, create(rig))
+    rig.ticks()
+    ((delivery,),) = (rig.ask(Receive(queue="q")),)
+    assert delivery.bodies == [b"go"]
+    assert delivery.groups == {0: "g"}
+    assert delivery.attributes == {
+        0: {
+            "text": "a",
+            "bytes": b"\xff",
+            "spoolrack-schedule": "nightly",
+            "spoolrack-tick": "2023-11-14T22:14:20Z",
+        }
+    }
+
+
+def test_a_tick_is_sent_once_and_an_earlier_one_never(rig: Rig) -> None:
+    made = create(rig)
+    assert fire(rig, made)
+    assert not fire(rig, made)
+    assert not fire(rig, made, TICK - 1)
+    asked = Fire(queue="q", name="nightly", token=made.schedule.token, tick=TICK + 60)
+    assert rig.commit(asked, asked, asked) == [True, False, False]
+    rig.ticks()
+    assert rig.receive() == [b"go"] * 2
+    assert rig.staged() == []
+
+
+def test_two_processes_send_a_tick_once(rig: Rig) -> None:
+    made, other = create(rig), rig.open("p9")
+    assert fire(rig, made, engine=other)
+    assert not fire(rig, made)
+    assert fire(rig, made, TICK + 60)
+    assert not fire(rig, made, TICK + 60, engine=other)
+    rig.ticks()
+    assert rig.receive() == [b"go"] * 2
+
+
+def test_a_restart_sends_no_tick_again_and_keeps_the_schedule(rig: Rig) -> None:
+    made = create(rig)
+    fire(rig, made)
+    rig.restart()
+    (kept,) = rig.engine.schedules.listed("", ("", ""), 9)
+    assert kept == replace(made, last_tick=TICK)
+    assert not fire(rig, made)
+    assert fire(rig, made, TICK + 1)
+
+
+def test_the_last_tick_is_remembered_as_long_as_the_schedule_is_there(rig: Rig) -> None:
+    made = create(rig)
+    fire(rig, made)
+    rig.clock.advance(500 * DAY)
+    rig.ticks()
+    assert not fire(rig, made)
+    assert rig.names("published") == [f"schedule-{made.schedule.token}.{TICK}"]
+    rig.ask(DeleteSchedule(queue="q", name="nightly"))
+    rig.ticks()
+    assert rig.names("published") == []
+
+
+def test_the_last_tick_of_a_deleted_queue_is_forgotten(rig: Rig) -> None:
+    fire(rig, create(rig))
+    rig.ask(DeleteQueue(name="q"))
+    rig.clock.advance(500 * DAY)
+    rig.ticks(8)
+    assert rig.names("published") == []
+
+
+def test_nothing_is_sent_after_a_schedule_is_deleted_or_made_anew(rig: Rig) -> None:
+    made = create(rig)
+    rig.ask(DeleteSchedule(queue="q", name="nightly"))
+    with pytest.raises(ScheduleNotFound):
+        fire(rig, made)
+    again = create(rig)
+    assert again.schedule.token != made.schedule.token
+    assert not fire(rig, made)
+    assert fire(rig, again)
+
+
+def test_ticks_of_a_pause_are_not_sent(rig: Rig) -> None:
+    made = create(rig)
+    paused = rig.ask(PauseSchedule(queue="q", name="nightly", is_paused=True))
+    assert paused.schedule.is_paused
+    assert not fire(rig, made)
+    rig.clock.advance(120_000)
+    resumed = rig.ask(PauseSchedule(queue="q", name="nightly", is_paused=False))
+    assert resumed.schedule.since == START + 120_000
+    assert not fire(rig, made)
+    assert not fire(rig, made, TICK + 60)
+    assert fire(rig, made, TICK + 61)
+    version = rig.engine.catalog.records["q"].version
+    assert rig.ask(PauseSchedule(queue="q", name="nightly", is_paused=False)).last_tick == TICK + 61
+    assert rig.engine.catalog.records["q"].version == version
+
+
+def test_a_tick_before_the_creation_is_not_sent(rig: Rig) -> None:
+    assert not fire(rig, create(rig), START // 1_000)
+
+
+def test_a_repeated_creation_finds_the_schedule_and_another_content_is_refused(rig: Rig) -> None:
+    made = create(rig)
+    assert create(rig) == made
+    for part in ({"cron": "* * * * *"}, {"time_zone": "UTC"}, {"body": b""}, {"group": "h"}):
+        with pytest.raises(ScheduleExists, match=f"with another {next(iter(part))}"):
+            create(rig, **part)
+    with pytest.raises(ScheduleExists, match="with another attributes"):
+        create(rig, attributes={})
+
+
+def test_schedules_are_listed_by_queue_and_name(rig: Rig) -> None:
+    for queue, name in (("q", "b"), ("other", "c"), ("q", "a")):
+        create(rig, queue=queue, name=name)
+    assert listed(rig) == ["c", "a", "b"]
+    assert listed(rig, "q") == ["a", "b"]
+    assert [each.name for each in rig.engine.schedules.listed("", ("q", "a"), 1)] == ["b"]
+    with pytest.raises(QueueNotFound):
+        listed(rig, "none")
+
+
+def test_settings_and_labels_of_a_queue_leave_its_schedules_alone(rig: Rig) -> None:
+    create(rig)
+    rig.ask(UpdateQueue(name="q", changes={"max_messages": 5}, labels={"a": "b"}))
+    assert listed(rig) == ["nightly"]
+    rig.restart()
+    assert listed(rig) == ["nightly"]
+    assert rig.engine.catalog.records["q"].labels == {"a": "b"}
+
+
+def test_a_queue_that_is_made_again_has_no_schedules(rig: Rig) -> None:
+    create(rig)
+    rig.ask(DeleteQueue(name="q"))
+    assert listed(rig) == []
+    rig.ticks(8)
+    rig.ask(CreateQueue(name="q", settings=rig.settings["q"]))
+    assert listed(rig) == []
+
+
+def test_a_full_queue_takes_a_tick_once_it_has_room(rig: Rig) -> None:
+    made = create(rig)
+    rig.ask(UpdateQueue(name="q", changes={"max_messages": 1}))
+    assert fire(rig, made)
+    rig.ticks()
+    with pytest.raises(QueueFull):
+        fire(rig, made, TICK + 60)
+    rig.ask(UpdateQueue(name="q", changes={"max_messages": 2}))
+    assert fire(rig, made, TICK + 60)
+    rig.ticks()
+    assert rig.receive() == [b"go"] * 2
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"name": ""},
+        {"name": "a b"},
+        {"name": "a" * 65},
+        {"cron": ""},
+        {"cron": "*" * 257},
+        {"time_zone": ""},
+        {"body": b"x" * (MAX_BODY + 1)},
+        {"attributes": {"": "x"}},
+        {"group": "g" * 129},
+    ],
+)
+def test_a_schedule_that_can_be_none_is_refused(rig: Rig, part: dict[str, Any]) -> None:
+    with pytest.raises(StoreError):
+        create(rig, **part)
+    assert listed(rig) == []
+
+
+def test_a_queue_has_64_schedules_at_most(rig: Rig) -> None:
+    for number in range(MAX_SCHEDULES):
+        create(rig, name=f"n{number}")
+    with pytest.raises(InvalidRequest, match="must be 64 at most"):
+        create(rig, name="more")
+    rig.restart()
+    assert len(listed(rig)) == MAX_SCHEDULES
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"cron": "0 3 * * *"', '"cron": 5'),
+        ('"token": "', '"token": "/'),
+        ('"since": ', '"since": -'),
+        ('"body": "', '"body": "!'),
+        ('"paused": false', '"paused": 0'),
+        ('"nightly"', '"../nightly"'),
+    ],
+)
+def test_a_settings_file_with_a_schedule_that_is_none_is_damaged(
+    rig: Rig, before: str, after: str
+) -> None:
+    schedules = {"nightly": create(rig).schedule}
+    record = Record(settings=rig.settings["q"], created_at=Millis(START), schedules=schedules)
+    content = encode(record).decode()
+    assert decode(content.encode(), "f") == record
+    assert before in content
+    with pytest.raises(DamagedSettings):
+        decode(content.replace(before, after).encode(), "f")
