@@ -192,8 +192,8 @@ STORE_MUTANTS: Final = (
         breaks="a due beyond the maximum counts as the maximum",
         edits=edit(
             "engine/recovery.py:appear",
-            "min(name.due - moves.clock.wall(), most)",
-            "max(min(0, most), name.due - moves.clock.wall())",
+            "max(-MAX_VISIBILITY, min(name.due - moves.clock.wall(), most))",
+            "max(min(-MAX_VISIBILITY, most), name.due - moves.clock.wall())",
         ),
         caught_by=(_CLOCKS,),
     ),
