@@ -183,7 +183,7 @@ STORE_MUTANTS: Final = (
         breaks="a lease stands until it is due, also after a restart",
         edits=edit(
             "engine/recovery.py:appear",
-            "min(max(0, name.due - moves.clock.wall()), most)",
+            "max(-MAX_VISIBILITY, min(name.due - moves.clock.wall(), most))",
             "min(0, most)",
         ),
         caught_by=(_CLOCKS,),
@@ -193,8 +193,8 @@ STORE_MUTANTS: Final = (
         breaks="a due beyond the maximum counts as the maximum",
         edits=edit(
             "engine/recovery.py:appear",
-            "min(max(0, name.due - moves.clock.wall()), most)",
-            "max(min(0, most), name.due - moves.clock.wall())",
+            "max(-MAX_VISIBILITY, min(name.due - moves.clock.wall(), most))",
+            "max(min(-MAX_VISIBILITY, most), name.due - moves.clock.wall())",
         ),
         caught_by=(_CLOCKS,),
     ),
