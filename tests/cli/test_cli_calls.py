@@ -76,6 +76,10 @@ ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "replay": ("jobs", "--archive", "{absent}"),
     "reservations release": ("s", "1"),
     "reservations show": ("s", "1"),
+    "schedules create": ("jobs", "nightly", "0 3 * * *"),
+    "schedules delete": ("jobs", "nightly"),
+    "schedules pause": ("jobs", "nightly"),
+    "schedules resume": ("jobs", "nightly"),
     "send": ("jobs", "body"),
     # Neither a folder nor an address that this user may serve: it ends in any case.
     "serve": ("--root", "{file}", "--grpc", "192.0.2.1:1", "--http", "off"),

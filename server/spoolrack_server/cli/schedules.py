@@ -20,12 +20,13 @@ def command() -> None:
 
 @command.command()
 @argument("queue")
-@argument("name")
-@argument("cron")
+@argument("name", type=Text())
+@argument("cron", type=Text())
 @argument("body", default="", type=Text(may_be_empty=True))
 @option(
     "--time-zone",
     metavar="ZONE",
+    type=Text(),
     default="UTC",
     show_default=True,
     help="In which CRON is meant, such as Europe/Berlin.",
@@ -93,7 +94,7 @@ def _row(schedule: Schedule) -> tuple[str, ...]:
 
 @command.command()
 @argument("queue")
-@argument("name")
+@argument("name", type=Text())
 @reaches_queues
 def pause(reach: Reach, queue: str, name: str) -> None:
     """Send no message of a schedule until it is resumed."""
@@ -103,7 +104,7 @@ def pause(reach: Reach, queue: str, name: str) -> None:
 
 @command.command()
 @argument("queue")
-@argument("name")
+@argument("name", type=Text())
 @reaches_queues
 def resume(reach: Reach, queue: str, name: str) -> None:
     """Go on with a schedule. The times that passed meanwhile are not made up for."""
@@ -113,7 +114,7 @@ def resume(reach: Reach, queue: str, name: str) -> None:
 
 @command.command()
 @argument("queue")
-@argument("name")
+@argument("name", type=Text())
 @reaches_queues
 def delete(reach: Reach, queue: str, name: str) -> None:
     """Delete a schedule. The messages that it has sent stay."""
