@@ -14,12 +14,16 @@ DeadLetterAt = Literal["lease_end", "receive"]
 LeaseDurability = Literal["strict", "relaxed"]
 GroupOrder = Literal["fair", "strict"]
 BackoffAt = Literal["release", "lease_end"]
+Sending = Literal["open", "paused"]
+Receiving = Literal["open", "paused"]
 
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "dead_letter_at": ("lease_end", "receive"),
     "lease_durability": ("strict", "relaxed"),
     "group_order": ("fair", "strict"),
     "backoff_at": ("release", "lease_end"),
+    "sending": ("open", "paused"),
+    "receiving": ("open", "paused"),
 }
 MOST: Final[Mapping[str, int]] = {
     "max_receives": 1_000_000_000,
@@ -56,6 +60,8 @@ class Settings(TypedDict, total=False):
     backoff_jitter: int | None
     backoff_at: BackoffAt | None
     archive_retention: float | timedelta | None
+    sending: Sending | None
+    receiving: Receiving | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,3 +115,7 @@ class QueueSettings:
     archive_retention: float = 0.0
     """How long the files of messages that have left the queue are kept in the root's archive. Seconds.
     0: no archive."""
+    sending: Sending = "open"
+    """Whether the queue takes sends and publications; while it is paused they are refused."""
+    receiving: Receiving = "open"
+    """Whether the queue hands out messages; while it is paused receives find none, and wait."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from ._settings import QueueSettings
 from .errors import SpoolrackError
@@ -133,11 +133,20 @@ class Envelope:
     """The oldest first; only in messages that were got or listed."""
 
 
+class LastReceive(NamedTuple):
+    """The receive of a message that a receipt came with."""
+
+    receive_count: int
+    first_receive_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class ByReceipt:
     """Names a message by the lease that one holds on it."""
 
     receipt: str
+    last_receive: LastReceive | None = None
+    """Also if the lease is over, as long as this was the message's last receive; None: not then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +165,8 @@ class VisibilityChange:
 
     receipt: str
     seconds: float
+    last_receive: LastReceive | None = None
+    """Also if the lease is over, as long as this was the message's last receive; None: not then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,6 +217,14 @@ class NoDeadLetterQueue(SpoolrackError):
     code = "FAILED_PRECONDITION"
 
 
+class SendingPaused(SpoolrackError):
+    """Sending to the queue is paused: nothing was stored. Not repeated by the client: a pause lasts
+    until the queue's `sending` is set to open."""
+
+    reason = "SENDING_PAUSED"
+    code = "FAILED_PRECONDITION"
+
+
 class TooManyDeduplicationIds(SpoolrackError):
     """The queue remembers as many deduplication ids as it can: wait until the oldest leave its
     deduplication_window, or make that shorter."""

@@ -27,7 +27,7 @@ from spoolrack_store.model.errors import (
 )
 from spoolrack_store.model.ids import is_id
 from spoolrack_store.model.names import is_queue_name
-from spoolrack_store.model.operations import CreateQueue, Message, Queue, UpdateQueue
+from spoolrack_store.model.operations import CreateQueue, LastReceive, Message, Queue, UpdateQueue
 from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, SCHEMA, QueueSettings, SettingKind
 from spoolrack_store.model.transitions import State
 
@@ -113,6 +113,18 @@ def _span(duration: Duration) -> Millis:
         raise ValueError(f"{seconds} s and {nanos} ns")
     # Rounded up: a span of less than a millisecond must not become none.
     return Millis(seconds * 1_000 + -(-nanos // 1_000_000))
+
+
+def last_receive(receive: rpc.LastReceive) -> LastReceive:
+    """The receive that a receipt came with; raise `InvalidRequest` for one that no message has had."""
+    if receive.receive_count < 1:
+        raise InvalidRequest(
+            what="last_receive.receive_count",
+            value=receive.receive_count,
+            rule="must be the receive_count of the received message, at least 1",
+        )
+    first = moment(receive.first_receive_time, "last_receive.first_receive_time")
+    return LastReceive(receive.receive_count, first)
 
 
 def duration(span: Millis) -> Duration:

@@ -23,6 +23,7 @@ from spoolrack_store.model.deaths import check_explanation
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 from spoolrack_store.model.operations import (
     ChangeVisibility,
+    LastReceive,
     Purge,
     Receive,
     RejectMessages,
@@ -278,11 +279,14 @@ class QueueService:
         convert.check_count(len(request.changes), "changes")
         results: dict[int, Millis | StoreError] = {}
         alike: dict[Millis, list[int]] = {}
+        last: dict[int, LastReceive] = {}
         for position, change in enumerate(request.changes):
             try:
                 visibility = convert.millis(
                     change.visibility_timeout, "visibility_timeout", most=MAX_VISIBILITY
                 )
+                if change.HasField("last_receive"):
+                    last[position] = convert.last_receive(change.last_receive)
                 alike.setdefault(visibility, []).append(position)
             except StoreError as error:
                 results[position] = error
@@ -294,6 +298,11 @@ class QueueService:
                         queue=queue,
                         receipts=[request.changes[position].receipt for position in positions],
                         visibility=visibility,
+                        last_receives={
+                            place: last[position]
+                            for place, position in enumerate(positions)
+                            if position in last
+                        },
                     )
                 ),
             )

@@ -51,6 +51,7 @@ CODES: Final[Mapping[str, StatusCode]] = {
     "RESERVATION_UNREAD": StatusCode.FAILED_PRECONDITION,
     "REDRIVE_RUNNING": StatusCode.FAILED_PRECONDITION,
     "NO_DEAD_LETTER_QUEUE": StatusCode.FAILED_PRECONDITION,
+    "SENDING_PAUSED": StatusCode.FAILED_PRECONDITION,
     "QUEUE_FULL": StatusCode.RESOURCE_EXHAUSTED,
     "TOO_MANY_DEDUPLICATION_IDS": StatusCode.RESOURCE_EXHAUSTED,
     "DISK_FULL": StatusCode.RESOURCE_EXHAUSTED,
@@ -90,6 +91,7 @@ HTTP_CODES: Final[Mapping[str, int]] = {
     "RESERVATION_UNREAD": 412,
     "REDRIVE_RUNNING": 409,
     "NO_DEAD_LETTER_QUEUE": 409,
+    "SENDING_PAUSED": 409,
     # softlayer/mq has one answer for whatever can't be guaranteed: try again after so many seconds.
     "QUEUE_FULL": 503,
     "TOO_MANY_DEDUPLICATION_IDS": 503,

@@ -248,9 +248,9 @@ class Memory:
     def lease(self, name: str, limit: int, visibility: float | None) -> list[Envelope]:
         box = self.box(name)
         span = box.settings.visibility_timeout if visibility is None else visibility
-        leased = []
+        leased: list[Envelope] = []
         for held in box.in_order():
-            if len(leased) == limit:
+            if len(leased) == limit or box.settings.receiving == "paused":
                 break
             if held.state is MessageState.READY:
                 held.token = uuid.uuid4().hex

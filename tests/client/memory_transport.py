@@ -35,6 +35,7 @@ from spoolrack.errors import (
     NoDeadLetterQueue,
     QueueExists,
     QueueFull,
+    SendingPaused,
     SpoolrackError,
     StaleReceipt,
     VersionMismatch,
@@ -161,7 +162,8 @@ class MemoryTransport:
     ) -> list[SendResult]:
         with self._memory.lock:
             self._memory.called("send", len(messages))
-            self._memory.box(queue)
+            if self._memory.box(queue).settings.sending == "paused":
+                raise SendingPaused
             results = [self._send(queue, message) for message in messages]
         self._memory.wake()
         return results

@@ -43,6 +43,7 @@ from spoolrack_store.model.reservations import (
     Confirm,
     MarkRead,
     Release,
+    Reservation,
     Reserve,
     Unreserve,
 )
@@ -64,6 +65,8 @@ SETTINGS: Final = {
 QUEUES: Final = tuple(SETTINGS)
 STAGES: Final = ("a", "b", "c")
 STREAMS: Final = ("x", "y")
+FLOWS: Final = ("sending", "receiving")
+"""Settings by which a queue is paused."""
 KINDS: Final = "S" * 5 + "R" * 5 + "D" * 3 + "CCGi" + "tttpppa" + "ff" + "vvvvwwwuWWW" + "P"
 BODY: Final = re.compile(rb"<\d+>")
 GONE: Final = "gone"
@@ -99,6 +102,8 @@ class EverythingStory:
         self.random = Random(seed)
         self.starts = Random(seed + 2)
         """When a process dies as it starts."""
+        self.flows = Random(seed + 3) if seed % 2 == 0 else None
+        """When a queue is paused or resumed; in every other story none is."""
         self.clock = Clock()
         disk = made((), can_sync_all=can_sync_all, model=model, kind=TroubledDisk)
         assert isinstance(disk, TroubledDisk)
@@ -123,7 +128,7 @@ class EverythingStory:
         self.redrives: list[str] = []
         self.next_set = 0
         self.next_epoch = 0
-        self.crashes = self.refused = self.ended = 0
+        self.crashes = self.refused = self.ended = self.paused = 0
         self._start()
 
     def run(self, steps: int) -> None:
@@ -192,6 +197,7 @@ class EverythingStory:
             return
         if work is not None:
             self._check(engine)
+            self._check_pauses(engine, work, requests)
             flight = Flight(work, requests, {each for each in self.names.values() if each not in found})
             flight.dead |= {each for each, state in found.items() if state == GONE}
             self._take(flight, found)
@@ -326,6 +332,9 @@ class EverythingStory:
         if chance.random() < 0.01:
             retention = Millis(chance.choice((0, 30_000)))
             return UpdateQueue(name=queue, changes={"retention": retention})
+        if self.flows is not None and self.flows.random() < 0.05:
+            flow = {name: self.flows.choice(("open", "open", "paused")) for name in FLOWS}
+            return UpdateQueue(name=queue, changes=flow)
         match chance.choice(KINDS):
             case "S":
                 bodies = self._bodies()
@@ -537,6 +546,26 @@ class EverythingStory:
                         held[entry.name.state] += entry.held.bit_count()
             if held != index.counts:
                 raise Broken(f"{queue} counts {index.counts}, and holds {held}")
+
+    def _check_pauses(self, engine: Engine, work: Work, requests: Sequence[Any]) -> None:
+        """Hold paused queues to it; the changes of a commit come before its sends and receives."""
+        paused = {
+            (flow, name)
+            for name, record in engine.catalog.records.items()
+            for flow in FLOWS
+            if getattr(record.settings, flow) == "paused"
+        }
+        for request, outcome in zip(requests, work.outcomes, strict=True):
+            is_refused = isinstance(outcome, StoreError) or not outcome
+            if isinstance(request, Send) and ("sending", request.queue) in paused:
+                self.paused += 1
+                if not is_refused:
+                    raise Broken(f"{request.queue} is paused, and takes {request.bodies}")
+            if isinstance(request, Receive | Reserve) and ("receiving", request.queue) in paused:
+                self.paused += 1
+                is_old = isinstance(outcome, Reservation) and not outcome.is_new
+                if not is_refused and not is_old:
+                    raise Broken(f"{request.queue} is paused, and hands out {outcome}")
 
     # The end.
 

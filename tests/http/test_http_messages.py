@@ -143,6 +143,49 @@ async def test_a_delete_with_a_receipt_needs_the_lease(http: Http, clock: Manual
     assert (await http.counts())["leased_count"] == 0
 
 
+async def test_a_delete_after_the_lease_needs_the_last_receive(http: Http, clock: ManualClock) -> None:
+    await http.create()
+    id = await http.send()
+    target = f"/q/messages/{id}?allow_expired=true"
+
+    async def received() -> dict[str, str]:
+        answer = await http.receive("?visibility=1")
+        clock.advance(1_000)
+        names = ("X-Message-Receive-Count", "X-Message-First-Receive-Time")
+        return {
+            "If-Match": answer.headers["X-Message-Receipt"],
+            **{name: answer.headers[name] for name in names},
+        }
+
+    first, second = await received(), await received()
+    for headers, url, status, reason in (
+        (first, target, 412, "STALE_RECEIPT"),
+        (second, f"/q/messages/{id}", 412, "STALE_RECEIPT"),
+        (second, target.replace("true", "false"), 412, "STALE_RECEIPT"),
+        (second, target.replace("true", "1"), 400, "INVALID_REQUEST"),
+        ({"If-Match": second["If-Match"]}, target, 400, "INVALID_REQUEST"),
+        ({**second, "X-Message-Receive-Count": "0"}, target, 400, "INVALID_REQUEST"),
+        ({**second, "X-Message-First-Receive-Time": "now"}, target, 400, "INVALID_REQUEST"),
+        (
+            {**second, "X-Message-First-Receive-Time": "2026-13-01T00:00:00.000Z"},
+            target,
+            400,
+            "INVALID_REQUEST",
+        ),
+        (
+            {name: value for name, value in second.items() if name != "If-Match"},
+            target,
+            400,
+            "INVALID_REQUEST",
+        ),
+    ):
+        answer = await http.ask("DELETE", url, None, headers)
+        assert (answer.status, answer.reason) == (status, reason), headers
+    assert (await http.counts())["ready_count"] == 1
+    assert (await http.ask("DELETE", target, None, second)).status == 202
+    assert (await http.counts())["ready_count"] == 0
+
+
 async def test_a_delay_hides_a_message_for_so_long(http: Http, clock: ManualClock) -> None:
     await http.create("q", delivery_delay=60, visibility_timeout=3600)
     await http.send(b"a", **{"X-Message-Delay": "0"})

@@ -203,6 +203,13 @@ def _no_dead_letter_queue(scene: Scene) -> Provoked:
     )
 
 
+def _sending_paused(scene: Scene) -> Provoked:
+    scene.create(sending=pb.FLOW_PAUSED)
+    message = pb.OutgoingMessage(body=b"no")
+    request = rpc.SendRequest(queue=scene.queue, messages=[message])
+    return "Send", request, {"queue": scene.queue}
+
+
 PROVOKE: Final[dict[str, Provoke]] = {
     "INVALID_QUEUE_NAME": _invalid_queue_name,
     "INVALID_SETTING": _invalid_setting,
@@ -217,6 +224,7 @@ PROVOKE: Final[dict[str, Provoke]] = {
     "NO_DEAD_LETTER_QUEUE": _no_dead_letter_queue,
     "QUEUE_EXISTS": _queue_exists,
     "VERSION_MISMATCH": _version_mismatch,
+    "SENDING_PAUSED": _sending_paused,
     "RESERVATION_LOST": _reservation_lost,
     "RESERVATION_COMMITTED": _reservation_committed,
     "RESERVATION_UNREAD": _reservation_unread,

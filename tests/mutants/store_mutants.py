@@ -15,8 +15,10 @@ _CHORES: Final = "tests/store/test_chores_shared.py"
 _CLOCKS: Final = "tests/store/test_store_clocks.py"
 _DEDUPLICATION: Final = "tests/store/test_deduplication_promises.py"
 _DISK: Final = "tests/store/test_trouble_disk.py"
+_RETRIES: Final = "tests/crash/test_retry_crashes.py"
 _FRONT: Final = "tests/store/test_front_store.py"
 _HAND: Final = "tests/store/test_trouble_hand.py"
+_PAUSES: Final = "tests/store/test_paused_queues.py"
 _QUEUES: Final = "tests/store/test_store_queues.py"
 _CATALOG: Final = "tests/store/test_catalog_requests.py"
 _REAPER: Final = "tests/store/test_reaper_promises.py"
@@ -180,7 +182,7 @@ STORE_MUTANTS: Final = (
         breaks="a lease stands until it is due, also after a restart",
         edits=edit(
             "engine/recovery.py:appear",
-            "min(max(0, name.due - moves.clock.wall()), most)",
+            "max(-MAX_VISIBILITY, min(name.due - moves.clock.wall(), most))",
             "min(0, most)",
         ),
         caught_by=(_CLOCKS,),
@@ -190,8 +192,8 @@ STORE_MUTANTS: Final = (
         breaks="a due beyond the maximum counts as the maximum",
         edits=edit(
             "engine/recovery.py:appear",
-            "min(max(0, name.due - moves.clock.wall()), most)",
-            "max(min(0, most), name.due - moves.clock.wall())",
+            "max(-MAX_VISIBILITY, min(name.due - moves.clock.wall(), most))",
+            "max(min(-MAX_VISIBILITY, most), name.due - moves.clock.wall())",
         ),
         caught_by=(_CLOCKS,),
     ),
@@ -283,7 +285,9 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="an-update-keeps-the-old-labels",
         breaks="labels are what the last update says",
-        edits=edit("engine/catalog.py:Catalog.update", " labels=labels,", ""),
+        edits=edit(
+            "engine/catalog.py:Catalog.update", "settings=settings, labels=labels", "settings=settings"
+        ),
         caught_by=("tests/sqs/test_sqs_queues.py",),
     ),
     Mutant(
@@ -301,6 +305,52 @@ STORE_MUTANTS: Final = (
             "        now = Millis(self._clock.wall() - 1_600_000_000_000)\n",
         ),
         caught_by=(_CLOCKS,),
+    ),
+    Mutant(
+        name="an-uncounted-release-counts",
+        breaks="a release may say that the receive doesn't count",
+        edits=edit(
+            "engine/leaser.py:Leaser.release",
+            "                        count = max(0, count - 1)\n",
+            "                        count = max(0, count)\n",
+        ),
+        caught_by=(_RETRIES,),
+    ),
+    Mutant(
+        name="a-back-off-counts-from-the-commit",
+        breaks="the back-off of an expired lease ends when its name and the settings say",
+        edits=edit(
+            "engine/leaser.py:Leaser._expire_lease",
+            "        until = Millis(name.due + pause), entry.due + pause\n",
+            "        until = Millis(self._clock.wall() + pause), self._clock.monotonic() + pause\n",
+        ),
+        caught_by=(_RETRIES,),
+    ),
+    Mutant(
+        name="a-back-off-ends-with-its-lease",
+        breaks="after a start a back-off counts from when the lease was over",
+        edits=edit(
+            "engine/recovery.py:appear",
+            "        left = max(-MAX_VISIBILITY, min(",
+            "        left = max(0, min(",
+        ),
+        caught_by=("tests/store/test_retry_promises.py",),
+    ),
+    Mutant(
+        name="a-rejected-copy-is-not-synced",
+        breaks="a dead letter's content is on stable media before the letter is published",
+        edits=edit(
+            "engine/letters.py:Letters.bury_now",
+            "        self._moves.sync_contents([copy.name.path for copy in copies.values()])\n",
+            "",
+        ),
+        caught_by=(_RETRIES,),
+    ),
+    Mutant(
+        name="the-jitter-forgets-the-count",
+        breaks="a back-off is shortened differently after each receive",
+        edits=edit("model/backoff.py:pause", "{id},r{receives}", "{id},r"),
+        caught_by=("tests/store/test_retry_promises.py",),
     ),
     Mutant(
         name="an-undone-lease-is-counted",
@@ -613,5 +663,36 @@ STORE_MUTANTS: Final = (
             "tests/store/test_group_promises.py",
             "tests/store/test_killed_group_consumers.py",
         ),
+    ),
+    # Pauses.
+    Mutant(
+        name="a-paused-queue-takes-sends",
+        breaks="a send to a queue whose sending is paused stores nothing",
+        edits=edit(
+            "engine/sender.py:Sender._admit",
+            "        record.require_sending()\n",
+            "",
+        ),
+        caught_by=(_PAUSES,),
+    ),
+    Mutant(
+        name="a-paused-queue-takes-publications",
+        breaks="a publication into a queue whose sending is paused publishes nothing",
+        edits=edit(
+            "engine/stages.py:Stages.publish",
+            "            record.require_sending()\n",
+            "",
+        ),
+        caught_by=(_PAUSES,),
+    ),
+    Mutant(
+        name="a-paused-queue-hands-out-what-is-just-sent",
+        breaks="a queue whose receiving is paused hands out nothing, neither ready nor just sent",
+        edits=edit(
+            "engine/leaser.py:Leaser.pick",
+            '        if record.settings.receiving == "paused":\n            return []\n',
+            "",
+        ),
+        caught_by=(_PAUSES,),
     ),
 )

@@ -79,6 +79,8 @@ def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
         backoff_maximum=Duration(seconds=13),
         backoff_jitter=0,
         backoff_at=pb.BACKOFF_MOMENT_LEASE_END,
+        sending=pb.FLOW_PAUSED,
+        receiving=pb.FLOW_PAUSED,
     )
     assert {field.name for field, _ in given.ListFields()} == set(SCHEMA)
     assert {field.name for field in pb.QueueSettings.DESCRIPTOR.fields} == set(SCHEMA)
@@ -103,6 +105,8 @@ def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
         backoff_maximum=Millis(13_000),
         backoff_jitter=0,
         backoff_at="lease_end",
+        sending="paused",
+        receiving="paused",
     )
     assert convert.queue(queue_with(held), Millis(0)).settings == given
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
@@ -210,6 +212,76 @@ async def test_an_extension_tells_the_new_end_and_a_release_puts_the_message_bac
     assert nonsense.error.reason == "INVALID_RECEIPT"
     (again,) = await client.receive(10)
     assert (again.id, again.receive_count) == (second.id, 2)
+
+
+def last_receive_of(message: pb.Message) -> rpc.LastReceive:
+    return rpc.LastReceive(
+        receive_count=message.receive_count, first_receive_time=message.first_receive_time
+    )
+
+
+async def test_an_expired_lease_is_deleted_and_extended_by_its_last_receive_and_by_no_earlier_one(
+    client: Client, clock: ManualClock
+) -> None:
+    await client.create()
+    await client.send(b"1", b"2", b"3")
+    first, second, third = await client.receive(3)
+    clock.advance(31_000)
+    (again,) = await client.receive(1)
+    assert again.id == first.id
+    deletes = [
+        rpc.DeleteTarget(receipt=second.receipt),
+        rpc.DeleteTarget(receipt=first.receipt, last_receive=last_receive_of(first)),
+        rpc.DeleteTarget(receipt=second.receipt, last_receive=last_receive_of(second)),
+        rpc.DeleteTarget(id=third.id, last_receive=last_receive_of(third)),
+        rpc.DeleteTarget(receipt=third.receipt, last_receive=rpc.LastReceive()),
+    ]
+    response = await client.stub.Delete(rpc.DeleteRequest(queue="q", targets=deletes))
+    assert [result.error.reason for result in response.results] == [
+        "STALE_RECEIPT",
+        "STALE_RECEIPT",
+        "",
+        "INVALID_REQUEST",
+        "INVALID_REQUEST",
+    ]
+    changes = [
+        rpc.VisibilityChange(
+            receipt=message.receipt,
+            visibility_timeout=Duration(seconds=60),
+            last_receive=last_receive_of(message) if message is not again else rpc.LastReceive(),
+        )
+        for message in (first, third, again)
+    ]
+    changed = await client.stub.ChangeVisibility(
+        rpc.ChangeVisibilityRequest(queue="q", changes=changes)
+    )
+    assert [result.error.reason for result in changed.results] == [
+        "STALE_RECEIPT",
+        "",
+        "INVALID_REQUEST",
+    ]
+    assert (await client.counts()).leased_count == 2
+    found = await client.stub.GetMessage(rpc.GetMessageRequest(queue="q", id=third.id))
+    assert found.message.receive_count == 1
+
+
+async def test_the_stream_of_deletes_takes_a_last_receive(client: Client, clock: ManualClock) -> None:
+    await client.create()
+    await client.send(b"1", b"2")
+    first, second = await client.receive(2)
+    clock.advance(31_000)
+
+    async def requests() -> AsyncIterator[rpc.StreamDeleteRequest]:
+        yield rpc.StreamDeleteRequest(
+            queue="q",
+            targets=[
+                rpc.DeleteTarget(receipt=first.receipt, last_receive=last_receive_of(first)),
+                rpc.DeleteTarget(receipt=second.receipt),
+            ],
+        )
+
+    (response,) = [found async for found in client.stub.StreamDelete(requests())]
+    assert [result.error.reason for result in response.results] == ["", "STALE_RECEIPT"]
 
 
 async def test_a_message_can_be_looked_at_without_leasing_it(client: Client) -> None:

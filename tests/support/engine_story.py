@@ -25,6 +25,8 @@ from spoolrack_store.model.operations import (
     Delivery,
     Purge,
     Receive,
+    RejectMessages,
+    ReleaseMessages,
     Request,
     Send,
     Stored,
@@ -47,6 +49,8 @@ HOLD: Final = Millis(10_000)
 DELAY: Final = Millis(5_000)
 ABSENT: Final = ("absent",)
 GONE: Final = ("gone",)
+DYING: Final = ("dying", "rejected")
+"""On its way to the dead-letter queue: at some commit, and with the commit under way."""
 Seen = tuple[object, ...]
 
 
@@ -229,7 +233,7 @@ class Story:
     def _look_for_dead_letters(self, engine: Engine) -> None:
         """Messages that are dying come to the dead-letter queue, at some commit of some process."""
         for id in self.may:
-            if self.now(id)[0] != "dying":
+            if self.now(id)[0] not in DYING:
                 continue
             found = engine.index.holder(id)
             if found is not None and found[0].name.queue == DEAD:
@@ -238,7 +242,7 @@ class Story:
     def _purge_what_has_just_come(self, engine: Engine) -> None:
         """A dead letter that the purging commit itself has published is purged, too."""
         for id in self.may:
-            if self.now(id)[0] == "dying":
+            if self.now(id)[0] in DYING:
                 found = engine.index.holder(id)
                 if found is None or found[0].name.state is State.REMOVED or found[0].name.queue == DEAD:
                     self._is_dead_letter(id)
@@ -425,7 +429,7 @@ class Story:
             promised = [*promised, *(self._by_now(id, state) for state in promised)]
             now = found[id][0] if id in found else GONE if GONE in promised else ABSENT
             if id in found and found[id][1] == DEAD and self.queue_of[id] != DEAD and now != GONE:
-                if not any(state[0] == "dying" for state in promised):
+                if not any(state[0] in DYING for state in promised):
                     raise Broken(f"{id} is a dead letter, promised {promised}")
                 self.queue_of[id] = DEAD
                 self.may[id].append((self.at, now))
@@ -437,7 +441,9 @@ class Story:
                 self.queue_of[id] = found[id][1]
             elif now not in promised:
                 raise Broken(f"{id} is found {now}, promised {promised}")
-            elif maybe is None and id in found and now != history[-1]:
+            elif maybe is None and now not in (GONE, ABSENT) and found[id][1] != self.queue_of[id]:
+                if not any(state[0] in DYING for state in history):
+                    raise Broken(f"{id} has left {self.queue_of[id]} for {found[id][1]}")
                 self.queue_of[id] = found[id][1]  # The cut may have undone its death.
             if history[0] == ABSENT:
                 files.setdefault(id[:-3], set()).add(now != ABSENT)
@@ -539,7 +545,7 @@ class Story:
 
     def _take(self, engine: Engine, requests: list[Request[Any]], outcomes: Sequence[object]) -> None:
         """Take in the answers of a commit in the order in which the engine does its work."""
-        order = (Send, Delete, ChangeVisibility, Purge, Receive)
+        order = (Send, Delete, ChangeVisibility, ReleaseMessages, RejectMessages, Purge, Receive)
         pairs = sorted(
             zip(requests, outcomes, strict=True), key=lambda pair: order.index(type(pair[0]))
         )
@@ -566,6 +572,8 @@ class Story:
                     assert isinstance(outcome, list)
                     for named, result in zip(request.receipts, outcome, strict=True):
                         self._changed(named, request.visibility, result)
+                case ReleaseMessages() | RejectMessages():
+                    self._given_up(request, outcome)
                 case Purge():
                     sent = self._sent_only()
                     self._look_for_dead_letters(engine)
@@ -578,6 +586,9 @@ class Story:
                 case Receive():
                     assert isinstance(outcome, list)
                     self._received(engine, request, outcome)
+
+    def _given_up(self, request: ReleaseMessages | RejectMessages, outcome: object) -> None:
+        """Take in a release or a rejection: stories that have any."""
 
     def _check_keys(self, request: Send, stored: Stored) -> None:
         """Hold the answer to the deduplication ids: stories that have any."""
@@ -611,7 +622,7 @@ class Story:
             rows = zip(delivery.ids, delivery.receipts, delivery.bodies, strict=True)
             for id, receipt, got_body in rows:
                 now = self._by_now(id, self.now(id)) if id in self.may else None
-                if now is not None and now[0] == "dying" and request.queue == DEAD:
+                if now is not None and now[0] in DYING and request.queue == DEAD:
                     self._is_dead_letter(id)
                     now = self.now(id)
                 if now is None or now[0] != "ready":
@@ -702,6 +713,11 @@ def _worded(request: Request[Any]) -> str:
             return f"delete {request.queue} {[*request.receipts, *request.ids]}"
         case ChangeVisibility():
             return f"change {request.queue} {request.visibility} {list(request.receipts)}"
+        case ReleaseMessages():
+            how = f"{request.delay} {request.explanation!r} uncounted={request.is_uncounted}"
+            return f"release {request.queue} {how} {list(request.receipts)}"
+        case RejectMessages():
+            return f"reject {request.queue} {request.explanation!r} {list(request.receipts)}"
         case Purge():
             return f"purge {request.queue}"
         case _:

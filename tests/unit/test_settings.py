@@ -82,6 +82,8 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "backoff_maximum": 300_000,
         "backoff_jitter": 50,
         "backoff_at": "release",
+        "sending": "open",
+        "receiving": "open",
     }
 
 

@@ -222,7 +222,12 @@ def test_what_vsqs_does_not_have_is_refused_by_name(jobs: Queue, client: Client)
     with pytest.raises(Unsupported, match="purge"):
         client.delete_queue("jobs")
     client.create_queue("jobs", visibility_timeout=30, max_messages=0)
-    assert [message.text for message in jobs.receive(10)] == ["a", "d"]
+    received = jobs.receive(10)
+    assert [message.text for message in received] == ["a", "d"]
+    with pytest.raises(Unsupported, match="allow_expired"):
+        received[0].delete(allow_expired=True)
+    with pytest.raises(Unsupported, match="allow_expired"):
+        received[0].extend(5, allow_expired=True)
 
 
 def test_a_disk_that_refuses_is_said(jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,9 +45,12 @@ class Message(MessageFacts):
     def queue(self) -> Queue:
         return self._queue
 
-    def delete(self, *, timeout: Seconds | None = None) -> None:
-        """Delete the message for good; raises `StaleReceipt` if the lease is over."""
-        run(delete_message(self._queue._core, self, timeout))
+    def delete(self, *, allow_expired: bool = False, timeout: Seconds | None = None) -> None:
+        """Delete the message for good; raises `StaleReceipt` if the lease is over.
+
+        With `allow_expired`, delete it also then, as long as it was not received since.
+        """
+        run(delete_message(self._queue._core, self, timeout, allow_expired=allow_expired))
 
     def release(
         self,
@@ -79,9 +82,18 @@ class Message(MessageFacts):
         """
         run(reject_message(self._queue._core, self, reason, timeout))
 
-    def extend(self, seconds: Seconds, *, timeout: Seconds | None = None) -> datetime:
-        """Let the lease end so long after now; returns the moment. Raises `StaleReceipt`."""
-        return run(extend_message(self._queue._core, self, seconds, timeout))
+    def extend(
+        self, seconds: Seconds, *, allow_expired: bool = False, timeout: Seconds | None = None
+    ) -> datetime:
+        """Let the lease end so long after now; returns the moment. Raises `StaleReceipt`.
+
+        With `allow_expired`, lease the message again if its lease is over and it was not received
+        since. That isn't counted as a receive. Only calls with `allow_expired` extend the new lease or
+        delete the message by it. A queue whose `group_order` is "strict" refuses it.
+        """
+        return run(
+            extend_message(self._queue._core, self, seconds, timeout, allow_expired=allow_expired)
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -173,12 +173,16 @@ class Queue:
         )
         return MessageStream(core, self)
 
-    def delete(self, message: Message | str, *, timeout: Seconds | None = None) -> None:
+    def delete(
+        self, message: Message | str, *, allow_expired: bool = False, timeout: Seconds | None = None
+    ) -> None:
         """Delete a message by itself or its receipt; returns when that is on stable media.
 
-        One that is gone already is a success; raises `StaleReceipt` if the lease is over.
+        One that is gone already is a success; raises `StaleReceipt` if the lease is over. With
+        `allow_expired`, which needs the message itself, it is deleted also then, as long as it was not
+        received since.
         """
-        run(self._core.delete(message, timeout=timeout))
+        run(self._core.delete(message, allow_expired=allow_expired, timeout=timeout))
 
     def delete_by_id(self, id: str, *, timeout: Seconds | None = None) -> None:
         """Delete a message in any state, leased or not; raise `MessageNotFound`.
@@ -187,22 +191,40 @@ class Queue:
         run(self._core.delete_by_id(id, timeout=timeout))
 
     def delete_many(
-        self, messages: Iterable[Message | str | ById], *, timeout: Seconds | None = None
+        self,
+        messages: Iterable[Message | str | ById],
+        *,
+        allow_expired: bool = False,
+        timeout: Seconds | None = None,
     ) -> list[DeleteResult]:
-        """Delete messages by themselves, their receipts, or `ById(id)`; a result for each."""
-        return run(self._core.delete_many(messages, timeout=timeout))
+        """Delete messages by themselves, their receipts, or `ById(id)`; a result for each.
+        `allow_expired` as in `delete`."""
+        return run(self._core.delete_many(messages, allow_expired=allow_expired, timeout=timeout))
 
     def extend(
-        self, message: Message | str, seconds: Seconds, *, timeout: Seconds | None = None
+        self,
+        message: Message | str,
+        seconds: Seconds,
+        *,
+        allow_expired: bool = False,
+        timeout: Seconds | None = None,
     ) -> datetime:
-        """Let a lease end so long after now; returns the moment. Raises `StaleReceipt`."""
-        return run(self._core.extend(message, seconds, timeout=timeout))
+        """Let a lease end so long after now; returns the moment. Raises `StaleReceipt`.
+        `allow_expired` as in `Message.extend`; it needs the message itself."""
+        return run(self._core.extend(message, seconds, allow_expired=allow_expired, timeout=timeout))
 
     def extend_many(
-        self, messages: Iterable[Message | str], seconds: Seconds, *, timeout: Seconds | None = None
+        self,
+        messages: Iterable[Message | str],
+        seconds: Seconds,
+        *,
+        allow_expired: bool = False,
+        timeout: Seconds | None = None,
     ) -> list[LeaseResult]:
-        """Extend many leases; a result for each."""
-        return run(self._core.extend_many(messages, seconds, timeout=timeout))
+        """Extend many leases, as `extend` does one; a result for each."""
+        return run(
+            self._core.extend_many(messages, seconds, allow_expired=allow_expired, timeout=timeout)
+        )
 
     def release_many(
         self,

@@ -211,6 +211,7 @@ class FolderTransport:
                 queue=queue,
                 receipts=[changes[position].receipt for position in positions],
                 visibility=convert.millis(seconds),
+                last_receives=convert.last_receives(changes[position] for position in positions),
             )
             found = await self._calls.ask(request, timeout)
             answers.update(zip(positions, map(convert.visibility_result, found), strict=True))

@@ -20,7 +20,7 @@ from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.deaths import Death as StoreDeath
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
 from spoolrack_store.model.ids import sent_at
-from spoolrack_store.model.operations import Delete, Delivery, Send, Stored
+from spoolrack_store.model.operations import Delete, Delivery, LastReceive, Send, Stored
 from spoolrack_store.model.settings import MIB, SCHEMA
 from spoolrack_store.model.staging import Stage
 from spoolrack_store.model.transitions import State as StoreState
@@ -40,6 +40,7 @@ from .._values import (
     QueueInfo,
     SendResult,
     Target,
+    VisibilityChange,
     millis_of,
     moment_of,
 )
@@ -314,8 +315,22 @@ def delete(queue: str, targets: Sequence[Target]) -> tuple[Delete, list[int]]:
     """Targets by column; and, for each answer of the store, the position of its target."""
     by_receipt = {at: named.receipt for at, named in enumerate(targets) if not isinstance(named, ById)}
     by_id = {at: named.id.lower() for at, named in enumerate(targets) if isinstance(named, ById)}
-    request = Delete(queue=queue, receipts=list(by_receipt.values()), ids=list(by_id.values()))
+    request = Delete(
+        queue=queue,
+        receipts=list(by_receipt.values()),
+        ids=list(by_id.values()),
+        last_receives=last_receives(targets[at] for at in by_receipt),
+    )
     return request, [*by_receipt, *by_id]
+
+
+def last_receives(named: Iterable[Target | VisibilityChange]) -> dict[int, LastReceive]:
+    """The last receives that are named, by position."""
+    return {
+        position: LastReceive(last.receive_count, Millis(last.first_receive_ms))
+        for position, each in enumerate(named)
+        if not isinstance(each, ById) and (last := each.last_receive) is not None
+    }
 
 
 # Results.

@@ -19,6 +19,7 @@ from .._values import (
     DeadLetterRecord,
     DeleteResult,
     Envelope,
+    LastReceive,
     LeaseResult,
     MessageRelease,
     MessageState,
@@ -234,13 +235,22 @@ def states(named: Collection[MessageState]) -> list[pb.MessageState.ValueType]:
 def target(named: Target) -> rpc.DeleteTarget:
     if isinstance(named, ById):
         return rpc.DeleteTarget(id=named.id)
-    return rpc.DeleteTarget(receipt=named.receipt)
+    return rpc.DeleteTarget(receipt=named.receipt, last_receive=last_receive(named.last_receive))
+
+
+def last_receive(receive: LastReceive | None) -> rpc.LastReceive | None:
+    if receive is None:
+        return None
+    seconds, rest = divmod(receive.first_receive_ms, 1_000)
+    first = Timestamp(seconds=seconds, nanos=rest * 1_000_000)
+    return rpc.LastReceive(receive_count=receive.receive_count, first_receive_time=first)
 
 
 def change(wanted: VisibilityChange) -> rpc.VisibilityChange:
     return rpc.VisibilityChange(
         receipt=wanted.receipt,
         visibility_timeout=duration(wanted.seconds),
+        last_receive=last_receive(wanted.last_receive),
     )
 
 

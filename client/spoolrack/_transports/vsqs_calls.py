@@ -290,6 +290,7 @@ class VsqsCalls:
         queue = self._place.queue
         try:
             if isinstance(target, ByReceipt):
+                _refuse_expired(target)
                 self._drop(folder, target.receipt)
             elif not folder.delete(number_of(target.id, queue)):
                 raise MessageNotFound(f"There is no message {target.id} in the queue {queue}.")
@@ -312,6 +313,7 @@ class VsqsCalls:
 
     def _change(self, folder: Folder, change: VisibilityChange) -> LeaseResult:
         try:
+            _refuse_expired(change)
             name = lease_of(self.leases.name(change.receipt))
             if _is_over(name):
                 raise _stale(name)
@@ -380,6 +382,13 @@ class VsqsCalls:
                 with contextlib.suppress(FileNotFoundError):
                     page.append(self._look(folder, name, max_body_bytes))
             return MessagePage(messages=page)
+
+
+def _refuse_expired(named: ByReceipt | VisibilityChange) -> None:
+    if named.last_receive is not None:
+        raise Unsupported(
+            "A vsqs folder doesn't know which receive was the last one: leave allow_expired out."
+        )
 
 
 def _is_over(lease: Name) -> bool:

@@ -14,7 +14,7 @@ from .. import _arguments as arguments
 from .._message import MessageFacts
 from .._retry import Backoff, Reject, Retry
 from .._stream import LAST_WORDS, EnvelopeStream
-from .._values import Envelope, Seconds
+from .._values import Envelope, LastReceive, Seconds
 from ..errors import InvalidReceipt, SpoolrackError, StaleReceipt
 
 if TYPE_CHECKING:
@@ -37,13 +37,26 @@ def receipt_of(message: MessageFacts | str) -> str:
     return receipt
 
 
+def last_receive_of(message: MessageFacts | str, *, allow_expired: bool) -> LastReceive | None:
+    """The receive that a message came with, if its lease may be over."""
+    if not allow_expired:
+        return None
+    if not isinstance(message, MessageFacts):
+        raise arguments.refusal(
+            "what allow_expired goes with", message, "a received message, not its receipt alone"
+        )
+    return LastReceive(message.receive_count, message._envelope.first_receive_ms or 0)
+
+
 def ack_message(stream: EnvelopeStream, message: MessageFacts) -> None:
     stream.ack(receipt_of(message))
     message._settled = True
 
 
-async def delete_message(queue: Queue, message: MessageFacts, timeout: Seconds | None) -> None:
-    await queue.delete(message, timeout=timeout)
+async def delete_message(
+    queue: Queue, message: MessageFacts, timeout: Seconds | None, *, allow_expired: bool = False
+) -> None:
+    await queue.delete(message, allow_expired=allow_expired, timeout=timeout)
     message._settled = True
 
 
@@ -67,9 +80,16 @@ async def reject_message(
 
 
 async def extend_message(
-    queue: Queue, message: MessageFacts, seconds: Seconds, timeout: Seconds | None
+    queue: Queue,
+    message: MessageFacts,
+    seconds: Seconds,
+    timeout: Seconds | None,
+    *,
+    allow_expired: bool = False,
 ) -> datetime:
-    message._lease_expires_at = end = await queue.extend(message, seconds, timeout=timeout)
+    message._lease_expires_at = end = await queue.extend(
+        message, seconds, allow_expired=allow_expired, timeout=timeout
+    )
     return end
 
 
@@ -151,9 +171,9 @@ class Message(MessageFacts):
     def queue(self) -> Queue:
         return self._queue
 
-    async def delete(self, *, timeout: Seconds | None = None) -> None:
-        """Delete the message for good; raises `StaleReceipt` if the lease is over."""
-        await delete_message(self._queue, self, timeout)
+    async def delete(self, *, allow_expired: bool = False, timeout: Seconds | None = None) -> None:
+        """Delete the message for good: see `spoolrack.Message.delete`."""
+        await delete_message(self._queue, self, timeout, allow_expired=allow_expired)
 
     async def release(
         self,
@@ -170,9 +190,11 @@ class Message(MessageFacts):
         """Make the message a dead letter at once: see `spoolrack.Message.reject`."""
         await reject_message(self._queue, self, reason, timeout)
 
-    async def extend(self, seconds: Seconds, *, timeout: Seconds | None = None) -> datetime:
-        """Let the lease end so long after now; returns the moment. Raises `StaleReceipt`."""
-        return await extend_message(self._queue, self, seconds, timeout)
+    async def extend(
+        self, seconds: Seconds, *, allow_expired: bool = False, timeout: Seconds | None = None
+    ) -> datetime:
+        """Let the lease end so long after now; returns the moment: see `spoolrack.Message.extend`."""
+        return await extend_message(self._queue, self, seconds, timeout, allow_expired=allow_expired)
 
     async def __aenter__(self) -> Self:
         return self

@@ -32,7 +32,7 @@ from .._values import (
     SendResult,
 )
 from ._batch import Batch
-from ._message import Message, MessageStream, receipt_of
+from ._message import Message, MessageStream, last_receive_of, receipt_of
 from ._peeking import peek_envelopes
 from ._redrives import start_redrive
 from ._settling import Settling, release_of
@@ -226,9 +226,15 @@ class Queue:
             on_arrival=on_arrival,
         )
 
-    async def delete(self, message: MessageFacts | str, *, timeout: Seconds | None = None) -> None:
-        """Delete a message by itself or its receipt; raises `StaleReceipt` if the lease is over."""
-        await self._settling.delete(ByReceipt(receipt_of(message)), timeout)
+    async def delete(
+        self,
+        message: MessageFacts | str,
+        *,
+        allow_expired: bool = False,
+        timeout: Seconds | None = None,
+    ) -> None:
+        """Delete a message by itself or its receipt: see `spoolrack.Queue.delete`."""
+        await self._settling.delete(_target(message, allow_expired), timeout)
 
     async def delete_by_id(self, id: str, *, timeout: Seconds | None = None) -> None:
         """Delete a message in any state, leased or not; raise `MessageNotFound`.
@@ -237,22 +243,31 @@ class Queue:
         await self._settling.delete(ById(arguments.text("id", id)), timeout)
 
     async def delete_many(
-        self, messages: Iterable[MessageFacts | str | ById], *, timeout: Seconds | None = None
+        self,
+        messages: Iterable[MessageFacts | str | ById],
+        *,
+        allow_expired: bool = False,
+        timeout: Seconds | None = None,
     ) -> list[DeleteResult]:
         """Delete messages by themselves, their receipts, or `ById(id)`; a result for each."""
         targets = [
             ById(arguments.text("an id", message.id))
             if isinstance(message, ById)
-            else ByReceipt(receipt_of(message))
+            else _target(message, allow_expired)
             for message in arguments.some("messages", messages, "messages, receipts or ById")
         ]
         return await self._settling.delete_many(targets, timeout)
 
     async def extend(
-        self, message: MessageFacts | str, seconds: Seconds, *, timeout: Seconds | None = None
+        self,
+        message: MessageFacts | str,
+        seconds: Seconds,
+        *,
+        allow_expired: bool = False,
+        timeout: Seconds | None = None,
     ) -> datetime:
-        """Let a lease end so long after now; returns the moment. Raises `StaleReceipt`."""
-        return await self._settling.extend(receipt_of(message), seconds, timeout)
+        """Let a lease end so long after now; returns the moment: see `spoolrack.Message.extend`."""
+        return await self._settling.extend(_target(message, allow_expired), seconds, timeout)
 
     async def release(
         self,
@@ -279,10 +294,15 @@ class Queue:
         messages: Iterable[MessageFacts | str],
         seconds: Seconds,
         *,
+        allow_expired: bool = False,
         timeout: Seconds | None = None,
     ) -> list[LeaseResult]:
         """Extend many leases; a result for each."""
-        return await self._settling.extend_many(_receipts_of(messages), seconds, timeout)
+        targets = [
+            _target(message, allow_expired)
+            for message in arguments.some("messages", messages, "messages or receipts")
+        ]
+        return await self._settling.extend_many(targets, seconds, timeout)
 
     async def release_many(
         self,
@@ -431,6 +451,10 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"<spoolrack.aio.Queue {self._describe()}>"
+
+
+def _target(message: MessageFacts | str, allow_expired: bool) -> ByReceipt:
+    return ByReceipt(receipt_of(message), last_receive_of(message, allow_expired=allow_expired))
 
 
 def _receipts_of(messages: Iterable[MessageFacts | str]) -> list[str]:

@@ -12,6 +12,7 @@ from .._coalesce import Coalescer
 from .._outgoing import chunks_of
 from .._values import (
     ById,
+    ByReceipt,
     DeleteResult,
     LeaseResult,
     MessageRejection,
@@ -66,9 +67,9 @@ class Settling:
             timeout,
         )
 
-    async def extend(self, receipt: str, seconds: Seconds, timeout: Seconds | None) -> datetime:
+    async def extend(self, target: ByReceipt, seconds: Seconds, timeout: Seconds | None) -> datetime:
         """The moment at which the lease ends now."""
-        change = VisibilityChange(receipt, _extension(seconds))
+        change = _extended(target, _extension(seconds))
 
         async def once(deadline: float) -> datetime:
             result = await self._changes.submit(change, deadline)
@@ -80,12 +81,12 @@ class Settling:
         return cast(datetime, end)
 
     async def extend_many(
-        self, receipts: Iterable[str], seconds: Seconds, timeout: Seconds | None
+        self, targets: Iterable[ByReceipt], seconds: Seconds, timeout: Seconds | None
     ) -> list[LeaseResult]:
         extension = _extension(seconds)
         transport = self._calling.transport
         return await self._calling.in_chunks(
-            chunks_of((VisibilityChange(receipt, extension) for receipt in receipts), _no_size),
+            chunks_of((_extended(target, extension) for target in targets), _no_size),
             lambda chunk, left: transport.change_visibility(self._queue, chunk, timeout=left),
             lambda error: LeaseResult(error=error),
             timeout,
@@ -133,6 +134,10 @@ class Settling:
 def _extension(seconds: Seconds) -> float:
     # To end a lease is a release.
     return arguments.span("seconds", seconds, is_positive=True)
+
+
+def _extended(target: ByReceipt, seconds: float) -> VisibilityChange:
+    return VisibilityChange(target.receipt, seconds, last_receive=target.last_receive)
 
 
 def release_of(receipt: str, delay: Seconds | None, reason: str, count: bool) -> MessageRelease:

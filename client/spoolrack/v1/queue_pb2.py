@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18spoolrack/v1/queue.proto\x12\x0cspoolrack.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xca\x02\n\x05Queue\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\x08settings\x18\x02 \x01(\x0b\x32\x1b.spoolrack.v1.QueueSettings\x12)\n\x06\x63ounts\x18\x03 \x01(\x0b\x32\x19.spoolrack.v1.QueueCounts\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\x05 \x01(\x03\x12\x37\n\x10\x62locking_message\x18\x06 \x01(\x0b\x32\x1d.spoolrack.v1.BlockingMessage\x12/\n\x06labels\x18\x07 \x03(\x0b\x32\x1f.spoolrack.v1.Queue.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa6\x06\n\rQueueSettings\x12\x35\n\x12visibility_timeout\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0e\x64\x65livery_delay\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0cmax_receives\x18\x03 \x01(\x05\x12\x19\n\x11\x64\x65\x61\x64_letter_queue\x18\x04 \x01(\t\x12,\n\tretention\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0cmax_messages\x18\x06 \x01(\x03\x12\x11\n\tmax_bytes\x18\x07 \x01(\x03\x12\x18\n\x10max_message_size\x18\x08 \x01(\x03\x12\x37\n\x10lease_durability\x18\t \x01(\x0e\x32\x1d.spoolrack.v1.LeaseDurability\x12\x37\n\x14\x64\x65\x64uplication_window\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11messages_per_file\x18\x0b \x01(\x05\x12-\n\x0bgroup_order\x18\x0c \x01(\x0e\x32\x18.spoolrack.v1.GroupOrder\x12\x34\n\x11\x61rchive_retention\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x36\n\x0e\x64\x65\x61\x64_letter_at\x18\x0e \x01(\x0e\x32\x1e.spoolrack.v1.DeadLetterMoment\x12\x32\n\x0f\x62\x61\x63koff_initial\x18\x0f \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0e\x62\x61\x63koff_factor\x18\x10 \x01(\x05\x12\x32\n\x0f\x62\x61\x63koff_maximum\x18\x11 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1b\n\x0e\x62\x61\x63koff_jitter\x18\x12 \x01(\x05H\x00\x88\x01\x01\x12/\n\nbackoff_at\x18\x13 \x01(\x0e\x32\x1b.spoolrack.v1.BackoffMomentB\x11\n\x0f_backoff_jitter\"\x92\x01\n\x0bQueueCounts\x12\x13\n\x0bready_count\x18\x01 \x01(\x03\x12\x14\n\x0cleased_count\x18\x02 \x01(\x03\x12\x15\n\rdelayed_count\x18\x03 \x01(\x03\x12\x12\n\nbyte_count\x18\x04 \x01(\x03\x12-\n\noldest_age\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"I\n\x0f\x42lockingMessage\x12\n\n\x02id\x18\x01 \x01(\t\x12\x15\n\rreceive_count\x18\x02 \x01(\x05\x12\x13\n\x0b\x65xplanation\x18\x03 \x01(\t\"D\n\tAttribute\x12\x16\n\x0cstring_value\x18\x01 \x01(\tH\x00\x12\x16\n\x0c\x62inary_value\x18\x02 \x01(\x0cH\x00\x42\x07\n\x05value\"\xb3\x02\n\x0fOutgoingMessage\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x41\n\nattributes\x18\x02 \x03(\x0b\x32-.spoolrack.v1.OutgoingMessage.AttributesEntry\x12(\n\x05\x64\x65lay\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x10\x64\x65\x64uplication_id\x18\x04 \x01(\t\x12\r\n\x05group\x18\x05 \x01(\t\x12\x30\n\x0c\x64\x65liver_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1aJ\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.spoolrack.v1.Attribute:\x02\x38\x01\"\xac\x04\n\x07Message\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x39\n\nattributes\x18\x03 \x03(\x0b\x32%.spoolrack.v1.Message.AttributesEntry\x12\x11\n\tbody_size\x18\x04 \x01(\x03\x12-\n\tsend_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rreceive_count\x18\x06 \x01(\x05\x12\x36\n\x12\x66irst_receive_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07receipt\x18\x08 \x01(\t\x12\x35\n\x11lease_expire_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05state\x18\n \x01(\x0e\x32\x1a.spoolrack.v1.MessageState\x12;\n\x13\x64\x65\x61\x64_letter_records\x18\x0b \x03(\x0b\x32\x1e.spoolrack.v1.DeadLetterRecord\x12\r\n\x05group\x18\x0c \x01(\t\x12\x30\n\x0c\x64\x65liver_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1aJ\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.spoolrack.v1.Attribute:\x02\x38\x01\"\x9b\x02\n\x10\x44\x65\x61\x64LetterRecord\x12\x14\n\x0csource_queue\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x15\n\rreceive_count\x18\x03 \x01(\x05\x12\x36\n\x12\x66irst_receive_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x10\x64\x65\x61\x64_letter_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rredrive_queue\x18\x06 \x01(\t\x12\x30\n\x0credrive_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x65xplanation\x18\x08 \x01(\t\"\xcc\x01\n\x05\x45rror\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12.\n\x0bretry_delay\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x08metadata\x18\x05 \x03(\x0b\x32!.spoolrack.v1.Error.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*x\n\x10\x44\x65\x61\x64LetterMoment\x12\"\n\x1e\x44\x45\x41\x44_LETTER_MOMENT_UNSPECIFIED\x10\x00\x12 \n\x1c\x44\x45\x41\x44_LETTER_MOMENT_LEASE_END\x10\x01\x12\x1e\n\x1a\x44\x45\x41\x44_LETTER_MOMENT_RECEIVE\x10\x02*i\n\rBackoffMoment\x12\x1e\n\x1a\x42\x41\x43KOFF_MOMENT_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x42\x41\x43KOFF_MOMENT_RELEASE\x10\x01\x12\x1c\n\x18\x42\x41\x43KOFF_MOMENT_LEASE_END\x10\x02*W\n\nGroupOrder\x12\x1b\n\x17GROUP_ORDER_UNSPECIFIED\x10\x00\x12\x14\n\x10GROUP_ORDER_FAIR\x10\x01\x12\x16\n\x12GROUP_ORDER_STRICT\x10\x02*n\n\x0fLeaseDurability\x12 \n\x1cLEASE_DURABILITY_UNSPECIFIED\x10\x00\x12\x1b\n\x17LEASE_DURABILITY_STRICT\x10\x01\x12\x1c\n\x18LEASE_DURABILITY_RELAXED\x10\x02*{\n\x0cMessageState\x12\x1d\n\x19MESSAGE_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13MESSAGE_STATE_READY\x10\x01\x12\x18\n\x14MESSAGE_STATE_LEASED\x10\x02\x12\x19\n\x15MESSAGE_STATE_DELAYED\x10\x03\x42(\n\x0cspoolrack.v1Z\x18spoolrack/v1;spoolrackpbb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18spoolrack/v1/queue.proto\x12\x0cspoolrack.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xca\x02\n\x05Queue\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\x08settings\x18\x02 \x01(\x0b\x32\x1b.spoolrack.v1.QueueSettings\x12)\n\x06\x63ounts\x18\x03 \x01(\x0b\x32\x19.spoolrack.v1.QueueCounts\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\x05 \x01(\x03\x12\x37\n\x10\x62locking_message\x18\x06 \x01(\x0b\x32\x1d.spoolrack.v1.BlockingMessage\x12/\n\x06labels\x18\x07 \x03(\x0b\x32\x1f.spoolrack.v1.Queue.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xf2\x06\n\rQueueSettings\x12\x35\n\x12visibility_timeout\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0e\x64\x65livery_delay\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0cmax_receives\x18\x03 \x01(\x05\x12\x19\n\x11\x64\x65\x61\x64_letter_queue\x18\x04 \x01(\t\x12,\n\tretention\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0cmax_messages\x18\x06 \x01(\x03\x12\x11\n\tmax_bytes\x18\x07 \x01(\x03\x12\x18\n\x10max_message_size\x18\x08 \x01(\x03\x12\x37\n\x10lease_durability\x18\t \x01(\x0e\x32\x1d.spoolrack.v1.LeaseDurability\x12\x37\n\x14\x64\x65\x64uplication_window\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11messages_per_file\x18\x0b \x01(\x05\x12-\n\x0bgroup_order\x18\x0c \x01(\x0e\x32\x18.spoolrack.v1.GroupOrder\x12\x34\n\x11\x61rchive_retention\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x36\n\x0e\x64\x65\x61\x64_letter_at\x18\x0e \x01(\x0e\x32\x1e.spoolrack.v1.DeadLetterMoment\x12\x32\n\x0f\x62\x61\x63koff_initial\x18\x0f \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0e\x62\x61\x63koff_factor\x18\x10 \x01(\x05\x12\x32\n\x0f\x62\x61\x63koff_maximum\x18\x11 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1b\n\x0e\x62\x61\x63koff_jitter\x18\x12 \x01(\x05H\x00\x88\x01\x01\x12/\n\nbackoff_at\x18\x13 \x01(\x0e\x32\x1b.spoolrack.v1.BackoffMoment\x12#\n\x07sending\x18\x14 \x01(\x0e\x32\x12.spoolrack.v1.Flow\x12%\n\treceiving\x18\x15 \x01(\x0e\x32\x12.spoolrack.v1.FlowB\x11\n\x0f_backoff_jitter\"\x92\x01\n\x0bQueueCounts\x12\x13\n\x0bready_count\x18\x01 \x01(\x03\x12\x14\n\x0cleased_count\x18\x02 \x01(\x03\x12\x15\n\rdelayed_count\x18\x03 \x01(\x03\x12\x12\n\nbyte_count\x18\x04 \x01(\x03\x12-\n\noldest_age\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"I\n\x0f\x42lockingMessage\x12\n\n\x02id\x18\x01 \x01(\t\x12\x15\n\rreceive_count\x18\x02 \x01(\x05\x12\x13\n\x0b\x65xplanation\x18\x03 \x01(\t\"D\n\tAttribute\x12\x16\n\x0cstring_value\x18\x01 \x01(\tH\x00\x12\x16\n\x0c\x62inary_value\x18\x02 \x01(\x0cH\x00\x42\x07\n\x05value\"\xb3\x02\n\x0fOutgoingMessage\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x41\n\nattributes\x18\x02 \x03(\x0b\x32-.spoolrack.v1.OutgoingMessage.AttributesEntry\x12(\n\x05\x64\x65lay\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x10\x64\x65\x64uplication_id\x18\x04 \x01(\t\x12\r\n\x05group\x18\x05 \x01(\t\x12\x30\n\x0c\x64\x65liver_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1aJ\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.spoolrack.v1.Attribute:\x02\x38\x01\"\xac\x04\n\x07Message\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x39\n\nattributes\x18\x03 \x03(\x0b\x32%.spoolrack.v1.Message.AttributesEntry\x12\x11\n\tbody_size\x18\x04 \x01(\x03\x12-\n\tsend_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rreceive_count\x18\x06 \x01(\x05\x12\x36\n\x12\x66irst_receive_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07receipt\x18\x08 \x01(\t\x12\x35\n\x11lease_expire_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05state\x18\n \x01(\x0e\x32\x1a.spoolrack.v1.MessageState\x12;\n\x13\x64\x65\x61\x64_letter_records\x18\x0b \x03(\x0b\x32\x1e.spoolrack.v1.DeadLetterRecord\x12\r\n\x05group\x18\x0c \x01(\t\x12\x30\n\x0c\x64\x65liver_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1aJ\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.spoolrack.v1.Attribute:\x02\x38\x01\"\x9b\x02\n\x10\x44\x65\x61\x64LetterRecord\x12\x14\n\x0csource_queue\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x15\n\rreceive_count\x18\x03 \x01(\x05\x12\x36\n\x12\x66irst_receive_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x10\x64\x65\x61\x64_letter_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rredrive_queue\x18\x06 \x01(\t\x12\x30\n\x0credrive_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x65xplanation\x18\x08 \x01(\t\"\xcc\x01\n\x05\x45rror\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12.\n\x0bretry_delay\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x08metadata\x18\x05 \x03(\x0b\x32!.spoolrack.v1.Error.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*<\n\x04\x46low\x12\x14\n\x10\x46LOW_UNSPECIFIED\x10\x00\x12\r\n\tFLOW_OPEN\x10\x01\x12\x0f\n\x0b\x46LOW_PAUSED\x10\x02*x\n\x10\x44\x65\x61\x64LetterMoment\x12\"\n\x1e\x44\x45\x41\x44_LETTER_MOMENT_UNSPECIFIED\x10\x00\x12 \n\x1c\x44\x45\x41\x44_LETTER_MOMENT_LEASE_END\x10\x01\x12\x1e\n\x1a\x44\x45\x41\x44_LETTER_MOMENT_RECEIVE\x10\x02*i\n\rBackoffMoment\x12\x1e\n\x1a\x42\x41\x43KOFF_MOMENT_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x42\x41\x43KOFF_MOMENT_RELEASE\x10\x01\x12\x1c\n\x18\x42\x41\x43KOFF_MOMENT_LEASE_END\x10\x02*W\n\nGroupOrder\x12\x1b\n\x17GROUP_ORDER_UNSPECIFIED\x10\x00\x12\x14\n\x10GROUP_ORDER_FAIR\x10\x01\x12\x16\n\x12GROUP_ORDER_STRICT\x10\x02*n\n\x0fLeaseDurability\x12 \n\x1cLEASE_DURABILITY_UNSPECIFIED\x10\x00\x12\x1b\n\x17LEASE_DURABILITY_STRICT\x10\x01\x12\x1c\n\x18LEASE_DURABILITY_RELAXED\x10\x02*{\n\x0cMessageState\x12\x1d\n\x19MESSAGE_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13MESSAGE_STATE_READY\x10\x01\x12\x18\n\x14MESSAGE_STATE_LEASED\x10\x02\x12\x19\n\x15MESSAGE_STATE_DELAYED\x10\x03\x42(\n\x0cspoolrack.v1Z\x18spoolrack/v1;spoolrackpbb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,40 +42,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MESSAGE_ATTRIBUTESENTRY']._serialized_options = b'8\001'
   _globals['_ERROR_METADATAENTRY']._loaded_options = None
   _globals['_ERROR_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_DEADLETTERMOMENT']._serialized_start=2905
-  _globals['_DEADLETTERMOMENT']._serialized_end=3025
-  _globals['_BACKOFFMOMENT']._serialized_start=3027
-  _globals['_BACKOFFMOMENT']._serialized_end=3132
-  _globals['_GROUPORDER']._serialized_start=3134
-  _globals['_GROUPORDER']._serialized_end=3221
-  _globals['_LEASEDURABILITY']._serialized_start=3223
-  _globals['_LEASEDURABILITY']._serialized_end=3333
-  _globals['_MESSAGESTATE']._serialized_start=3335
-  _globals['_MESSAGESTATE']._serialized_end=3458
+  _globals['_FLOW']._serialized_start=2981
+  _globals['_FLOW']._serialized_end=3041
+  _globals['_DEADLETTERMOMENT']._serialized_start=3043
+  _globals['_DEADLETTERMOMENT']._serialized_end=3163
+  _globals['_BACKOFFMOMENT']._serialized_start=3165
+  _globals['_BACKOFFMOMENT']._serialized_end=3270
+  _globals['_GROUPORDER']._serialized_start=3272
+  _globals['_GROUPORDER']._serialized_end=3359
+  _globals['_LEASEDURABILITY']._serialized_start=3361
+  _globals['_LEASEDURABILITY']._serialized_end=3471
+  _globals['_MESSAGESTATE']._serialized_start=3473
+  _globals['_MESSAGESTATE']._serialized_end=3596
   _globals['_QUEUE']._serialized_start=108
   _globals['_QUEUE']._serialized_end=438
   _globals['_QUEUE_LABELSENTRY']._serialized_start=393
   _globals['_QUEUE_LABELSENTRY']._serialized_end=438
   _globals['_QUEUESETTINGS']._serialized_start=441
-  _globals['_QUEUESETTINGS']._serialized_end=1247
-  _globals['_QUEUECOUNTS']._serialized_start=1250
-  _globals['_QUEUECOUNTS']._serialized_end=1396
-  _globals['_BLOCKINGMESSAGE']._serialized_start=1398
-  _globals['_BLOCKINGMESSAGE']._serialized_end=1471
-  _globals['_ATTRIBUTE']._serialized_start=1473
-  _globals['_ATTRIBUTE']._serialized_end=1541
-  _globals['_OUTGOINGMESSAGE']._serialized_start=1544
-  _globals['_OUTGOINGMESSAGE']._serialized_end=1851
-  _globals['_OUTGOINGMESSAGE_ATTRIBUTESENTRY']._serialized_start=1777
-  _globals['_OUTGOINGMESSAGE_ATTRIBUTESENTRY']._serialized_end=1851
-  _globals['_MESSAGE']._serialized_start=1854
-  _globals['_MESSAGE']._serialized_end=2410
-  _globals['_MESSAGE_ATTRIBUTESENTRY']._serialized_start=1777
-  _globals['_MESSAGE_ATTRIBUTESENTRY']._serialized_end=1851
-  _globals['_DEADLETTERRECORD']._serialized_start=2413
-  _globals['_DEADLETTERRECORD']._serialized_end=2696
-  _globals['_ERROR']._serialized_start=2699
-  _globals['_ERROR']._serialized_end=2903
-  _globals['_ERROR_METADATAENTRY']._serialized_start=2856
-  _globals['_ERROR_METADATAENTRY']._serialized_end=2903
+  _globals['_QUEUESETTINGS']._serialized_end=1323
+  _globals['_QUEUECOUNTS']._serialized_start=1326
+  _globals['_QUEUECOUNTS']._serialized_end=1472
+  _globals['_BLOCKINGMESSAGE']._serialized_start=1474
+  _globals['_BLOCKINGMESSAGE']._serialized_end=1547
+  _globals['_ATTRIBUTE']._serialized_start=1549
+  _globals['_ATTRIBUTE']._serialized_end=1617
+  _globals['_OUTGOINGMESSAGE']._serialized_start=1620
+  _globals['_OUTGOINGMESSAGE']._serialized_end=1927
+  _globals['_OUTGOINGMESSAGE_ATTRIBUTESENTRY']._serialized_start=1853
+  _globals['_OUTGOINGMESSAGE_ATTRIBUTESENTRY']._serialized_end=1927
+  _globals['_MESSAGE']._serialized_start=1930
+  _globals['_MESSAGE']._serialized_end=2486
+  _globals['_MESSAGE_ATTRIBUTESENTRY']._serialized_start=1853
+  _globals['_MESSAGE_ATTRIBUTESENTRY']._serialized_end=1927
+  _globals['_DEADLETTERRECORD']._serialized_start=2489
+  _globals['_DEADLETTERRECORD']._serialized_end=2772
+  _globals['_ERROR']._serialized_start=2775
+  _globals['_ERROR']._serialized_end=2979
+  _globals['_ERROR_METADATAENTRY']._serialized_start=2932
+  _globals['_ERROR_METADATAENTRY']._serialized_end=2979
 # @@protoc_insertion_point(module_scope)

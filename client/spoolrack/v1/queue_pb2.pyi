@@ -21,6 +21,30 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _Flow:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FlowEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Flow.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FLOW_UNSPECIFIED: _Flow.ValueType  # 0
+    """The default: open."""
+    FLOW_OPEN: _Flow.ValueType  # 1
+    """They go."""
+    FLOW_PAUSED: _Flow.ValueType  # 2
+    """They don't, until it is set to open."""
+
+class Flow(_Flow, metaclass=_FlowEnumTypeWrapper):
+    """Whether messages go into a queue, or out of it."""
+
+FLOW_UNSPECIFIED: Flow.ValueType  # 0
+"""The default: open."""
+FLOW_OPEN: Flow.ValueType  # 1
+"""They go."""
+FLOW_PAUSED: Flow.ValueType  # 2
+"""They don't, until it is set to open."""
+Global___Flow: _TypeAlias = Flow  # noqa: Y015
+
 class _DeadLetterMoment:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -259,6 +283,8 @@ class QueueSettings(_message.Message):
     BACKOFF_MAXIMUM_FIELD_NUMBER: _builtins.int
     BACKOFF_JITTER_FIELD_NUMBER: _builtins.int
     BACKOFF_AT_FIELD_NUMBER: _builtins.int
+    SENDING_FIELD_NUMBER: _builtins.int
+    RECEIVING_FIELD_NUMBER: _builtins.int
     max_receives: _builtins.int
     """A message whose leases have ended so many times without a delete moves to the dead-letter queue.
     0: never. Goes with dead_letter_queue: both or neither.
@@ -292,6 +318,14 @@ class QueueSettings(_message.Message):
     """
     backoff_at: Global___BackoffMoment.ValueType
     """After what a message is hidden by the back-off."""
+    sending: Global___Flow.ValueType
+    """Whether the queue takes sends and publications. While it is paused they fail with
+    FAILED_PRECONDITION, SENDING_PAUSED. Dead letters and redrives still come in.
+    """
+    receiving: Global___Flow.ValueType
+    """Whether the queue hands out messages. While it is paused receives and reservations find none, and
+    wait. Deletes and changes of leases go on, and leases end as ever.
+    """
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
         """How long a receive hides a message from other consumers, if the receive doesn't say.
@@ -355,10 +389,12 @@ class QueueSettings(_message.Message):
         backoff_maximum: _duration_pb2.Duration | None = ...,
         backoff_jitter: _builtins.int | None = ...,
         backoff_at: Global___BackoffMoment.ValueType = ...,
+        sending: Global___Flow.ValueType = ...,
+        receiving: Global___Flow.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter", "archive_retention", b"archive_retention", "backoff_initial", b"backoff_initial", "backoff_jitter", b"backoff_jitter", "backoff_maximum", b"backoff_maximum", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter", "archive_retention", b"archive_retention", "backoff_at", b"backoff_at", "backoff_factor", b"backoff_factor", "backoff_initial", b"backoff_initial", "backoff_jitter", b"backoff_jitter", "backoff_maximum", b"backoff_maximum", "dead_letter_at", b"dead_letter_at", "dead_letter_queue", b"dead_letter_queue", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "group_order", b"group_order", "lease_durability", b"lease_durability", "max_bytes", b"max_bytes", "max_message_size", b"max_message_size", "max_messages", b"max_messages", "max_receives", b"max_receives", "messages_per_file", b"messages_per_file", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter", "archive_retention", b"archive_retention", "backoff_at", b"backoff_at", "backoff_factor", b"backoff_factor", "backoff_initial", b"backoff_initial", "backoff_jitter", b"backoff_jitter", "backoff_maximum", b"backoff_maximum", "dead_letter_at", b"dead_letter_at", "dead_letter_queue", b"dead_letter_queue", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "group_order", b"group_order", "lease_durability", b"lease_durability", "max_bytes", b"max_bytes", "max_message_size", b"max_message_size", "max_messages", b"max_messages", "max_receives", b"max_receives", "messages_per_file", b"messages_per_file", "receiving", b"receiving", "retention", b"retention", "sending", b"sending", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__backoff_jitter: _TypeAlias = _typing.Literal["backoff_jitter"]  # noqa: Y015
     _WhichOneofArgType__backoff_jitter: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter"]  # noqa: Y015

@@ -705,6 +705,7 @@ class DeleteTarget(_message.Message):
 
     RECEIPT_FIELD_NUMBER: _builtins.int
     ID_FIELD_NUMBER: _builtins.int
+    LAST_RECEIVE_FIELD_NUMBER: _builtins.int
     receipt: _builtins.str
     """By the receipt of its present lease. One that is gone already is a success, one that was leased
     again since fails with STALE_RECEIPT.
@@ -713,21 +714,56 @@ class DeleteTarget(_message.Message):
     """By its id, in any state, whoever holds a lease on it. One that is deleted already fails with
     MESSAGE_NOT_FOUND, as one that never was does.
     """
+    @_builtins.property
+    def last_receive(self) -> Global___LastReceive:
+        """With a receipt: delete the message also if its lease is over, as long as this was its last receive.
+        Absent: STALE_RECEIPT once the lease is over. With an id: INVALID_ARGUMENT.
+        """
+
     def __init__(
         self,
         *,
         receipt: _builtins.str = ...,
         id: _builtins.str = ...,
+        last_receive: Global___LastReceive | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "receipt", b"receipt", "target", b"target"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "last_receive", b"last_receive", "receipt", b"receipt", "target", b"target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "receipt", b"receipt", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "last_receive", b"last_receive", "receipt", b"receipt", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_target: _TypeAlias = _typing.Literal["receipt", "id"]  # noqa: Y015
     _WhichOneofArgType_target: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_target) -> _WhichOneofReturnType_target | None: ...
 
 Global___DeleteTarget: _TypeAlias = DeleteTarget  # noqa: Y015
+
+@_typing.final
+class LastReceive(_message.Message):
+    """The receive of a message that a receipt came with, as the received Message tells it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIVE_COUNT_FIELD_NUMBER: _builtins.int
+    FIRST_RECEIVE_TIME_FIELD_NUMBER: _builtins.int
+    receive_count: _builtins.int
+    """Its receive_count, at least 1."""
+    @_builtins.property
+    def first_receive_time(self) -> _timestamp_pb2.Timestamp:
+        """Its first_receive_time."""
+
+    def __init__(
+        self,
+        *,
+        receive_count: _builtins.int = ...,
+        first_receive_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["first_receive_time", b"first_receive_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_receive_time", b"first_receive_time", "receive_count", b"receive_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LastReceive: _TypeAlias = LastReceive  # noqa: Y015
 
 @_typing.final
 class DeleteResponse(_message.Message):
@@ -887,6 +923,7 @@ class VisibilityChange(_message.Message):
 
     RECEIPT_FIELD_NUMBER: _builtins.int
     VISIBILITY_TIMEOUT_FIELD_NUMBER: _builtins.int
+    LAST_RECEIVE_FIELD_NUMBER: _builtins.int
     receipt: _builtins.str
     """The receipt of the lease; it stays the same."""
     @_builtins.property
@@ -895,15 +932,23 @@ class VisibilityChange(_message.Message):
         ready again at its old place.
         """
 
+    @_builtins.property
+    def last_receive(self) -> Global___LastReceive:
+        """Hide the message again also if its lease is over, as long as this was its last receive. The new
+        lease isn't counted as a receive, and only changes and deletes with last_receive reach it. Ignored
+        in a queue whose group_order is "strict": another message of the group may be leased.
+        """
+
     def __init__(
         self,
         *,
         receipt: _builtins.str = ...,
         visibility_timeout: _duration_pb2.Duration | None = ...,
+        last_receive: Global___LastReceive | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_receive", b"last_receive", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_receive", b"last_receive", "receipt", b"receipt", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -58,6 +58,7 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     errors.StaleReceipt: NOTHING,
     errors.Unreachable: UNAVAILABLE,
     errors.Timeout: UNAVAILABLE,
+    errors.SendingPaused: TRY_AGAIN,
     errors.QueueFull: TRY_AGAIN,
     errors.TooManyDeduplicationIds: TRY_AGAIN,
     errors.DiskFull: TRY_AGAIN,

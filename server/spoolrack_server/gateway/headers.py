@@ -23,7 +23,7 @@ from aiohttp import web
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import MAX_GROUP, Attributes
 from spoolrack_store.model.errors import InvalidReceipt, InvalidRequest
-from spoolrack_store.model.operations import Message
+from spoolrack_store.model.operations import LastReceive, Message
 from spoolrack_store.model.receipts import parse as parse_receipt
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 
@@ -36,6 +36,8 @@ KEPT: Final = {"content-type": "Content-Type", "content-encoding": "Content-Enco
 """Attributes that are HTTP's own headers."""
 DEDUPLICATION: Final = "X-Message-Deduplication-Id"
 GROUP: Final = "X-Message-Group"
+RECEIVE_COUNT: Final = "X-Message-Receive-Count"
+FIRST_RECEIVE_TIME: Final = "X-Message-First-Receive-Time"
 DELIVER_TIME: Final = "X-Message-Deliver-Time"
 ANY_BYTES: Final = "application/octet-stream"
 
@@ -58,6 +60,7 @@ _VERSION: Final = re.compile(r'"(?P<version>[1-9][0-9]{0,14})"|\*')
 _RANGE: Final = re.compile(r"bytes=([0-9]*)-([0-9]*)")
 _LAST_PLACE: Final = 18
 """Digits of a place in a body; with more it lies beyond any."""
+_COUNT: Final = re.compile(r"[1-9][0-9]{0,8}")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -158,9 +161,9 @@ def message_headers(message: Message) -> dict[str, str]:
     found["X-Message-Id"] = message.id
     found["X-Message-State"] = message.state.value
     found["X-Message-Send-Time"] = time_text(message.sent_at)
-    found["X-Message-Receive-Count"] = str(message.receives)
+    found[RECEIVE_COUNT] = str(message.receives)
     if message.first_receive is not None:
-        found["X-Message-First-Receive-Time"] = time_text(message.first_receive)
+        found[FIRST_RECEIVE_TIME] = time_text(message.first_receive)
     if message.due is not None:
         found["X-Message-Due-Time"] = time_text(message.due)
     if message.receipt is not None:
@@ -202,13 +205,17 @@ def deliver_at(headers: Fields) -> Millis | None:
     values = headers.getall(DELIVER_TIME, [])
     if not values:
         return None
+    return _moment(DELIVER_TIME, values)
+
+
+def _moment(header: str, values: list[str]) -> Millis:
     text = ", ".join(values)
     found = None
     with suppress(ValueError):
         found = datetime.fromisoformat(text)
     if found is None or found.tzinfo is None or not found >= _EPOCH:
         raise InvalidRequest(
-            what=f"the header {DELIVER_TIME}",
+            what=f"the header {header}",
             value=text,
             rule="must be one time with its zone, such as 2026-12-24T18:00:00Z",
         )
@@ -270,6 +277,27 @@ def receipt(headers: Fields, id: str) -> str | None:
     if parse_receipt(text.partition(":")[0], text).id != id:
         raise InvalidReceipt(receipt=text)
     return text
+
+
+def last_receive(query: Fields, headers: Fields) -> LastReceive | None:
+    """The receive that a receipt came with, if the query says that its lease may be over."""
+    values = query.getall("allow_expired", [])
+    if not values:
+        return None
+    if values not in (["true"], ["false"]):
+        raise InvalidRequest(
+            what="the parameter allow_expired", value=", ".join(values), rule="must be true or false"
+        )
+    if values == ["false"]:
+        return None
+    count = ", ".join(headers.getall(RECEIVE_COUNT, []))
+    if not _COUNT.fullmatch(count):
+        raise InvalidRequest(
+            what=f"the header {RECEIVE_COUNT}",
+            value=count,
+            rule="must be the one of the received message, as allow_expired needs it",
+        )
+    return LastReceive(int(count), _moment(FIRST_RECEIVE_TIME, headers.getall(FIRST_RECEIVE_TIME, [])))
 
 
 def version_tag(version: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from aiohttp import web
-from spoolrack_store.model.errors import MessageNotFound, StoreError
+from spoolrack_store.model.errors import InvalidRequest, MessageNotFound, StoreError
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.operations import Delete, Message, OpenMessage, Receive, Send, messages_of
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
@@ -145,10 +145,16 @@ class MessageEndpoints:
     async def delete(self, request: web.Request) -> web.StreamResponse:
         queue, id = name_of(request), id_of(request)
         receipt = headers.receipt(request.headers, id)
-        if receipt is None:
+        last = headers.last_receive(request.query, request.headers)
+        if receipt is not None:
+            last_receives = {} if last is None else {0: last}
+            delete = Delete(queue=queue, receipts=[receipt], last_receives=last_receives)
+        elif last is None:
             delete = Delete(queue=queue, ids=[id])
         else:
-            delete = Delete(queue=queue, receipts=[receipt])
+            raise InvalidRequest(
+                what="the parameter allow_expired", value="true", rule="goes with If-Match: RECEIPT"
+            )
         (error,) = await self._context.submit(delete)
         # One that isn't there is what the caller wants; softlayer/mq says the same.
         if error is not None and not isinstance(error, MessageNotFound):

@@ -74,7 +74,13 @@ def routes(
         Route("POST", "/{queue}/messages", messages.send, SEND),
         Route("GET", "/{queue}/messages/{id}", messages.get, RECEIVE),
         Route("HEAD", "/{queue}/messages/{id}", messages.get, RECEIVE),
-        Route("DELETE", "/{queue}/messages/{id}", messages.delete, RECEIVE),
+        Route(
+            "DELETE",
+            "/{queue}/messages/{id}",
+            messages.delete,
+            RECEIVE,
+            parameters=("allow_expired",),
+        ),
     )
 
 

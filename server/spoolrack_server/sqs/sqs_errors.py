@@ -99,6 +99,7 @@ _FROM_STORE: Final[Mapping[str, Callable[[str], SqsError]]] = {
     "STALE_RECEIPT": message_not_inflight,
     "REDRIVE_RUNNING": unsupported,
     "NO_DEAD_LETTER_QUEUE": unsupported,
+    "SENDING_PAUSED": unsupported,
     # SDKs repeat what is unavailable or throttled, with a backoff.
     "QUEUE_FULL": throttled,
     "TOO_MANY_DEDUPLICATION_IDS": throttled,

@@ -30,6 +30,7 @@ from ..model.errors import (
     QueueBeingDeleted,
     QueueExists,
     QueueNotFound,
+    SendingPaused,
     StoreError,
     VersionMismatch,
 )
@@ -61,6 +62,11 @@ class QueueRecord:
     """Another queue that is made under this name has another."""
     labels: Mapping[str, str] = field(default_factory=dict)
     schedules: Mapping[str, Schedule] = field(default_factory=dict)
+
+    def require_sending(self) -> None:
+        """Raise `SendingPaused` if the queue takes no sends now."""
+        if self.settings.sending == "paused":
+            raise SendingPaused(queue=self.name)
 
 
 @dataclass(slots=True)

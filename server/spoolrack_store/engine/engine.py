@@ -343,9 +343,12 @@ class Engine:
 
     def ready(self, queue: str) -> int | None:
         """Return how many messages a receive could take; None if there is no such queue."""
-        if queue not in self.catalog.records:
+        record = self.catalog.records.get(queue)
+        if record is None:
             return None
-        is_strict = self.catalog.records[queue].settings.group_order == "strict"
+        if record.settings.receiving == "paused":
+            return 0
+        is_strict = record.settings.group_order == "strict"
         return self.index.queue(queue).available(is_strict=is_strict)
 
     def is_coming_back(self, queue: str) -> bool:

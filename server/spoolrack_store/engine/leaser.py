@@ -177,9 +177,11 @@ class Leaser(Part):
         """Return up to `room` messages to be leased, in order: those ready, and then those `written`.
 
         It is at least one, and else no more than `bytes_left`. They are `chosen` now, as are those that
-        die.
+        die. While receiving is paused there are none.
         """
         self.expire(record)
+        if record.settings.receiving == "paused":
+            return []
         picked: list[tuple[Entry, int]] = []
         dead: dict[Entry, int] = {}
         ready = self._index.queue(record.name).runs(

@@ -159,6 +159,7 @@ class Sender(Part):
     def _admit(self, request: Send, files: list[_File], entering: dict[str, tuple[int, int]]) -> Stored:
         """Find a file for each valid message of a request."""
         record = self._catalog.require_open(request.queue)
+        record.require_sending()
         settings = record.settings
         bodies = request.bodies
         if len(bodies) > MOST:

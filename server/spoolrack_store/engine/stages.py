@@ -183,6 +183,7 @@ class Stages(Part):
         chunks = [chunk for stage in stages for chunk in stage.chunks.values()]
         records = {chunk.queue: self._catalog.require(chunk.queue) for chunk in chunks}
         for record in records.values():
+            record.require_sending()
             self._require_room(record, chunks)
         self._sync(stages)
         manifest = Manifest(
@@ -622,11 +623,11 @@ class Stages(Part):
         return True
 
     def _is_to_be_forgotten(self, end: _End) -> bool:
-        """Whether the time of a manifest is over; the last tick of a schedule is remembered as long as
-        the schedule is there."""
+        """Whether the time of a manifest is over. That of a schedule has none: it stays as long as the
+        schedule is there, or until a later one is durable."""
         if end.manifest is None or end.by is None or end.manifest.forget_at > self._clock.wall():
             return False
-        return self._last_of(end.by.writer) is not end or not self._catalog.has_writer(end.by.writer)
+        return not self._catalog.has_writer(end.by.writer)
 
     def tick(self) -> None:
         """Forget old epochs."""

@@ -232,6 +232,13 @@ class QueueFull(StoreError):
     retry_after = Millis(1_000)
 
 
+class SendingPaused(StoreError):
+    """Sending to the queue {queue} is paused, and nothing was stored: send to another queue, or set
+    the queue's sending to open."""
+
+    reason = "SENDING_PAUSED"
+
+
 class QueueBeingDeleted(StoreError):
     """The queue {queue} is still being deleted: try again in a moment."""
 

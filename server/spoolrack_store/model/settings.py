@@ -235,6 +235,16 @@ class QueueSettings:
         most=MAX_RETENTION,
         zero="no archive",
     )
+    sending: str = _choice(
+        "open",
+        "paused",
+        help="Whether the queue takes sends and publications; while it is paused they are refused.",
+    )
+    receiving: str = _choice(
+        "open",
+        "paused",
+        help="Whether the queue hands out messages; while it is paused receives find none, and wait.",
+    )
 
     def __post_init__(self) -> None:
         for setting in SCHEMA.values():

@@ -90,12 +90,19 @@ def vsqs_world() -> Iterator[World]:
 
 WORLDS = {"memory": memory_world, "grpc": grpc_world, "file": folder_world, "vsqs": vsqs_world}
 LACKS = {
-    "memory": {"cancelled calls", "groups", "validation", "back-off of expired leases"},
+    "memory": {
+        "cancelled calls",
+        "groups",
+        "last receives",
+        "validation",
+        "back-off of expired leases",
+    },
     "vsqs": {
         *("attributes", "delays", "receive counts", "settings", "several queues"),
         *("cancelled calls", "deduplication", "stages", "reservations", "validation"),
         "dead letters",
         "groups",
+        "last receives",
     },
 }
 

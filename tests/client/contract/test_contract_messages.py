@@ -11,6 +11,7 @@ from spoolrack import ById, MessageState, Outgoing, Queue
 from spoolrack.errors import (
     AttributesTooLarge,
     InvalidReceipt,
+    InvalidRequest,
     MessageNotFound,
     MessageTooLarge,
     QueueFull,
@@ -95,6 +96,54 @@ def test_a_stale_receipt_touches_nothing(jobs: Queue, world: World) -> None:
     with pytest.raises(StaleReceipt):
         first.release()
     second.delete()
+
+
+@pytest.mark.needs("last receives")
+def test_an_expired_lease_is_no_hindrance_if_the_caller_says_so(jobs: Queue, world: World) -> None:
+    jobs.send_many(["a", "b", "c", "d"])
+    a, b, c, d = jobs.receive(4)
+    world.advance(30)
+    for call in (a.delete, b.delete, lambda: b.extend(60)):
+        with pytest.raises(StaleReceipt):
+            call()
+    a.delete(allow_expired=True)
+    jobs.delete(b, allow_expired=True)
+    (result,) = jobs.delete_many([c], allow_expired=True)
+    assert result.ok
+    assert [message.text for message in jobs.receive(4)] == ["d"]
+    results = jobs.delete_many([d, ById(ABSENT)], allow_expired=True)
+    assert [type(result.error) for result in results] == [StaleReceipt, MessageNotFound]
+
+
+@pytest.mark.needs("last receives")
+def test_an_expired_lease_is_extended_without_a_receive_if_the_caller_says_so(
+    jobs: Queue, world: World
+) -> None:
+    jobs.send_many(["a", "b"])
+    a, b = jobs.receive(2)
+    world.advance(30)
+    a.extend(60, allow_expired=True)
+    (result,) = jobs.extend_many([b], 60, allow_expired=True)
+    assert result.ok
+    world.advance(59)
+    assert jobs.receive(2) == []
+    assert jobs.get(a.id).receive_count == 1
+    jobs.extend(a, 60, allow_expired=True)
+    a.delete(allow_expired=True)
+    world.advance(1)
+    (again,) = jobs.receive(2)
+    assert (again.id, again.receive_count) == (b.id, 2)
+    with pytest.raises(StaleReceipt):
+        b.extend(60, allow_expired=True)
+
+
+def test_a_receipt_alone_does_not_tell_its_receive(jobs: Queue) -> None:
+    jobs.send("a")
+    (message,) = jobs.receive()
+    with pytest.raises(InvalidRequest, match="not its receipt alone"):
+        jobs.delete(message.receipt, allow_expired=True)
+    with pytest.raises(InvalidRequest, match="not its receipt alone"):
+        jobs.extend(message.receipt, 60, allow_expired=True)
 
 
 def test_what_is_no_receipt_is_refused(jobs: Queue) -> None:

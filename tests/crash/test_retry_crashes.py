@@ -1,0 +1,84 @@
+"""Releases, rejections and back-offs keep their promises through power cuts and deaths, and planted
+bugs are found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+from spoolrack_store.engine.leaser import Leaser
+from spoolrack_store.engine.letters import Letters
+from spoolrack_store.engine.moves import Moves
+
+from tests.crash.retry_story import tell
+from tests.support.engine_story import Broken
+from tests.support.power_disk import Model
+
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
+FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_what_was_given_up_is_where_its_answer_says_through_crashes(
+    model: Model, can_sync_all: bool, processes: int
+) -> None:
+    seeds = range(FIRST, FIRST + SEEDS)
+    hidden, rejected, told_why, crashes = tell(
+        seeds, model, can_sync_all=can_sync_all, processes=processes
+    )
+    assert min(hidden, rejected, crashes) > SEEDS
+    assert told_why
+
+
+def _draws(patched: pytest.MonkeyPatch) -> None:
+    """The end of a back-off counts from when the first process sees that the lease is over."""
+    honest = Leaser._postpone
+
+    def late(self: Leaser, entry: object, members: int, until: object, receives: int) -> None:
+        honest(self, entry, members, (until[0] + 1, until[1] + 1), receives)  # type: ignore
+
+    patched.setattr(Leaser, "_postpone", late)
+
+
+def _skips_the_content(patched: pytest.MonkeyPatch) -> None:
+    """The copy is published before its content is on stable media."""
+    patched.setattr(Moves, "sync_contents", lambda self, paths: None)
+
+
+def _waits(patched: pytest.MonkeyPatch) -> None:
+    """A rejection is answered as a burial begins, two commits before it is true."""
+
+    def later(self: Letters, wanted: object, **_: object) -> list[None]:
+        for entry, index in wanted:  # type: ignore
+            self.bury(entry, 1 << index)
+        return [None for _ in wanted]  # type: ignore
+
+    patched.setattr(Letters, "bury_now", later)
+
+
+def _counts(patched: pytest.MonkeyPatch) -> None:
+    """A receive counts that was released as one that doesn't."""
+    honest = Leaser._postpone
+
+    def counting(self: Leaser, entry: object, members: int, until: object, receives: int) -> None:
+        honest(self, entry, members, until, entry.name.receives)  # type: ignore
+
+    patched.setattr(Leaser, "_postpone", counting)
+
+
+PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "a back-off ends later than its name says": _draws,
+    "content is not synced": _skips_the_content,
+    "a rejection is answered too early": _waits,
+    "every receive counts": _counts,
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_a_planted_bug_is_found(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    PLANTED[planted](monkeypatch)
+    with pytest.raises(Broken):
+        tell(range(100), Model.ANY_SUBSET)

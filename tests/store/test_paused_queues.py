@@ -1,0 +1,142 @@
+"""A queue that is paused takes no sends, or hands out nothing; what was leased before ends as ever."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.model.clock import HOUR, SECOND, Millis
+from spoolrack_store.model.errors import SendingPaused
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    CreateQueue,
+    Delete,
+    Message,
+    Receive,
+    Send,
+    UpdateQueue,
+    messages_of,
+)
+from spoolrack_store.model.reservations import Reserve
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.staging import Publish, Stage
+from spoolrack_store.store import Store
+
+from tests.support.root_rig import Still, done, lay_out, opened, settle
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    lay_out(tmp_path / "root")
+    return opened(tmp_path / "root")
+
+
+def set_flow(engine: Engine, **changes: str) -> None:
+    done(engine, UpdateQueue(name="q", changes=changes))
+
+
+def send(engine: Engine, *bodies: bytes) -> None:
+    done(engine, Send(queue="q", bodies=list(bodies)))
+    settle(engine)
+
+
+def receive(engine: Engine, count: int = 10) -> Sequence[Message]:
+    (found,) = done(engine, Receive(queue="q", max_messages=count))
+    return messages_of(found)
+
+
+def test_a_send_to_a_paused_queue_stores_nothing_and_says_what_to_do(engine: Engine) -> None:
+    set_flow(engine, sending="paused")
+    (refused,) = done(engine, Send(queue="q", bodies=[b"no"]))
+    assert isinstance(refused, SendingPaused)
+    assert "q is paused" in str(refused)
+    assert "set the queue's sending to open" in str(refused)
+    set_flow(engine, sending="open")
+    send(engine, b"yes")
+    assert [each.body for each in receive(engine)] == [b"yes"]
+
+
+def test_a_publication_into_a_paused_queue_publishes_nothing_and_can_be_repeated(
+    engine: Engine,
+) -> None:
+    done(engine, Stage(stage="s", chunk=0, queue="q", bodies=[b"staged"]))
+    settle(engine)
+    set_flow(engine, sending="paused")
+    publish = Publish(writer="w", epoch=1, stages=["s"])
+    (refused,) = done(engine, publish)
+    assert isinstance(refused, SendingPaused)
+    settle(engine)
+    assert receive(engine) == []
+    set_flow(engine, sending="open")
+    done(engine, publish)
+    settle(engine)
+    assert [each.body for each in receive(engine)] == [b"staged"]
+
+
+def test_a_paused_queue_hands_out_nothing_neither_what_is_ready_nor_what_is_just_sent(
+    engine: Engine,
+) -> None:
+    send(engine, b"ready")
+    set_flow(engine, receiving="paused")
+    _, found = done(engine, Send(queue="q", bodies=[b"fresh"]), Receive(queue="q", max_messages=10))
+    assert found == []
+    (held,) = done(engine, Reserve(queue="q", stream="t", seq=0))
+    assert held is None
+    set_flow(engine, receiving="open")
+    settle(engine)
+    assert [each.body for each in receive(engine)] == [b"ready", b"fresh"]
+
+
+def test_leases_of_a_paused_queue_are_deleted_extended_released_and_expire(engine: Engine) -> None:
+    send(engine, b"deleted", b"extended", b"released")
+    deleted, extended, released = receive(engine)
+    set_flow(engine, receiving="paused", sending="paused")
+    results = done(
+        engine,
+        Delete(queue="q", receipts=[str(deleted.receipt)]),
+        ChangeVisibility(queue="q", receipts=[str(extended.receipt)], visibility=Millis(90 * SECOND)),
+        ChangeVisibility(queue="q", receipts=[str(released.receipt)], visibility=Millis(0)),
+    )
+    assert results[0] == [None]
+    assert results[2] == [0]
+    assert not isinstance(results[1][0], Exception)
+    counts = engine.views.queue(engine.catalog.require("q")).counts
+    assert (counts.ready, counts.leased) == (1, 1)
+
+
+def test_a_lease_of_a_paused_queue_expires_and_is_counted_as_ready(tmp_path: Path) -> None:
+    lay_out(tmp_path / "root")
+    clock = Still()
+    engine = opened(tmp_path / "root", clock)
+    send(engine, b"a")
+    assert len(receive(engine)) == 1
+    set_flow(engine, receiving="paused")
+    clock.now = Millis(clock.now + 2 * HOUR)
+    settle(engine)
+    counts = engine.views.queue(engine.catalog.require("q")).counts
+    assert (counts.ready, counts.leased) == (1, 0)
+    assert receive(engine) == []
+
+
+def test_a_pause_outlives_a_restart(engine: Engine, tmp_path: Path) -> None:
+    set_flow(engine, receiving="paused", sending="paused")
+    assert engine.close()
+    again = opened(tmp_path / "root")
+    (refused,) = done(again, Send(queue="q", bodies=[b"no"]))
+    assert isinstance(refused, SendingPaused)
+    assert again.ready("q") == 0
+
+
+def test_a_receive_that_waits_is_answered_when_receiving_is_resumed(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "root") as store, Store.open(tmp_path / "root") as other:
+        paused = QueueSettings(receiving="paused")
+        store.submit(CreateQueue(name="q", settings=paused)).result(60)
+        store.submit(Send(queue="q", bodies=[b"waits"])).result(60)
+        here = store.submit(Receive(queue="q", wait=None))
+        # It is parked: a later request of the same store was answered.
+        store.submit(Send(queue="q", bodies=[b"too"])).result(60)
+        assert not here.done()
+        other.submit(UpdateQueue(name="q", changes={"receiving": "open"})).result(60)
+        assert [each.body for each in messages_of(here.result(60))] == [b"waits"]
