@@ -249,6 +249,40 @@ BUDGET: Final[tuple[Row, ...]] = (
         cost=Cost(opens=2, records=1, renames=1, syncs=2, locks=2, others=2),
     ),
     Row(
+        operation="release 1 with a delay",
+        messages=1,
+        cost=Cost(opens=1, records=1, renames=1, syncs=1, locks=2, others=1),
+    ),
+    Row(
+        operation="release 10 with a delay",
+        messages=10,
+        cost=Cost(opens=1, records=1, renames=1, syncs=1, locks=2, others=1),
+    ),
+    Row(
+        operation="reject 1",
+        messages=1,
+        cost=Cost(
+            creates=1, opens=3, writes=2, records=2, renames=2, syncs=4, looks=2, locks=4, others=4
+        ),
+    ),
+    Row(
+        operation="reject 10",
+        messages=10,
+        cost=Cost(
+            creates=10,
+            opens=1,
+            writes=20,
+            records=3,
+            links=1,
+            renames=19,
+            syncs=3,
+            unlinks=1,
+            looks=3,
+            locks=6,
+            others=11,
+        ),
+    ),
+    Row(
         operation="reaper: unlink 1",
         messages=1,
         cost=Cost(unlinks=1),

@@ -21,13 +21,15 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from spoolrack_store.files.local_disk import LocalDisk
-from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,
     Delete,
     Message,
     Receive,
+    RejectMessages,
+    ReleaseMessages,
     Request,
     Send,
     messages_of,
@@ -193,6 +195,30 @@ class Load:
                 do(f"extend {count}", partial(self._change, found, 600_000))
                 do(f"release {count}", partial(self._change, found, 0))
                 self._delete(*self._receive(queue, count))
+
+    def retry(self) -> None:
+        for count in (1, 10):
+            for queue, do in ((_WARM, _uncounted), ("retry", self._counted)):
+                self._create(f"dead-{queue}")
+                settings = QueueSettings(max_receives=9, dead_letter_queue=f"dead-{queue}")
+                self._ask(CreateQueue(name=f"r-{queue}", settings=settings))
+                self._send(f"r-{queue}", count)
+                found = self._receive(f"r-{queue}", count)
+                do(f"release {count} with a delay", partial(self._release, found, Millis(HOUR)))
+                self._send(f"r-{queue}", count)
+                found = self._receive(f"r-{queue}", count)
+                do(f"reject {count}", partial(self._reject, found))
+
+    def _release(self, messages: Sequence[Message], delay: Millis) -> None:
+        receipts = [message.receipt or "" for message in messages]
+        request = ReleaseMessages(queue=messages[0].queue, receipts=receipts, delay=delay)
+        results = self._ask(request)
+        assert all(isinstance(result, int) for result in results)
+
+    def _reject(self, messages: Sequence[Message]) -> None:
+        receipts = [message.receipt or "" for message in messages]
+        request = RejectMessages(queue=messages[0].queue, receipts=receipts, explanation="bad")
+        assert self._ask(request) == [None] * len(receipts)
 
     def timeouts(self) -> None:
         """Two receives of one batch that share a commit, with one visibility timeout and with two."""

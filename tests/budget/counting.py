@@ -30,7 +30,7 @@ STUCK: Final = 240.0
 """Seconds that only a defect takes."""
 PARTS: Final = (
     *("nothing", "life:1", "life:10", "life:100", "life:1000", "again", "together"),
-    *("awaited:1", "awaited:10", "some", "timeouts", "change", "by_id", "old"),
+    *("awaited:1", "awaited:10", "some", "timeouts", "change", "retry", "by_id", "old"),
 )
 _SHARED: Final = f"send 1, {SHARING} that share a commit"
 ROWS: Final = {
@@ -67,6 +67,10 @@ ROWS: Final = {
     "extend 10": 10,
     "release 1": 1,
     "release 10": 10,
+    "release 1 with a delay": 1,
+    "release 10 with a delay": 10,
+    "reject 1": 1,
+    "reject 10": 10,
     "reaper: unlink 1": 1,
     "reaper: unlink 10": 10,
     "reaper: unlink 100": 100,

@@ -1,5 +1,5 @@
-"""Releases, rejections and back-offs keep their promises through power cuts and deaths; and planted bugs
-are found."""
+"""Releases, rejections and back-offs keep their promises through power cuts and deaths, and planted
+bugs are found."""
 
 from __future__ import annotations
 

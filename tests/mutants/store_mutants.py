@@ -182,7 +182,7 @@ STORE_MUTANTS: Final = (
         breaks="a lease stands until it is due, also after a restart",
         edits=edit(
             "engine/recovery.py:appear",
-            "min(max(0, name.due - moves.clock.wall()), most)",
+            "max(-MAX_VISIBILITY, min(name.due - moves.clock.wall(), most))",
             "min(0, most)",
         ),
         caught_by=(_CLOCKS,),
@@ -192,8 +192,8 @@ STORE_MUTANTS: Final = (
         breaks="a due beyond the maximum counts as the maximum",
         edits=edit(
             "engine/recovery.py:appear",
-            "min(max(0, name.due - moves.clock.wall()), most)",
-            "max(min(0, most), name.due - moves.clock.wall())",
+            "max(-MAX_VISIBILITY, min(name.due - moves.clock.wall(), most))",
+            "max(min(-MAX_VISIBILITY, most), name.due - moves.clock.wall())",
         ),
         caught_by=(_CLOCKS,),
     ),
@@ -285,7 +285,9 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="an-update-keeps-the-old-labels",
         breaks="labels are what the last update says",
-        edits=edit("engine/catalog.py:Catalog.update", " labels=labels,", ""),
+        edits=edit(
+            "engine/catalog.py:Catalog.update", "settings=settings, labels=labels", "settings=settings"
+        ),
         caught_by=("tests/sqs/test_sqs_queues.py",),
     ),
     Mutant(

@@ -441,7 +441,9 @@ class Story:
                 self.queue_of[id] = found[id][1]
             elif now not in promised:
                 raise Broken(f"{id} is found {now}, promised {promised}")
-            elif maybe is None and id in found and now != history[-1]:
+            elif maybe is None and now not in (GONE, ABSENT) and found[id][1] != self.queue_of[id]:
+                if not any(state[0] in DYING for state in history):
+                    raise Broken(f"{id} has left {self.queue_of[id]} for {found[id][1]}")
                 self.queue_of[id] = found[id][1]  # The cut may have undone its death.
             if history[0] == ABSENT:
                 files.setdefault(id[:-3], set()).add(now != ABSENT)

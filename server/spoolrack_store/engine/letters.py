@@ -141,11 +141,14 @@ class Letters(Part):
         """
         results: list[StoreError | None] = [None] * len(wanted)
         copies: dict[int, Entry] = {}
+        there: set[Entry] = set()
         for position, (entry, index) in enumerate(wanted):
             if (entry.batch, index) in self._moves.index.superseded:
                 continue
             try:
-                self._moves.require_there(entry)
+                if entry not in there:
+                    self._moves.require_there(entry)
+                    there.add(entry)
                 copies[position] = self._copy(entry, index, reason, explanation)
             except Damaged as why:
                 id = entry.batch.stem.message_id(index)
