@@ -49,6 +49,8 @@ def requests(queue: str) -> Mapping[str, Message]:
         "ChangeVisibility": rpc.ChangeVisibilityRequest(
             queue=queue, changes=[rpc.VisibilityChange(receipt="x")]
         ),
+        "Release": rpc.ReleaseRequest(queue=queue, releases=[rpc.MessageRelease(receipt="x")]),
+        "Reject": rpc.RejectRequest(queue=queue, rejections=[rpc.MessageRejection(receipt="x")]),
         "GetMessage": rpc.GetMessageRequest(queue=queue, id="x"),
         "ListMessages": rpc.ListMessagesRequest(queue=queue),
         "Stage": staging.StageRequest(stage="s", queue=queue, messages=MESSAGES),

@@ -24,6 +24,7 @@ from spoolrack_server.server import Server
 from tests.support.access_rig import Files, serving
 from tests.support.raw_http2 import PREFACE, SETTINGS, call, frame
 from tests.support.server_rig import Client, connected
+from tests.support.sqs_rig import serving_sqs
 
 STUCK = 60
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "security.md"
@@ -76,10 +77,12 @@ def frames(raw: bytes) -> list[tuple[int, bytes]]:
 
 async def test_so_many_connections_and_no_more_at_each_port(tmp_path: Path) -> None:
     limits = Limits(connections=3)
-    async with serving(tmp_path / "root", Security(), limits=limits) as server:
+    async with serving_sqs(tmp_path / "root", limits=limits) as server:
+        assert server.sqs_port is not None
         for port, words in (
             (server.grpc_port, PREFACE + frame(SETTINGS)),
             (server.http_port, b"GET /-/health HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+            (server.sqs_port, b"GET /?Action=ListQueues HTTP/1.1\r\nHost: localhost\r\n\r\n"),
         ):
             async with contextlib.AsyncExitStack() as stack:
                 for _ in range(3):

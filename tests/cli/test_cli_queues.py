@@ -257,3 +257,32 @@ def test_a_queue_is_paused_and_resumed_in_both_directions_or_in_one(
     assert client.queue("jobs").receive(1) == []
     assert spoolrack("queues", "resume", "jobs").code == 0
     assert [message.text for message in client.queue("jobs").receive(1)] == ["kept"]
+
+
+def test_a_description_names_each_cause_that_a_queue_stands_still(
+    spoolrack: Spoolrack, client: Client
+) -> None:
+    client.create_queue("jobs", max_messages=2)
+    jobs = client.queue("jobs")
+    assert "Nothing keeps messages from going in or out." in spoolrack("queues", "describe", "jobs").out
+    first = jobs.send("leased")
+    jobs.send("delayed", delay=3_600)
+    jobs.receive(1)
+    client.update_queue("jobs", receiving="paused")
+    told = spoolrack("queues", "describe", "jobs").out
+    assert "It is full, with 2 of 2 messages." in told
+    assert "Receiving is paused: spoolrack queues resume jobs --receiving" in told
+    assert "No message is ready: 1 leased and 1 delayed." in told
+    assert "Sending is paused" not in told
+    (row,) = [line for line in told.splitlines() if first in line]
+    assert row.split()[-1] == "1"
+
+
+def test_a_description_names_the_stream_whose_reservation_holds_messages(
+    spoolrack: Spoolrack, client: Client
+) -> None:
+    client.create_queue("jobs", group_order="strict")
+    client.queue("jobs").send("held")
+    client.queue("jobs").reserve("nightly", 0)
+    told = spoolrack("queues", "describe", "jobs").out
+    assert "The stream nightly holds 1 message in its reservation 0." in told

@@ -50,6 +50,8 @@ class Flight:
     requests: list[Any]
     off: frozenset[str]
     """Tokens of schedules that were durably deleted or paused when it was applied."""
+    there: set[Tick]
+    """Ticks that were asked for again, and had been sent."""
 
 
 class ScheduleStory:
@@ -72,6 +74,8 @@ class ScheduleStory:
         self.off: dict[str, int] = {}
         """Tokens of what is durably deleted or paused."""
         self.sent: set[Tick] = set()
+        self.promised: set[Tick] = set()
+        """Ticks that an answer calls sent, by this request or an earlier one."""
         self.received: dict[Tick, str] = {}
         self.receipts: list[str] = []
         self.excused: set[bytes] = set()
@@ -114,7 +118,14 @@ class ScheduleStory:
         work = engine.apply(requests, tick=tick)
         assert work is not None
         self._note(engine)
-        self.flying[owner].append(Flight(work, requests, off))
+        there = {
+            (self.bodies[each.token], each.tick)
+            for each, outcome in zip(requests, work.outcomes, strict=True)
+            if isinstance(each, Fire)
+            and outcome is False
+            and engine.stages.last_epoch(f"schedule-{each.token}") == each.tick
+        }
+        self.flying[owner].append(Flight(work, requests, off, there))
 
     def _sync(self, owner: str) -> None:
         flight = self.flying[owner].pop(0)
@@ -124,6 +135,7 @@ class ScheduleStory:
         outcomes = self.engines[owner].finish(flight.work)
         assert outcomes is not None
         reap(self.engines[owner], self.random.randrange(4))
+        self.promised |= flight.there
         for request, outcome in zip(flight.requests, outcomes, strict=True):
             if not isinstance(outcome, StoreError):
                 self._take(request, outcome, flight.off)
@@ -185,7 +197,7 @@ class ScheduleStory:
             self._commit(owner, deletes)
             self._sync(owner)
             in_vain = in_vain + 1 if len(self.received) == before else 0
-        lost = {tick for tick in self.sent - self.received.keys() if tick[0] not in self.excused}
+        lost = {tick for tick in self.promised - self.received.keys() if tick[0] not in self.excused}
         if lost:
             raise Broken(f"sent and never received: {lost}")
 
@@ -276,6 +288,7 @@ class ScheduleStory:
         if request.token in off & self.off.keys():
             raise Broken(f"{tick} is sent, and its schedule was paused")
         self.sent.add(tick)
+        self.promised.add(tick)
 
     def _has_received(self, delivery: Delivery) -> None:
         for place, id in enumerate(delivery.ids):

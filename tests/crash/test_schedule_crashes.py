@@ -73,6 +73,7 @@ def _resumed(record: QueueRecord, name: str) -> QueueRecord:
 
 _stage = Schedules._stage
 
+BESIDE_OTHERS = "the tick before is forgotten before the last one is durable"
 PLANTED: dict[str, tuple[type, str, Callable[..., object]]] = {
     "its last tick is forgotten before its end is durable": (
         Catalog,
@@ -80,7 +81,7 @@ PLANTED: dict[str, tuple[type, str, Callable[..., object]]] = {
         _forgotten_with_its_schedule_not_durably_gone,
     ),
     "its last tick is forgotten in time": (Catalog, "has_writer", _forgotten_in_time),
-    "the tick before is forgotten before the last one is durable": (
+    BESIDE_OTHERS: (
         Stages,
         "_is_to_be_forgotten",
         _an_older_one_forgotten_in_time,
@@ -92,7 +93,9 @@ PLANTED: dict[str, tuple[type, str, Callable[..., object]]] = {
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_is_needed(monkeypatch: pytest.MonkeyPatch, planted: str) -> None:
+    # One process alone meets that in one story of 600.
+    processes = 3 if planted == BESIDE_OTHERS else 1
     owner, name, broken = PLANTED[planted]
     monkeypatch.setattr(owner, name, broken)
     with pytest.raises(Broken):
-        tell(range(MOST_STORIES), Model.ANY_SUBSET, processes=3)
+        tell(range(MOST_STORIES), Model.ANY_SUBSET, processes=processes)

@@ -207,6 +207,16 @@ def test_a_queue_is_unblocked(serve: Serve, tmp_path: Path) -> None:
     assert server.client.queue("jobs").info().settings.dead_letter_queue == "broken"
 
 
+def test_a_queue_is_paused_and_resumed(serve: Serve, tmp_path: Path) -> None:
+    server = serve()
+    server.client.create_queue("jobs")
+    id = server.queue("jobs").send(BODY)
+
+    Desk(tmp_path, server).follow("Paused queue")
+
+    assert [message.id for message in server.queue("jobs").receive(5)] == [id]
+
+
 def test_dead_letters_are_moved_back(serve: Serve, tmp_path: Path) -> None:
     server = serve()
     server.client.create_queue("broken")

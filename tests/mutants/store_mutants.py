@@ -285,7 +285,9 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="an-update-keeps-the-old-labels",
         breaks="labels are what the last update says",
-        edits=edit("engine/catalog.py:Catalog.update", " labels=labels,", ""),
+        edits=edit(
+            "engine/catalog.py:Catalog.update", "settings=settings, labels=labels", "settings=settings"
+        ),
         caught_by=("tests/sqs/test_sqs_queues.py",),
     ),
     Mutant(

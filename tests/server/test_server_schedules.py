@@ -17,7 +17,7 @@ from spoolrack_server.server import Server
 from spoolrack_store.model.clock import DAY, HOUR, MINUTE, Millis
 from spoolrack_store.testing import ManualClock
 
-from tests.support.server_rig import Client, connected, refused
+from tests.support.server_rig import MANY_LOOKS, Client, connected, refused
 
 MINUTELY = "* * * * *"
 
@@ -72,6 +72,17 @@ async def test_a_tick_is_sent_when_it_has_come(
     assert message.attributes["spoolrack-schedule"].string_value == "s"
     (found,) = (await listed(client)).schedules
     assert (found.last_tick_time.seconds, found.next_tick_time.seconds) == (begin + 60, begin + 120)
+
+
+async def test_a_server_looks_by_itself(client: Client, clock: ManualClock) -> None:
+    await client.create()
+    await create(client)
+    clock.advance(MINUTE)
+    for _ in range(MANY_LOOKS):
+        if (await client.counts()).ready_count:
+            break
+        await asyncio.sleep(0.002)
+    assert len(await ticks(client)) == 1
 
 
 async def test_each_tick_is_sent_once_by_many_that_look(

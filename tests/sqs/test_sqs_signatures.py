@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import grpc
 import pytest
 from botocore.auth import SigV4Auth, SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
 from spoolrack_server.access.security import Security
 from spoolrack_server.access.sqs_keys import issue
 from spoolrack_server.access.watched_files import AccessUnusable
@@ -201,6 +204,32 @@ async def test_permissions_hold_for_the_identities_of_keys(tmp_path: Path, keys:
         ):
             refusal = await refused(call)
             assert (refusal.code, refusal.status) == ("AccessDenied", 403)
+
+
+async def test_permissions_need_no_tokens_where_keys_tell_callers_apart(
+    tmp_path: Path, keys: Keys
+) -> None:
+    files = Files(tmp_path)
+    security = Security(
+        sqs_keys=keys.path, permissions=files.write_permissions("admin all *", "writer send q")
+    )
+    async with serving_sqs(tmp_path / "root", clock=SystemClock(), security=security) as server:
+        url = await keys.client(server, "admin").create(NAME)
+        writer = keys.client(server, "writer")
+        await writer.send(url, "x")
+        assert (await refused(writer.receive(url))).code == "AccessDenied"
+        # Over gRPC and HTTP nothing tells callers apart: none is let in.
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{server.http_url}/{NAME}") as answer,
+        ):
+            assert answer.status == 401
+            assert "--tokens" in await answer.text()
+        async with grpc.aio.insecure_channel(server.grpc_address) as channel:
+            stub = QueueServiceStub(channel)
+            with pytest.raises(grpc.aio.AioRpcError) as failed:
+                await stub.GetQueue(rpc.GetQueueRequest(name=NAME))
+        assert failed.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 async def test_a_key_that_is_taken_back_ends_its_long_poll(server: Server, keys: Keys) -> None:

@@ -43,8 +43,13 @@ class AccessControl:
 
     @property
     def is_open(self) -> bool:
-        """Whether callers need no credentials."""
-        return self._tokens is None and not self.asks_for_certificates
+        """Whether callers need no credentials. With permissions they do, also if only clients of SQS
+        can show any."""
+        return not self._knows_callers and self._rules is None
+
+    @property
+    def _knows_callers(self) -> bool:
+        return self._tokens is not None or self.asks_for_certificates
 
     # Who.
 
@@ -55,6 +60,11 @@ class AccessControl:
         """
         if self.is_open:
             return NOBODY
+        if not self._knows_callers:
+            raise Unauthenticated(
+                why="here this server can't tell callers apart, and it has permissions: start it with "
+                "--tokens or --tls-client-ca, or call it over SQS"
+            )
         if authorization is not None:
             return self._bearer(authorization)
         if certificate is not None:

@@ -58,10 +58,10 @@ class Security:
     def load(self, log: Log) -> LoadedSecurity:
         """Raises `AccessUnusable`."""
         asks = self.tls is not None and self.tls.client_ca is not None
-        if self.permissions is not None and self.tokens is None and not asks:
+        if self.permissions is not None and not (self.tokens or self.sqs_keys or asks):
             raise AccessUnusable(
                 f"the permissions {self.permissions}",
-                "no caller can show an identity: give --tokens or --tls-client-ca, too",
+                "no caller can show an identity: give --tokens, --tls-client-ca or --sqs-keys, too",
             )
         tls = None if self.tls is None else Tls(self.tls, log)
         tokens = _watched("the tokens", self.tokens, SECRET, Tokens.parsed, log)
