@@ -262,7 +262,7 @@ BUDGET: Final[tuple[Row, ...]] = (
         operation="reject 1",
         messages=1,
         cost=Cost(
-            creates=1, opens=3, writes=2, records=2, renames=2, syncs=4, looks=2, locks=4, others=4
+            creates=1, opens=3, writes=2, records=3, renames=2, syncs=4, looks=2, locks=6, others=4
         ),
     ),
     Row(
@@ -270,16 +270,16 @@ BUDGET: Final[tuple[Row, ...]] = (
         messages=10,
         cost=Cost(
             creates=10,
-            opens=1,
+            opens=2,
             writes=20,
-            records=3,
+            records=4,
             links=1,
             renames=19,
-            syncs=3,
+            syncs=4,
             unlinks=1,
             looks=3,
-            locks=6,
-            others=11,
+            locks=8,
+            others=12,
         ),
     ),
     Row(

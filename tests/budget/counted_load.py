@@ -219,6 +219,8 @@ class Load:
         receipts = [message.receipt or "" for message in messages]
         request = RejectMessages(queue=messages[0].queue, receipts=receipts, explanation="bad")
         assert self._ask(request) == [None] * len(receipts)
+        # Another commit deletes the originals, and the one after it what is left of their names.
+        self._settle()
 
     def timeouts(self) -> None:
         """Two receives of one batch that share a commit, with one visibility timeout and with two."""

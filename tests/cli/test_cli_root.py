@@ -100,6 +100,38 @@ def test_a_message_is_restored_by_hand(on_root: Spoolrack, root: Path) -> None:
     assert on_root("receive", "jobs").out == "a"
 
 
+def test_messages_are_rejected_by_hand_with_a_reason(on_root: Spoolrack, root: Path) -> None:
+    assert on_root("queues", "create", "dead").code == 0
+    create = ("queues", "create", "jobs", "--max-receives", "3", "--dead-letter-queue", "dead")
+    assert on_root(*create).code == 0
+    ids = [on_root("send", "jobs", body).out.strip() for body in "abc"]
+    assert on_root("receive", "jobs", "-n2").code == 0
+    told = on_root("reject", "jobs", ids[0], ids[2], "--reason", "no customer")
+    assert told.code == 1
+    assert f"{ids[2]}: no message of jobs with this id is leased" in told.err
+    assert told.err.endswith("rejected 1 message of jobs\n")
+    with library.connect(f"file://{root}") as client:
+        (letter,) = client.queue("dead").peek()
+        assert letter.id == ids[0]
+        record = letter.dead_letter_records[-1]
+        assert (record.reason, record.explanation) == ("rejected", "no customer")
+    refused = on_root("reject", "dead", ids[0])
+    assert refused.code == 1
+    assert on_root("fsck").code == 0
+
+
+def test_messages_are_released_with_a_delay_and_without_counting(on_root: Spoolrack) -> None:
+    ids = [on_root("send", "jobs", "--create", body).out.strip() for body in "ab"]
+    assert on_root("receive", "jobs", "-n2").code == 0
+    assert on_root("release", "jobs", ids[0], "--delay", "1h").code == 0
+    assert on_root("release", "jobs", ids[1], "--uncounted").code == 0
+    found = [json.loads(line) for line in on_root("receive", "jobs", "-n9", "--json").out.splitlines()]
+    assert [(each["id"], each["receive_count"]) for each in found] == [(ids[1], 1)]
+    assert on_root("release", "jobs", ids[1], "--delay", "1h", "--backoff").code == 2
+    assert on_root("release", "jobs", ids[1], "--backoff").code == 0
+    assert on_root("receive", "jobs").code == 1
+
+
 def test_ids_can_not_be_released_through_a_server(spoolrack: Spoolrack) -> None:
     assert spoolrack("queues", "create", "jobs").code == 0
     told = spoolrack("release", "jobs", ABSENT)

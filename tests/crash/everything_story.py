@@ -33,6 +33,8 @@ from spoolrack_store.model.operations import (
     GiveBack,
     Purge,
     Receive,
+    RejectMessages,
+    ReleaseMessages,
     Send,
     Stored,
     UpdateQueue,
@@ -60,14 +62,14 @@ from tests.support.power_disk import Model
 SETTINGS: Final = {
     "s": QueueSettings(archive_retention=Millis(HOUR)),
     "q": QueueSettings(deduplication_window=Millis(20_000)),
-    "r": QueueSettings(max_receives=2, dead_letter_queue="s"),
+    "r": QueueSettings(max_receives=2, dead_letter_queue="s", backoff_at="lease_end"),
 }
 QUEUES: Final = tuple(SETTINGS)
 STAGES: Final = ("a", "b", "c")
 STREAMS: Final = ("x", "y")
 FLOWS: Final = ("sending", "receiving")
 """Settings by which a queue is paused."""
-KINDS: Final = "S" * 5 + "R" * 5 + "D" * 3 + "CCGi" + "tttpppa" + "ff" + "vvvvwwwuWWW" + "P"
+KINDS: Final = "S" * 5 + "R" * 5 + "D" * 3 + "CCGiLLJ" + "tttpppa" + "ff" + "vvvvwwwuWWW" + "P"
 BODY: Final = re.compile(rb"<\d+>")
 GONE: Final = "gone"
 STAGED: Final = "staged"
@@ -350,6 +352,16 @@ class EverythingStory:
             case "C":
                 hidden = chance.choice((Millis(0), HOLD))
                 return ChangeVisibility(queue=queue, receipts=receipts, visibility=hidden)
+            case "L":
+                return ReleaseMessages(
+                    queue=queue,
+                    receipts=receipts,
+                    delay=chance.choice((None, Millis(0), DELAY)),
+                    explanation=chance.choice(("", "x")),
+                    is_uncounted=chance.random() < 0.3,
+                )
+            case "J":
+                return RejectMessages(queue=queue, receipts=receipts, explanation="x")
             case "G":
                 return GiveBack(queue=queue, receipts=receipts)
             case "t":

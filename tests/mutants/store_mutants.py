@@ -722,4 +722,14 @@ STORE_MUTANTS: Final = (
         ),
         caught_by=(_PAUSES,),
     ),
+    Mutant(
+        name="inodes-have-no-watermark",
+        breaks="sends stop at the watermark of the disk's files, too",
+        edits=edit(
+            "model/disk_watermark.py:DiskWatermark.is_reached",
+            "        return not has_files or free_bytes",
+            "        return free_bytes",
+        ),
+        caught_by=("tests/store/test_disk_watermarks.py",),
+    ),
 )

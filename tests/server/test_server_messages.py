@@ -186,6 +186,70 @@ async def test_each_target_of_a_delete_has_its_own_result(client: Client, clock:
     assert one == first.id
 
 
+async def test_each_release_has_a_delay_of_its_own_and_a_result(
+    client: Client, clock: ManualClock
+) -> None:
+    await client.create(backoff_initial=Duration(seconds=7), backoff_jitter=0)
+    await client.send(b"1", b"2", b"3", b"4")
+    leased = await client.receive(4)
+    now = leased[0].first_receive_time.ToMilliseconds()
+    releases = [
+        rpc.MessageRelease(receipt=leased[0].receipt, delay=Duration(seconds=60)),
+        rpc.MessageRelease(receipt=leased[1].receipt),
+        rpc.MessageRelease(receipt=leased[2].receipt, delay=Duration(), uncounted=True),
+        rpc.MessageRelease(receipt=leased[3].receipt, delay=Duration(seconds=-1)),
+        rpc.MessageRelease(receipt=leased[3].receipt, reason="x" * 1_025),
+        rpc.MessageRelease(receipt="x"),
+    ]
+    response = await client.stub.Release(rpc.ReleaseRequest(queue="q", releases=releases))
+    delayed, backed_off, uncounted, *refused_ones = response.results
+    assert delayed.deliver_time.ToMilliseconds() - now == 60_000
+    assert backed_off.deliver_time.ToMilliseconds() - now == 7_000
+    assert uncounted.deliver_time.ToMilliseconds() == now
+    assert [each.error.reason for each in refused_ones] == [
+        "INVALID_REQUEST",
+        "INVALID_REQUEST",
+        "INVALID_RECEIPT",
+    ]
+    (again,) = await client.receive(10)
+    assert (again.id, again.receive_count) == (leased[2].id, 1)
+    counts = await client.counts()
+    assert (counts.delayed_count, counts.leased_count) == (2, 2)
+    clock.advance(7_000)
+    (again,) = await client.receive(10)
+    assert (again.id, again.receive_count) == (leased[1].id, 2)
+
+
+async def test_each_rejection_has_a_result_and_a_record(client: Client) -> None:
+    await client.stub.CreateQueue(rpc.CreateQueueRequest(queue=pb.Queue(name="dead")))
+    await client.create(max_receives=5, dead_letter_queue="dead")
+    await client.send(b"1", b"2")
+    leased = await client.receive(2)
+    rejections = [
+        rpc.MessageRejection(receipt=leased[0].receipt, reason="no customer"),
+        rpc.MessageRejection(receipt=leased[1].receipt, reason="x" * 1_025),
+        rpc.MessageRejection(receipt="x"),
+    ]
+    response = await client.stub.Reject(rpc.RejectRequest(queue="q", rejections=rejections))
+    assert [each.WhichOneof("result") for each in response.results] == ["rejected", "error", "error"]
+    request = rpc.GetMessageRequest(queue="dead", id=leased[0].id)
+    letter = (await client.stub.GetMessage(request)).message
+    (record,) = letter.dead_letter_records
+    assert (record.source_queue, record.reason, record.explanation) == ("q", "rejected", "no customer")
+
+
+async def test_a_queue_without_dead_letters_refuses_all_rejections(client: Client) -> None:
+    await client.create()
+    await client.send(b"1")
+    (leased,) = await client.receive()
+    rejections = [rpc.MessageRejection(receipt=leased.receipt)]
+    refusal = await refused(client.stub.Reject(rpc.RejectRequest(queue="q", rejections=rejections)))
+    assert (refusal.code, refusal.reason) == (
+        grpc.StatusCode.FAILED_PRECONDITION,
+        "NO_DEAD_LETTER_QUEUE",
+    )
+
+
 async def test_an_extension_tells_the_new_end_and_a_release_puts_the_message_back(
     client: Client, clock: ManualClock
 ) -> None:

@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spoolrack_store.model.ids import sent_at
-from spoolrack_store.model.operations import ChangeVisibility, Delete, Delivery, Receive, Send, Stored
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    Delete,
+    Delivery,
+    Receive,
+    ReleaseMessages,
+    Send,
+    Stored,
+)
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY, QueueSettings
 
 Told = object
@@ -226,6 +234,34 @@ class StoreModel:
                 lease.dies_into = ""
             else:
                 self._bring_back(request.queue, lease)
+        return told
+
+    def release(self, request: ReleaseMessages) -> Told:
+        refusal = self.refusal(request.queue)
+        if refusal is not None:
+            return refusal
+        told: list[object] = []
+        leases: dict[str, ModelMessage] = {}
+        for receipt in request.receipts:
+            found = self._by_receipt(request.queue, receipt)
+            if isinstance(found, ModelMessage):
+                leases[found.id] = found
+                assert request.delay is not None
+                told.append(self.wall + request.delay)
+            else:
+                told.append("StaleReceipt")
+        for lease in leases.values():
+            if not request.is_uncounted and (lease.dies_into or self._dies(request.queue, lease)):
+                continue  # It keeps its lease until it is in the dead-letter queue.
+            if request.is_uncounted:
+                lease.receives -= 1
+                if not lease.receives:
+                    lease.first_receive = None
+            self._make_ready(lease)
+            if request.delay:
+                lease.state = "delayed"
+                lease.due = self.wall + request.delay
+                lease.due_monotonic = self.monotonic + request.delay
         return told
 
     def give_back(self, name: str, receipts: Sequence[str]) -> Told:

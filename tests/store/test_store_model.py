@@ -35,6 +35,7 @@ from spoolrack_store.model.operations import (
     GiveBack,
     Purge,
     Receive,
+    ReleaseMessages,
     Request,
     Send,
     Stored,
@@ -289,6 +290,20 @@ class StoreStory(RuleBasedStateMachine):
         receipts = [each for each in (self._receipt(name, pick) for pick in picks) if each]
         self._ask(GiveBack(queue=name, receipts=receipts), now)
 
+    @rule(
+        name=names,
+        picks=picks,
+        delay=st.sampled_from([0, 1, 2_000]),
+        is_uncounted=st.booleans(),
+        now=soon,
+    )
+    def release(self, name: str, picks: list[int], delay: int, is_uncounted: bool, now: bool) -> None:
+        receipts = [each for each in (self._receipt(name, pick) for pick in picks) if each]
+        request = ReleaseMessages(
+            queue=name, receipts=receipts, delay=Millis(delay), is_uncounted=is_uncounted
+        )
+        self._ask(request, now)
+
     def _ask(self, request: Request[Any], now: bool) -> None:
         self.requests.append(request)
         if now:
@@ -392,6 +407,8 @@ class StoreStory(RuleBasedStateMachine):
             told[at] = answer
         for at, request in of(ChangeVisibility):
             told[at] = model.change(request)
+        for at, request in of(ReleaseMessages):
+            told[at] = model.release(request)
         for at, request in of(GiveBack):
             told[at] = model.give_back(request.queue, request.receipts)
         for at, request in of(Purge):

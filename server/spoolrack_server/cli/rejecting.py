@@ -12,10 +12,12 @@ from .releasing import end_leases
 @click.command()
 @argument("queue")
 @argument("messages", nargs=-1, required=True, metavar="RECEIPT|ID...")
-@option("--reason", default="", help="Why: kept in the dead-letter record.")
+@option("--reason", metavar="TEXT", help="Why: kept in the dead-letter record.")
 @option("--quiet", "-q", is_flag=True, help="Don't say how many were rejected.")
 @reaches_queues
-def command(reach: Reach, queue: str, messages: tuple[str, ...], reason: str, quiet: bool) -> int:
+def command(
+    reach: Reach, queue: str, messages: tuple[str, ...], reason: str | None, quiet: bool
+) -> int:
     """Move leased messages of QUEUE to its dead-letter queue, however often they were received.
 
     They are named as `release` names them. Exits with 1 if one of them isn't leased any more; the
@@ -25,7 +27,7 @@ def command(reach: Reach, queue: str, messages: tuple[str, ...], reason: str, qu
         reach,
         queue,
         messages,
-        lambda queue, receipts: queue.reject_many(receipts, reason),
+        lambda queue, receipts: queue.reject_many(receipts, reason or ""),
         done="rejected",
         quiet=quiet,
     )

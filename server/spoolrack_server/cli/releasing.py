@@ -21,7 +21,9 @@ from .units import DELAY, plural, quoted
 @argument("messages", nargs=-1, required=True, metavar="RECEIPT|ID...")
 @option("--delay", type=DELAY, default="0s", help="Hide the messages for so long.")
 @option("--backoff", is_flag=True, help="Hide them for as long as the queue's back-off says.")
-@option("--reason", default="", help="Why: kept in the record of a message that becomes a dead letter.")
+@option(
+    "--reason", metavar="TEXT", help="Why: kept in the record of a message that becomes a dead letter."
+)
 @option("--uncounted", is_flag=True, help="Don't count the receive.")
 @option("--quiet", "-q", is_flag=True, help="Don't say how many were released.")
 @reaches_queues
@@ -31,7 +33,7 @@ def command(
     messages: tuple[str, ...],
     delay: float,
     backoff: bool,
-    reason: str,
+    reason: str | None,
     uncounted: bool,
     quiet: bool,
 ) -> int:
@@ -48,7 +50,7 @@ def command(
         queue,
         messages,
         lambda queue, receipts: queue.release_many(
-            receipts, delay=None if backoff else delay, reason=reason, count=not uncounted
+            receipts, delay=None if backoff else delay, reason=reason or "", count=not uncounted
         ),
         done="released",
         quiet=quiet,
