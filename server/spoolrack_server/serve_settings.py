@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from spoolrack_store.model.disk_watermark import KEPT_BYTES, KEPT_FILES
+
 if TYPE_CHECKING:
     from .access.security import Security
     from .logs import LogFormat
@@ -58,6 +60,10 @@ class ServeSettings:
     """Bound on connections at each port of each process."""
     memory_watermark: int | None = None
     """Bytes of this process's memory past which it refuses sends; None: no watermark."""
+    min_free_space: int = KEPT_BYTES
+    """Bytes of the disk below which sends are refused."""
+    min_free_inodes: int = KEPT_FILES
+    """Files that the disk can still have, below which sends are refused."""
     number: int = 0
     """The number of this worker process under its supervisor."""
     shares_ports: bool = False

@@ -18,6 +18,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from spoolrack_store.model.chores import Chores
 from spoolrack_store.model.clock import Clock, SystemClock
+from spoolrack_store.model.disk_watermark import DiskWatermark
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.store import Store
 
@@ -205,6 +206,9 @@ class Server:
             chores=self._chores,
             group_access=self._settings.group_access,
             driver=driver,
+            watermark=DiskWatermark(
+                bytes=self._settings.min_free_space, files=self._settings.min_free_inodes
+            ),
         )
 
     async def stop(self, grace: float | None = None) -> None:

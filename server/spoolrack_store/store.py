@@ -27,6 +27,7 @@ from .listener import Listener
 from .model.chance import PooledRandom
 from .model.chores import ALL_CHORES, Chores
 from .model.clock import Clock, SystemClock
+from .model.disk_watermark import DiskWatermark
 from .model.errors import RootInUse, StoreError, StoreFailed
 from .model.operations import Message, OpenMessage, Queue, Request
 from .model.redriving import Redrive
@@ -61,13 +62,15 @@ class Store:
         chores: Chores = ALL_CHORES,
         group_access: bool = False,
         driver: Driver | None = None,
+        watermark: DiskWatermark | None = None,
     ) -> Store:
         """Open the folder `path`, or make it a root, and finish what a crash left there.
 
         Other processes of the host may have it open, too. `group_access` makes a new root one that
         processes of its group may share. Commits are run by `driver`, which is this store's alone;
         without one, and where a call may wait for another host, by a thread. Work that is not among
-        its `chores` is left to other processes.
+        its `chores` is left to other processes. Nothing is stored while the disk has less free room
+        than `watermark`, or 4 MiB and 256 files.
 
         Raise `RootUnusable` or `UnknownFormat`; `RootInUse` if another process holds the lock and goes
         on holding it; `StoreFailed` if what was found can't be made durable; `DiskError` or `DiskFull`.
@@ -89,6 +92,7 @@ class Store:
             pid=this_place().pid,
             is_living=root.is_living,
             chores=chores,
+            watermark=watermark,
         )
         try:
             return cls(engine, disk, clock, root, chores=chores, driver=driver)

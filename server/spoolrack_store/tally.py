@@ -53,6 +53,10 @@ class Tally:
             log.debug("the room on the disk can't be told: %s", error)
             return None
 
+    def refuses_sends(self, space: Space) -> bool:
+        """Return whether this process stores nothing with so much free room."""
+        return self._engine.moves.watermark.is_reached(space.bytes, space.files_left)
+
     def root(self) -> RootFigures:
         """Return all but the queues' figures."""
         engine = self._engine

@@ -215,7 +215,8 @@ def test_a_worker_process_serves_with_the_settings_of_its_supervisor(
 ) -> None:
     monkeypatch.setenv("SPOOLRACK_SERVE_NO_REAPER", "1")
     told = ("--no-mover", "--health", "127.0.0.1:0", "--grace", "2s", "--memory-watermark", "1MiB")
-    settings = chosen(monkeypatch, *told)
+    settings = chosen(monkeypatch, *told, "--min-free-space", "2G", "--min-free-inodes", "1000")
+    assert (settings.min_free_space, settings.min_free_inodes) == (2 << 30, 1_000)
     assert ServeSettings.from_json(json.loads(json.dumps(settings.to_json()))) == settings
     assert (settings.mover, settings.reaper, settings.grace) == (False, False, 2.0)
 

@@ -72,6 +72,7 @@ async def test_the_machine_is_told(
     space = os.statvfs(server.root)
     assert found["disk"]["total"] == space.f_blocks * space.f_frsize
     assert 0 < found["disk"]["free"] <= found["disk"]["total"]
+    assert found["disk"]["refuses_sends"] is False
     (process,) = found["processes"]
     assert (process["number"], process["pid"]) == (0, os.getpid())
     assert process["resident"] > 10 * 1024 * 1024

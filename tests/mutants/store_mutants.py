@@ -24,6 +24,7 @@ _CATALOG: Final = "tests/store/test_catalog_requests.py"
 _REAPER: Final = "tests/store/test_reaper_promises.py"
 _REDRIVES: Final = "tests/store/test_redrive_promises.py"
 _REQUESTS: Final = "tests/store/test_store_requests.py"
+_SCHEDULES: Final = "tests/store/test_schedule_promises.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
 _STAGES: Final = "tests/store/test_stages.py"
 _STAGES_ENDS: Final = "tests/store/test_stages_ends.py"
@@ -285,10 +286,36 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="an-update-keeps-the-old-labels",
         breaks="labels are what the last update says",
-        edits=edit(
-            "engine/catalog.py:Catalog.update", "settings=settings, labels=labels", "settings=settings"
-        ),
+        edits=edit("engine/catalog.py:Catalog.update", ", labels=labels", ""),
         caught_by=("tests/sqs/test_sqs_queues.py",),
+    ),
+    Mutant(
+        name="a-delivery-time-is-taken-for-a-delay",
+        breaks="a message with a delivery time is hidden until then",
+        edits=edit("engine/sender.py:Sender._delay_of", "[position] - self._wall", "[position]"),
+        caught_by=(_REQUESTS,),
+    ),
+    Mutant(
+        name="a-paused-schedule-sends",
+        breaks="ticks of a pause are not sent",
+        edits=edit("engine/schedules.py:Schedules._stage", "there.is_paused or ", ""),
+        caught_by=(_SCHEDULES,),
+    ),
+    Mutant(
+        name="a-schedule-of-the-same-name-sends-the-ticks-of-the-one-before",
+        breaks="nothing is sent for a schedule that is deleted",
+        edits=edit("engine/schedules.py:Schedules._stage", " or there.token != request.token", ""),
+        caught_by=(_SCHEDULES,),
+    ),
+    Mutant(
+        name="a-tick-is-sent-again-after-its-memory",
+        breaks="the last tick is remembered as long as its schedule is there",
+        edits=edit(
+            "engine/stages.py:Stages._is_to_be_forgotten",
+            "return not self._catalog.has_writer(end.by.writer)",
+            "return True",
+        ),
+        caught_by=(_SCHEDULES,),
     ),
     Mutant(
         name="a-receive-is-not-counted",
@@ -694,5 +721,15 @@ STORE_MUTANTS: Final = (
             "",
         ),
         caught_by=(_PAUSES,),
+    ),
+    Mutant(
+        name="inodes-have-no-watermark",
+        breaks="sends stop at the watermark of the disk's files, too",
+        edits=edit(
+            "model/disk_watermark.py:DiskWatermark.is_reached",
+            "        return not has_files or free_bytes",
+            "        return free_bytes",
+        ),
+        caught_by=("tests/store/test_disk_watermarks.py",),
     ),
 )

@@ -348,6 +348,26 @@ async def test_attributes_that_are_only_shown_survive_a_restart_and_an_empty_one
     assert int(after["LastModifiedTimestamp"]) == int(after["CreatedTimestamp"]) + 60
 
 
+@pytest.mark.parametrize("length", [1_024, 1_025, 8_192])
+async def test_a_policy_as_long_as_sqs_takes_it_is_shown_whole(sqs: Sqs, length: int) -> None:
+    policy = json.dumps({"Id": "x" * (length - 10)})
+    assert len(policy) == length
+    url = await sqs.create("q", Policy=policy)
+    assert (await sqs.attributes(url, "Policy"))["Policy"] == policy
+    assert await sqs.create("q", Policy=policy) == url
+    refusal = await refused(sqs.create("q", Policy=policy.replace("xx", "yy")))
+    assert refusal.code == "QueueAlreadyExists"
+    assert "Tags" not in await sqs.list_queue_tags(QueueUrl=url)
+    # A shorter one leaves nothing of the longer one.
+    await sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": "{}"})
+    assert (await sqs.attributes(url, "Policy"))["Policy"] == "{}"
+    await sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": ""})
+    assert "Policy" not in await sqs.attributes(url)
+    too_long = {"Policy": json.dumps({"Id": "x" * 8_192})}
+    refusal = await refused(sqs.set_queue_attributes(QueueUrl=url, Attributes=too_long))
+    assert refusal.code == "InvalidAttributeValue"
+
+
 async def test_a_restarted_server_has_the_attributes_and_tags(tmp_path: Path) -> None:
     for is_first in (True, False):
         async with serving_sqs(tmp_path / "root") as server:

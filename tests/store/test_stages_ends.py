@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 from spoolrack_store.files.disk import Facts, Space
-from spoolrack_store.files.reserve import KEPT_BYTES
 from spoolrack_store.model.clock import DAY, SECOND, Millis
+from spoolrack_store.model.disk_watermark import KEPT_BYTES
 from spoolrack_store.model.errors import DiskError, DiskFull, StageNotFound
 from spoolrack_store.model.staging import Abort
 

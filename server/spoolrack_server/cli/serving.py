@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 from spoolrack._credentials import is_loopback
+from spoolrack_store.model.disk_watermark import KEPT_BYTES, KEPT_FILES
 
 from ..serve_settings import ServeSettings
 from .output import say, tell
 from .plain import option
-from .units import Address, Folder, Span, Watermark
+from .units import Address, Folder, Size, Span, Watermark
 
 if TYPE_CHECKING:
     from ..serve import ListenAddresses
@@ -188,6 +189,22 @@ class _AddressOrOff(Address):
     show_default=True,
     help="Refuse sends while the processes have more memory together: a size, or a part of the "
     "container's or machine's memory; \"off\": never.",
+)
+@option(
+    "--min-free-space",
+    type=Size(least=KEPT_BYTES),
+    envvar="SPOOLRACK_MIN_FREE_SPACE",
+    default="4M",
+    show_default=True,
+    help="Refuse sends while the root's disk has less than this free.",
+)
+@option(
+    "--min-free-inodes",
+    type=click.IntRange(KEPT_FILES, 1_000_000_000),
+    envvar="SPOOLRACK_MIN_FREE_INODES",
+    default=KEPT_FILES,
+    show_default=True,
+    help="Refuse sends while the root's disk can have fewer files more.",
 )
 @option(
     "--grace",

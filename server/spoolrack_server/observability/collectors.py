@@ -110,6 +110,7 @@ def _of_disk(tally: Tally) -> Iterator[Row]:
         return
     yield "spoolrack_disk_size_bytes", [], space.all_bytes
     yield "spoolrack_disk_free_bytes", [], space.bytes
+    yield "spoolrack_disk_refuses_sends", [], int(tally.refuses_sends(space))
     if not space.unlimited:
         yield "spoolrack_disk_inodes", [], space.all_files
         yield "spoolrack_disk_inodes_free", [], space.files

@@ -77,6 +77,7 @@ _ALL: Final = (
     ),
     Metric("spoolrack_disk_size_bytes", "gauge", "How large the root's file system is."),
     Metric("spoolrack_disk_free_bytes", "gauge", "What is free of it for us."),
+    Metric("spoolrack_disk_refuses_sends", "gauge", "1 while sends are refused for its free room."),
     Metric(
         "spoolrack_disk_inodes", "gauge", "How many files the file system can have; absent: no limit."
     ),

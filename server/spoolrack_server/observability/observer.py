@@ -181,7 +181,13 @@ class Observer:
         disk = None
         if space is not None:
             files = None if space.unlimited else {"free": space.files, "total": space.all_files}
-            disk = {"free": space.bytes, "total": space.all_bytes, "files": files}
+            refuses = self._tally is not None and self._tally.refuses_sends(space)
+            disk = {
+                "free": space.bytes,
+                "total": space.all_bytes,
+                "files": files,
+                "refuses_sends": refuses,
+            }
         return {
             "root": self._root,
             "disk": disk,

@@ -137,6 +137,8 @@ _LABELS: Final[Mapping[str, Callable[[str, str], str]]] = {
     "SqsManagedSseEnabled": _in("true", "false"),
 }
 """The attributes that are kept in labels; an empty value removes one."""
+_PARTS: Final[Mapping[str, int]] = {"Policy": 8}
+"""The labels of an attribute that may be longer than one: `aws:sqs:Policy`, `aws:sqs:Policy.1` ..."""
 _FIFO_ONLY: Final = frozenset(
     {"ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"}
 )
@@ -186,10 +188,30 @@ def changes_in(queue: str, attributes: Mapping[str, str]) -> Changes:
                     f"You can specify the {name} only when FifoQueue is set to true."
                 )
             kept = _LABELS[name](name, value) if value else ""
-            if len(kept) > LONGEST_LABEL or not _is_text(kept):
-                raise _invalid(name, f"must be text of up to {LONGEST_LABEL} characters")
-            changes.labels[LABEL + name] = kept
+            longest = LONGEST_LABEL * _PARTS.get(name, 1)
+            if len(kept) > longest or not _is_text(kept):
+                raise _invalid(name, f"must be text of up to {longest} characters")
+            changes.labels |= _labels_of(name, kept)
     return changes
+
+
+def _labels_of(name: str, value: str) -> dict[str, str]:
+    """Return the labels that an attribute is kept in; empty ones are removed."""
+    labels = {LABEL + name: value[:LONGEST_LABEL]}
+    for part in range(1, _PARTS.get(name, 1)):
+        begin = part * LONGEST_LABEL
+        labels[f"{LABEL}{name}.{part}"] = value[begin : begin + LONGEST_LABEL]
+    return labels
+
+
+def _kept_in(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes that are kept in labels."""
+    found: dict[str, str] = {}
+    for label in sorted(labels):
+        if label.startswith(LABEL):
+            name = label.removeprefix(LABEL).partition(".")[0]
+            found[name] = found.get(name, "") + labels[label]
+    return found
 
 
 def _is_text(value: str) -> bool:
@@ -273,10 +295,7 @@ def shown(queue: Queue, labels: Mapping[str, str], region: str) -> dict[str, str
         )
     if queue.name.endswith(FIFO):
         found |= _FIFO_DEFAULTS
-    for name, value in labels.items():
-        if name.startswith(LABEL):
-            found[name.removeprefix(LABEL)] = value
-    return found
+    return found | _kept_in(labels)
 
 
 def differing(queue: Queue, labels: Mapping[str, str], changes: Changes, region: str) -> str | None:
@@ -287,8 +306,7 @@ def differing(queue: Queue, labels: Mapping[str, str], changes: Changes, region:
         if getattr(queue.settings, setting) != value:
             return names[setting]
     now = shown(queue, labels, region)
-    for label, value in changes.labels.items():
-        name = label.removeprefix(LABEL)
+    for name, value in _kept_in(changes.labels).items():
         if now.get(name, "") != value:
             return name
     return None

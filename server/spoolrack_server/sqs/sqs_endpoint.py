@@ -347,8 +347,4 @@ def _error_of(operation: str, error: Exception) -> SqsError | None:
     return None
 
 
-async def _expect_nothing(request: web.Request) -> None:
-    """Send nothing yet: the reader of the body sends "100 Continue"."""
-
-
 assert RECEIVE in OPERATIONS

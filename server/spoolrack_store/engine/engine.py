@@ -21,6 +21,7 @@ from ..files.syncer import Commit
 from ..model.batch import Entry
 from ..model.chores import ALL_CHORES, Chores
 from ..model.clock import Clock, Millis
+from ..model.disk_watermark import DiskWatermark
 from ..model.errors import ReservationCommitted, ReservationLost, StoreError
 from ..model.ids import FileIds
 from ..model.names import batch_of
@@ -100,11 +101,13 @@ class Engine:
         is_living: Callable[[str], bool],
         cache_bytes: int = CACHE_BYTES,
         chores: Chores = ALL_CHORES,
+        watermark: DiskWatermark | None = None,
     ) -> None:
         """`memory` is `CHANGES`; `pid` is told to processes that wait for the lock; `is_living` tells
         whether the process of an owner is alive."""
         self._ids = FileIds(clock, random)
         self.moves = Moves(disk, clock, owner, self._ids)
+        self.moves.watermark = watermark or DiskWatermark()
         self.index = self.moves.index
         self.catalog = Catalog(self.moves, random)
         self.moves.may_make = self._may_make

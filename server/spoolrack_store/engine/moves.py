@@ -21,6 +21,7 @@ from ..files.reserve import Reserve
 from ..files.syncer import Commit, Syncer, SyncFailed, explained
 from ..model.batch import Entry, may_rename
 from ..model.clock import Clock, Millis
+from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, StoreError
 from ..model.figures import Statistics
 from ..model.ids import FileIds
@@ -64,6 +65,8 @@ class Moves:
         """The last commit whose sync is complete."""
         self.reserve = Reserve(disk)
         """Room on a full disk, for moves: deletes make room, and a delete needs a receive."""
+        self.watermark = DiskWatermark()
+        """The free room below which nothing is stored."""
         self.removed = Removed(disk)
         """Names that the reaper may unlink: room on a full disk, too."""
         self.foreign: dict[str, str] = {}

@@ -81,7 +81,7 @@ class Sender(Part):
         """Messages with such a key: the answer, the position, and those of the first one."""
         self._written: list[tuple[int, Entry]] = []
         """Files in `new/`, and the commits that wrote them."""
-        self._room = DiskRoom(moves.disk)
+        self._room = DiskRoom(moves.disk, moves.watermark)
         self._wall = Millis(0)
 
     def send(self, requests: Sequence[Send]) -> list[Stored | StoreError]:

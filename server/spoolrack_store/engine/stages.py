@@ -129,7 +129,7 @@ class Stages(Part):
         self._catalog = catalog
         self._ids = ids
         self._clock = clock
-        self._room = DiskRoom(moves.disk)
+        self._room = DiskRoom(moves.disk, moves.watermark)
         self._stages: dict[str, _Stage] = {}
         """By life, those that have ended, too."""
         self._open: dict[str, _Stage] = {}

@@ -59,6 +59,11 @@ class Space:
     """How large it is; 0 where the system doesn't tell."""
     all_files: int = 0
 
+    @property
+    def files_left(self) -> int | None:
+        """How many files more can be made; None: no limit."""
+        return None if self.unlimited else self.files
+
 
 class NotSynced(OSError):
     """The sync of a new file failed. The file is gone, but the disk has failed to keep what it took."""

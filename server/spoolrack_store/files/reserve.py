@@ -10,23 +10,21 @@ from __future__ import annotations
 
 import errno
 import logging
+from dataclasses import replace
 from typing import Final
 
+from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskFull
 from . import layout
-from .disk import Disk
+from .disk import Disk, Space
 from .syncer import SyncFailed, explained
 
-_UNLIMITED: Final = 1 << 62
 log = logging.getLogger(__name__)
 
 RESERVE_BYTES: Final = 4 * 1024 * 1024
 """Room for the names of more than 10,000 messages. Whatever is deleted makes more."""
 BIT: Final = 256 * 1024
 """Given up at once: who fills the disk goes on doing so, and must not get all of it."""
-KEPT_BYTES: Final = 4 * 1024 * 1024
-KEPT_FILES: Final = 256
-"""Sends and chunks leave so much room, so that deletes work when the disk is full."""
 _LEFT_FREE: Final = 1024 * 1024
 """Not taken for the reserve, so that it isn't filled up just to be given up again."""
 
@@ -90,23 +88,22 @@ class Reserve:
 class DiskRoom:
     """The room that the disk has left for new files, as far as one commit has looked."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, watermark: DiskWatermark) -> None:
         self._disk = disk
-        self._left: tuple[int, int] | None = None
-        """Bytes and files."""
+        self._watermark = watermark
+        self._left: Space | None = None
 
     def take(self, size: int) -> None:
         """Take the room for a file, and leave some for deletes. Raise `DiskFull`, or `DiskError`."""
         if self._left is None:
             try:
-                space = self._disk.space()
+                self._left = self._disk.space()
             except OSError as error:
                 raise explained(error) from error
-            self._left = space.bytes, _UNLIMITED if space.unlimited else space.files
-        bytes, files = self._left
-        if bytes < size + KEPT_BYTES or files < KEPT_FILES:
-            raise DiskFull(detail=f"{bytes} bytes and {files} files are left")
-        self._left = bytes - size, files - 1
+        left = self._left
+        if self._watermark.is_reached(left.bytes, left.files_left, size):
+            raise DiskFull(detail=f"{left.bytes} bytes and {left.files} files are left")
+        self._left = replace(left, bytes=left.bytes - size, files=left.files - 1)
 
     def look_again(self) -> None:
         """Ask the disk with the next file."""

@@ -17,7 +17,7 @@ function Disk({ disk }) {
   if (disk === null) return html`<dt>Disk</dt><dd>The file system does not say.</dd>`;
   const { free, total, files } = disk;
   return html`
-    <dt>Disk</dt><dd>${format.bytes(free)} free of ${format.bytes(total)} (${percent(free, total)}) <${Meter} label="Disk in use" used=${total - free} all=${total} /></dd>
+    <dt>Disk</dt><dd>${format.bytes(free)} free of ${format.bytes(total)} (${percent(free, total)}) <${Meter} label="Disk in use" used=${total - free} all=${total} />${disk.refuses_sends && " Sends are refused until more is free."}</dd>
     <dt>Files</dt><dd>${files === null ? "no limit" : html`${format.number(files.free)} more of ${format.number(files.total)} (${percent(files.free, files.total)}) <${Meter} label="Inodes in use" used=${files.total - files.free} all=${files.total} />`}</dd>`;
 }
 

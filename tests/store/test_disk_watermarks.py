@@ -1,0 +1,97 @@
+"""Sends stop at the watermarks of the disk's free room, and go on once more is free."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.files.disk import Space
+from spoolrack_store.files.local_disk import LocalDisk
+from spoolrack_store.model.disk_watermark import DiskWatermark
+from spoolrack_store.model.errors import DiskFull
+from spoolrack_store.model.operations import Delete, Receive, Send, messages_of
+from spoolrack_store.model.settings import MIB
+from spoolrack_store.model.staging import Stage
+
+from tests.support.root_rig import SETTINGS, Bytes, Still, done, lay_out, settle
+
+ROOMY = Space(bytes=100 * MIB, files=10_000, unlimited=False)
+LOW = [
+    Space(bytes=50 * MIB - 1, files=10_000, unlimited=False),
+    Space(bytes=100 * MIB, files=999, unlimited=False),
+]
+
+
+class RoomDisk(LocalDisk):
+    """A folder that reports the free room that a test sets."""
+
+    room = ROOMY
+
+    def space(self) -> Space:
+        return self.room
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> RoomDisk:
+    lay_out(tmp_path / "root")
+    return RoomDisk(tmp_path / "root")
+
+
+@pytest.fixture
+def engine(disk: RoomDisk) -> Engine:
+    engine = Engine(
+        disk,
+        Bytes(),
+        clock=Still(),
+        random=Random(7),
+        owner="p1",
+        is_living=lambda owner: False,
+        watermark=DiskWatermark(bytes=50 * MIB, files=1_000),
+    )
+    for queue, settings in SETTINGS.items():
+        engine.catalog.add(queue, settings)
+    assert engine.open()
+    return engine
+
+
+@pytest.mark.parametrize("low", LOW, ids=["bytes", "files"])
+def test_sends_and_chunks_stop_at_a_watermark_and_go_on_by_themselves(
+    engine: Engine, disk: RoomDisk, low: Space
+) -> None:
+    disk.room = low
+    sent, staged = done(
+        engine,
+        Send(queue="q", bodies=[b"no"]),
+        Stage(stage="s", chunk=0, queue="q", bodies=[b"no"]),
+    )
+    assert isinstance(sent.results[0], DiskFull)
+    assert isinstance(staged, DiskFull)
+    disk.room = ROOMY
+    (sent,) = done(engine, Send(queue="q", bodies=[b"yes"]))
+    assert isinstance(sent.results[0], str)
+
+
+@pytest.mark.parametrize("low", LOW, ids=["bytes", "files"])
+def test_receives_and_deletes_go_on_below_a_watermark(
+    engine: Engine, disk: RoomDisk, low: Space
+) -> None:
+    done(engine, Send(queue="q", bodies=[b"a"]))
+    settle(engine)
+    disk.room = low
+    (found,) = done(engine, Receive(queue="q"))
+    (message,) = messages_of(found)
+    assert done(engine, Delete(queue="q", receipts=[str(message.receipt)])) == [[None]]
+
+
+def test_a_file_system_without_a_limit_of_files_has_no_watermark_of_them() -> None:
+    watermark = DiskWatermark(bytes=0, files=1_000)
+    assert Space(bytes=1, files=0, unlimited=True).files_left is None
+    assert not watermark.is_reached(100 * MIB, None)
+
+
+def test_a_watermark_is_never_below_the_room_that_deletes_need() -> None:
+    watermark = DiskWatermark(bytes=0, files=0)
+    assert watermark.is_reached(MIB, 10_000)
+    assert watermark.is_reached(100 * MIB, 1)
