@@ -10,7 +10,7 @@ import protobuf from 'protobufjs';
 const CHECKOUT = fileURLToPath(new URL('../../../', import.meta.url));
 const FOLDERS = [`${CHECKOUT}protos/`, `${CHECKOUT}client/examples/protos/`];
 const FORM = { longs: Number, defaults: true, oneofs: true };
-const FILES = ['queue', 'staging', 'reservation', 'redrive'].map((name) => `spoolrack/v1/${name}_service.proto`);
+const FILES = ['queue', 'staging', 'reservation', 'redrive', 'schedule'].map((name) => `spoolrack/v1/${name}_service.proto`);
 const definition = protoLoader.loadSync(FILES, {
   ...FORM,
   includeDirs: FOLDERS,

@@ -7,6 +7,7 @@ require 'json'
 require_relative '../lib/spoolrack_example'
 require 'spoolrack/v1/redrive_service_services_pb'
 require 'spoolrack/v1/reservation_service_services_pb'
+require 'spoolrack/v1/schedule_service_services_pb'
 require 'spoolrack/v1/staging_service_services_pb'
 
 module SpoolrackExample

@@ -27,6 +27,7 @@ import spoolrack.v1.QueueServiceOuterClass;
 import spoolrack.v1.QueueServiceOuterClass.SendResult;
 import spoolrack.v1.RedriveServiceOuterClass;
 import spoolrack.v1.ReservationServiceOuterClass;
+import spoolrack.v1.ScheduleServiceOuterClass;
 import spoolrack.v1.StagingServiceOuterClass;
 
 /** How the values of the contract look in the lines that Interop reads and writes. */
@@ -126,6 +127,7 @@ final class Lines {
                 StagingServiceOuterClass.getDescriptor(),
                 ReservationServiceOuterClass.getDescriptor(),
                 RedriveServiceOuterClass.getDescriptor(),
+                ScheduleServiceOuterClass.getDescriptor(),
                 com.google.rpc.StatusProto.getDescriptor(),
                 com.google.rpc.ErrorDetailsProto.getDescriptor()));
     for (FileDescriptor file = files.poll(); file != null; file = files.poll()) {
@@ -143,7 +145,8 @@ final class Lines {
             QueueServiceOuterClass.getDescriptor(),
             StagingServiceOuterClass.getDescriptor(),
             ReservationServiceOuterClass.getDescriptor(),
-            RedriveServiceOuterClass.getDescriptor())) {
+            RedriveServiceOuterClass.getDescriptor(),
+            ScheduleServiceOuterClass.getDescriptor())) {
       for (var service : file.getServices()) {
         service.getMethods().forEach(each -> methods.put(service.getFullName() + "/" + each.getName(), each));
       }
