@@ -68,6 +68,8 @@ async def test_a_deleted_queue_takes_its_messages_along(http: Http) -> None:
 
 
 SETTINGS: dict[str, Any] = {
+    "sending": "open",
+    "receiving": "open",
     "visibility_timeout": 1.5,
     "delivery_delay": 2,
     "max_receives": 3,
