@@ -15,6 +15,7 @@ from spoolrack_store.model.operations import (
     Delete,
     Message,
     Receive,
+    ReleaseMessages,
     Send,
     messages_of,
 )
@@ -134,6 +135,27 @@ def test_a_delayed_message_holds_up_only_its_own_group(engine: Engine) -> None:
     done(engine, sent)
     settle(engine)
     assert bodies(strict(engine, 10)) == ["b0"]
+
+
+def test_a_receive_of_a_strict_group_ends_before_a_delayed_message(engine: Engine) -> None:
+    send(engine, "aa", "strict")
+    late = {0: Millis(HOUR)}
+    done(engine, Send(queue="strict", bodies=[b"late"], groups={0: "a"}, delays=late))
+    settle(engine)
+    send(engine, "ab", "strict", start=3)
+    assert sorted(bodies(strict(engine, 10))) == ["a0", "a1", "b4"]
+
+
+def test_a_receive_of_a_strict_group_ends_before_what_its_own_batch_has_delayed(
+    engine: Engine,
+) -> None:
+    send(engine, "aaa", "strict")
+    first, second, third = strict(engine, 3)
+    for message, delay in ((second, Millis(HOUR)), (first, Millis(0)), (third, Millis(0))):
+        receipts = [message.receipt or ""]
+        done(engine, ReleaseMessages(queue="strict", receipts=receipts, delay=delay))
+        settle(engine)
+    assert bodies(strict(engine, 10)) == ["a0"]
 
 
 def test_receives_of_one_commit_share_no_strict_group(engine: Engine) -> None:

@@ -220,7 +220,11 @@ class GroupOrder:
 
     def _turn(self, group: _Group, share: int, but: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
         """Yield runs of up to `share` messages of a group."""
-        for entry, members in group.ready.runs(but, self._members(group)):
+        delayed = group.delayed.first() if self._is_strict and group.name else None
+        for entry, ready in group.ready.runs(but, self._members(group)):
+            members = ready if delayed is None else _before(entry, ready, delayed)
+            if not members:
+                return
             while members:
                 run = first_of(members, share)
                 yield entry, run
@@ -236,3 +240,11 @@ class GroupOrder:
             return entry.held if groups is None else entry.held & groups.members(group.name)
 
         return members_of
+
+
+def _before(entry: Entry, members: int, id: str) -> int:
+    """Return those of the members whose ids are below `id`."""
+    stem = entry.batch.stem
+    if stem.count and batch_of(id) == stem.id:
+        return below(members, index_of(id))
+    return members if stem.message_id(lowest(members)) < id else 0
