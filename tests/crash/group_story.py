@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from spoolrack_store.model.content import decode
+from spoolrack_store.model.members import indexes
 from spoolrack_store.model.names import index_of, parse
 from spoolrack_store.model.operations import Receive, Request, Send
+from spoolrack_store.model.transitions import State
 
 from tests.support.engine_story import SETTINGS, Broken, Story
 from tests.support.power_disk import Model
@@ -59,6 +61,7 @@ class GroupStory(Story):
     def _check_order(self, request: Receive, got: list[str], left: list[str]) -> None:
         is_strict = request.queue in STRICT
         mine = [id for id, queue in self.queue_of.items() if queue == request.queue]
+        dying = {self.groups[id] for id in self._originals(request.queue)}
         for group in ("", *GROUPS):
             taken = [id for id in got if self.groups[id] == group]
             ready = [id for id in left if self.groups[id] == group]
@@ -72,6 +75,7 @@ class GroupStory(Story):
                 delayed = [id for id in others if self.now(id)[0] == "delayed"]
                 first = min([*taken, *ready], default="")
                 is_blocked = bool(leased) or (bool(delayed) and min(delayed) < first)
+                is_blocked = is_blocked or group in dying
                 if taken and [id for id in leased if self.now(id)[0] == "leased"]:
                     raise Broken(f"{taken} of {group} are received beside {leased}")
                 if taken and delayed and min(delayed) < max(taken):
@@ -80,6 +84,17 @@ class GroupStory(Story):
                 self.shared += len(taken) > 1
             if not got and ready and not is_blocked:
                 raise Broken(f"nothing is received of {group}, {ready} are ready")
+
+    def _originals(self, queue: str) -> set[str]:
+        """Return the messages that are dead letters elsewhere, and not yet deleted where they died."""
+        leased = (name for name in map(parse, self._paths()) if name.state is State.LEASED)
+        held = {
+            name.stem.message_id(index)
+            for name in leased
+            if name.queue == queue
+            for index in indexes(name.members)
+        }
+        return {id for id in held if self.queue_of.get(id, queue) != queue}
 
 
 def tell(seeds: Sequence[int], model: Model, **rest: Any) -> tuple[int, int, int]:
