@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 import pytest
+from spoolrack_store.engine import queue_order
 from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.queue_order import GroupOrder, _Group
 
@@ -39,10 +40,6 @@ def _by_delays_alone(self: _Group) -> bool:
     return bool(self.name and delayed and ready and delayed < ready)
 
 
-def _by_leases_alone(self: _Group) -> bool:
-    return bool(self.name and self.leased)
-
-
 def _without_claims(self: GroupOrder, room: int, but: Any, commit: int) -> Any:
     for group in self._groups.values():
         group.claimed = 0
@@ -51,9 +48,9 @@ def _without_claims(self: GroupOrder, room: int, but: Any, commit: int) -> Any:
 
 _runs = GroupOrder.runs
 
-PLANTED: dict[str, tuple[type, str, object]] = {
+PLANTED: dict[str, tuple[object, str, object]] = {
     "a lease blocks nothing": (_Group, "is_blocked", property(_by_delays_alone)),
-    "a delay blocks nothing": (_Group, "is_blocked", property(_by_leases_alone)),
+    "a delay ends no receive": (queue_order, "_before", lambda _, members, first: members),
     "receives of a commit share a group": (GroupOrder, "runs", _without_claims),
     "groups of other processes are not read": (Leaser, "_read_groups", lambda self: None),
 }
