@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,10 @@ async def call(client: Client, method: str, request: Message) -> Any:
     made = getattr(client.stub, method)
     described = contract.METHODS[method]
     if described.client_streaming:
-        stream = made(iter([request]))
+        stream = made()
+        # The server may have refused the call before it was written to: the read tells how.
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            await stream.write(request)
         return await stream.read()
     if described.server_streaming:
         stream = made(request)
