@@ -72,6 +72,7 @@ ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "receive": ("jobs",),
     "redrive": ("jobs",),
     "redrives cancel": (ABSENT,),
+    "reject": ("jobs", "a~b"),
     "release": ("jobs", "a~b"),
     "replay": ("jobs", "--archive", "{absent}"),
     "reservations release": ("s", "1"),

@@ -46,6 +46,8 @@ def test_the_commands_are_all_there() -> None:
             "receive",
             "delete",
             "release",
+            "reject",
+            "schedules",
             "queues",
             "peek",
             "top",
@@ -54,7 +56,10 @@ def test_the_commands_are_all_there() -> None:
         *("tokens", "try", "health"),
     }
     assert {path[1] for path in COMMANDS if path[0] == "queues"} == {
-        *("create", "list", "show", "set", "apply", "delete", "purge")
+        *("create", "list", "show", "set", "apply", "delete", "purge", "describe", "pause", "resume")
+    }
+    assert {path[1] for path in COMMANDS if path[0] == "schedules"} == {
+        *("create", "list", "pause", "resume", "delete")
     }
     assert {path[1] for path in COMMANDS if path[0] == "stages"} == {"list", "publish", "abort"}
     assert {path[1] for path in COMMANDS if path[0] == "reservations"} == {"list", "show", "release"}

@@ -120,7 +120,7 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "an epoch forgotten before the next is durable": (Stages, "publish", _older_first),
     "a manifest made before its chunks are durable": (
         Stages,
-        "_make_durable",
+        "_sync_files",
         lambda self, chunks: None,
     ),
     "a chunk kept that a power cut has torn": (Stages, "_is_whole", lambda self, chunk: True),

@@ -14,6 +14,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
@@ -111,6 +112,8 @@ def value_of(field: FieldDescriptor, random: Random) -> Any:
             return random.choice((True, False))
         case FieldDescriptor.CPPTYPE_MESSAGE if field.message_type is Duration.DESCRIPTOR:
             return Duration(seconds=random.choice(SECONDS), nanos=random.choice(NANOS))
+        case FieldDescriptor.CPPTYPE_MESSAGE if field.message_type is Timestamp.DESCRIPTOR:
+            return Timestamp(seconds=random.choice(SECONDS), nanos=random.choice(NANOS))
         case FieldDescriptor.CPPTYPE_MESSAGE if field.message_type is pb.OutgoingMessage.DESCRIPTOR:
             return made(pb.OutgoingMessage, random)
     raise AssertionError(f"what is hostile for {field.full_name}?")
