@@ -546,6 +546,7 @@ class EverythingStory:
                 over = {entry.name.path for entry in batch.entries if entry.name.state is State.REMOVED}
                 known -= over
                 there -= over
+        self._check_pending(engine)
         if known != there:
             raise Broken(
                 f"{mine} doesn't know of {sorted(there - known)}, and believes {sorted(known - there)}"
@@ -558,6 +559,14 @@ class EverythingStory:
                         held[entry.name.state] += entry.held.bit_count()
             if held != index.counts:
                 raise Broken(f"{queue} counts {index.counts}, and holds {held}")
+
+    def _check_pending(self, engine: Engine) -> None:
+        """A part with nothing pending is asked nothing, and so must have nothing to say."""
+        for part in engine._parts:
+            if any(part.pending):
+                continue
+            if part.has_work or part.waits_for_sync or part.has_durable:
+                raise Broken(f"{type(part).__name__} has something to do, and nothing pending")
 
     def _check_pauses(self, engine: Engine, work: Work, requests: Sequence[Any]) -> None:
         """Hold paused queues to it; the changes of a commit come before its sends and receives."""

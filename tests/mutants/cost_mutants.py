@@ -11,6 +11,7 @@ _BUDGET: Final = (
     "tests/budget/test_budget.py::test_each_operation_asks_of_the_system_what_the_budget_says",
 )
 _GROUPS: Final = ("tests/store/test_group_costs.py",)
+_MODULES: Final = ("tests/budget/test_modules.py",)
 
 COST_MUTANTS: Final = (
     Mutant(
@@ -92,5 +93,15 @@ STEP_MUTANTS: Final = (
         ),
         caught_by=_GROUPS,
     ),
+    Mutant(
+        name="every-part-is-asked",
+        breaks="a send asks nothing of parts that have nothing pending",
+        edits=edit(
+            "engine/engine.py:Engine._parts_with_pending",
+            "            if any(part.pending):\n                yield part\n",
+            "            yield part\n",
+        ),
+        caught_by=_MODULES,
+    ),
 )
-"""The count of executed lines finds them."""
+"""The counts of executed lines and of crossed modules find them."""

@@ -61,6 +61,16 @@ STORE_MUTANTS: Final = (
         caught_by=("tests/crash/test_engine_planted.py", _STORIES, AUDIT),
     ),
     Mutant(
+        name="what-is-done-stays-pending",
+        breaks="the engine comes to rest",
+        edits=edit(
+            "engine/sender.py:Sender.go_on",
+            "        self._written[:] = waiting\n",
+            "        self._written = waiting\n",
+        ),
+        caught_by=("tests/store/test_engine_rest.py",),
+    ),
+    Mutant(
         name="folders-are-not-synced",
         breaks="a name is durable before an answer rests on it",
         edits=edit(

@@ -53,10 +53,15 @@ class Adoption(Part):
         self._unchanged_for = max(UNCHANGED_FOR, chores.wait)
         self._seen: dict[str, tuple[Facts, Millis]] = {}
         """Files found in `new/`, and the monotonic time since which each is as it is."""
+        self.pending = (self._seen,)
         self._next_look = moves.clock.monotonic()
 
+    @property
+    def has_work(self) -> bool:
+        return False  # What was seen waits for a tick.
+
     def next_due(self) -> Millis | None:
-        return self._next_look if self._seen else None
+        return self._next_look
 
     def tick(self) -> None:
         """Adopt what has been unchanged for long enough. Raise `SyncFailed` if a file can't be made
@@ -87,7 +92,8 @@ class Adoption(Part):
                 log.error("%a can't be adopted: %s", path, explained(error))
             except StoreError as error:
                 log.error("%a can't be adopted: %s", path, error)
-        self._seen = there
+        self._seen.clear()
+        self._seen.update(there)
 
     def _adopt(self, path: str, queue: str) -> bool:
         moves = self._moves
@@ -115,14 +121,11 @@ class Foreign(Part):
 
     def __init__(self, moves: Moves) -> None:
         self._moves = moves
+        self.pending = (moves.foreign,)
 
     def recover(self) -> None:
         """Put aside what a start has found."""
         self.go_on()
-
-    @property
-    def has_work(self) -> bool:
-        return bool(self._moves.foreign)
 
     def go_on(self) -> None:
         """Put aside what was found; the next commit tries again what the disk refuses."""

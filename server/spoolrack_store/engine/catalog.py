@@ -106,6 +106,7 @@ class Catalog(Part):
         self._passed: set[str] = set()
         """Queues that had a later version, which is unlinked: other processes went on, perhaps to the
         end of the queue."""
+        self.pending = (self._old, self._doomed, self._missed, self._passed)
         self._looked: tuple[int, bool] = -1, False
         """When `config/` had changed at the last tick, and whether that was so at the one before."""
 
@@ -396,10 +397,6 @@ class Catalog(Part):
         """Older settings go with the folder, once no message is left."""
         for path in [path for path in self._old if _queue_of(path) == name]:
             del self._old[path]
-
-    @property
-    def has_work(self) -> bool:
-        return bool(self._old or self._doomed or self._missed or self._passed)
 
     def tick(self) -> None:
         """Look for settings files that were removed by hand."""

@@ -56,6 +56,7 @@ class Deduplication(Part):
         """Keys that this process took, and the commits that make their messages durable."""
         self._heard: dict[str, None] = {}
         """Paths that other processes have changed, not looked at yet."""
+        self.pending = (self._heard, moves.index.keyed)
         self._kept: dict[Batch, int] = {}
         """Files whose keys are in a segment, and the commits that make it durable."""
         self._segments: dict[str, int] = {}
@@ -128,14 +129,11 @@ class Deduplication(Part):
     def heard(self, path: str) -> None:
         self._heard[path] = None
 
-    @property
-    def has_work(self) -> bool:
-        return bool(self._heard or self._moves.index.keyed)
-
     def go_on(self) -> None:
         """Take in the keys of what other processes, or a start, have brought."""
         self._trouble = None
-        heard, self._heard = self._heard, {}
+        heard = list(self._heard)
+        self._heard.clear()
         for path in heard:
             try:
                 if path.startswith(f"{FOLDER}/"):

@@ -9,7 +9,7 @@ clock, randomness and disk are arguments.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from random import Random
@@ -208,11 +208,11 @@ class Engine:
             for part in self._parts:
                 self._guarded(part.tick)
         self._finish_orphans()
-        for part in self._parts:
+        for part in self._parts_with_pending():
             if part.has_work:
                 self._guarded(part.go_on)
         self._unlink_stale()
-        has_reaped = self.reaper.has_work and self.reaper.hand_over()
+        has_reaped = bool(self.index.over) and self.reaper.hand_over()
         outcomes = run_in(self._turns, requests)
         assigned, self._leaser.assigned = self._leaser.assigned, []
         if not self._needs_sync(requests, outcomes):
@@ -275,7 +275,7 @@ class Engine:
     def _finish_orphans(self) -> None:
         """Publish what the dead had sent. What stands in the place of a queue's folder goes first."""
         if self.sharing.has_orphans:
-            if self._foreign.has_work:
+            if self.moves.foreign:
                 self._guarded(self._foreign.go_on)
             self._guarded(self.sharing.finish_orphans)
 
@@ -301,7 +301,7 @@ class Engine:
             return None
         try:
             self._finish_orphans()
-            for part in self._parts:
+            for part in self._parts_with_pending():
                 if part.has_durable:
                     self._guarded(part.go_on)
             return answer()
@@ -313,8 +313,16 @@ class Engine:
         """Whether the index has all that other processes did, and all that was answered here."""
         sharing = self.sharing
         return sharing.is_over or not (
-            sharing.has_news or sharing.has_orphans or any(part.has_durable for part in self._parts)
+            sharing.has_news
+            or sharing.has_orphans
+            or any(part.has_durable for part in self._parts_with_pending())
         )
+
+    def _parts_with_pending(self) -> Iterator[Part]:
+        """Yield, in order, the parts that may have something to do by the time their turn comes."""
+        for part in self._parts:
+            if any(part.pending):
+                yield part
 
     @property
     def wants_commit(self) -> bool:
@@ -329,9 +337,9 @@ class Engine:
     def _has_work(self) -> bool:
         return (
             bool(self.index.loose)
-            or self.reaper.has_work
+            or bool(self.index.over)
             or self.sharing.has_orphans
-            or any(part.has_work or part.waits_for_sync for part in self._parts)
+            or any(part.has_work or part.waits_for_sync for part in self._parts_with_pending())
         )
 
     @property
@@ -371,7 +379,7 @@ class Engine:
 
     def next_due(self) -> Millis | None:
         """Return the monotonic time at which something has to be done that no request asks for."""
-        times = [part.next_due() for part in self._parts]
+        times = [part.next_due() for part in self._parts_with_pending()]
         if self.moves.refused_at is not None and self._has_work:
             times.append(Millis(self.moves.refused_at + RETRY))
         return min((time for time in times if time is not None), default=None)

@@ -113,7 +113,8 @@ class Index:
         """Batches that have a name outside `remove/` which may be unlinked after a sync."""
         self.over: dict[Batch, None] = {}
         """Batches whose names in `remove/` the reaper may have after a sync."""
-        self._due: list[tuple[int, int, Entry]] = []
+        self.hidden: list[tuple[int, int, Entry]] = []
+        """A heap of leases and delays by when they end; some hold nothing any more."""
         self._pushed = 0
 
     def queue(self, name: str) -> QueueIndex:
@@ -167,7 +168,7 @@ class Index:
         self._count(entry, entry.held)
         if name.state in _WAITS:
             self._pushed += 1
-            heappush(self._due, (due, self._pushed, entry))
+            heappush(self.hidden, (due, self._pushed, entry))
         if name.state is State.REMOVED:
             if batch.is_over:
                 self.over[batch] = None
@@ -218,7 +219,7 @@ class Index:
             self._count(other, other.held)
             if other.name.state in _WAITS:
                 self._pushed += 1
-                heappush(self._due, (other.due, self._pushed, other))
+                heappush(self.hidden, (other.due, self._pushed, other))
 
     def entry_at(self, name: Name) -> Entry | None:
         """Return the entry with the path of `name`."""
@@ -271,24 +272,24 @@ class Index:
 
     def next_due(self) -> Millis | None:
         """Return the monotonic time at which the next lease or delay ends."""
-        while self._due:
-            due, _, entry = self._due[0]
+        while self.hidden:
+            due, _, entry = self.hidden[0]
             if entry.held:
                 return Millis(due)
-            heappop(self._due)
+            heappop(self.hidden)
         return None
 
     def take_due(self, now: Millis, most: int) -> list[Entry]:
         """Return up to `most` entries whose lease or delay is over; the caller moves them."""
         taken: list[Entry] = []
         while len(taken) < most and (due := self.next_due()) is not None and due <= now:
-            taken.append(heappop(self._due)[2])
+            taken.append(heappop(self.hidden)[2])
         return taken
 
     def put_back_due(self, entry: Entry, due: Millis) -> None:
         """Look at an entry again at `due`: the disk refused to move it."""
         self._pushed += 1
-        heappush(self._due, (due, self._pushed, entry))
+        heappush(self.hidden, (due, self._pushed, entry))
 
     def learn(self, batch: Batch, line: Line | None) -> None:
         """Take in what a file says of its messages: from now on bytes are exact; None: forget it."""

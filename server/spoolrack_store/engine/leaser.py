@@ -111,6 +111,7 @@ class Leaser(Part):
         self._began = clock.monotonic()
         self._random = random
         self._written: Mapping[str, Sequence[Entry]] = {}
+        self.pending = (moves.index.hidden, moves.index.grouped, reader.refused)
         self.assigned: list[Entry] = []
         """Entries that the commit has written and leased."""
 

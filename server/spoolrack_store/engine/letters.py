@@ -77,6 +77,7 @@ class Letters(Part):
         self._burials: list[_Burial] = []
         self._burying: dict[Entry, int] = {}
         """The messages of which a copy is written."""
+        self.pending = (self._burials, moves.index.superseded)
         self._alarmed: set[str] = set()
         """Queues whose dead-letter queue is missing, which is logged once."""
 
@@ -209,7 +210,7 @@ class Letters(Part):
                 waiting.append(burial)
                 continue
             self._is_over(burial)
-        self._burials = waiting
+        self._burials[:] = waiting
 
     def _is_over(self, burial: _Burial) -> None:
         left = self._burying.pop(burial.source) & ~(1 << burial.index)
@@ -242,10 +243,6 @@ class Letters(Part):
             if entry is not None:
                 found[entry] = found.get(entry, 0) | 1 << index
         return found
-
-    @property
-    def has_work(self) -> bool:
-        return bool(self._burials or self._moves.index.superseded)
 
     def _copy(
         self, entry: Entry, index: int, reason: str = MAX_RECEIVES, explanation: str = ""

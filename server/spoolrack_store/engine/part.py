@@ -6,7 +6,7 @@ calls are made under the lock, in one thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,10 @@ class Part:
     folders: Sequence[str] = ()
     """Where its own files are, that hold no messages: it hears of each that another process changes."""
 
+    pending: Sequence[Collection[object]] = ()
+    """The containers of what waits for a sync or a time, always the same objects. While all are empty,
+    the part is asked nothing."""
+
     def recover(self) -> None:
         """Take in its own files: at the start, when all names are known, and again when other processes
         changed more than `CHANGES` holds."""
@@ -34,7 +38,7 @@ class Part:
     @property
     def has_work(self) -> bool:
         """Whether `go_on` has something to do, of which nothing waits for a time."""
-        return False
+        return any(self.pending)
 
     @property
     def waits_for_sync(self) -> bool:

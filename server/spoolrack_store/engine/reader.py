@@ -65,8 +65,8 @@ class Reader:
 
     def try_again(self, now: Millis) -> None:
         """Let the files be read again whose time has come."""
-        if self.refused:
-            self.refused = {batch: due for batch, due in self.refused.items() if due > now}
+        for batch in [batch for batch, due in self.refused.items() if due <= now]:
+            del self.refused[batch]
 
     def is_readable(self, entry: Entry) -> bool:
         """Return whether an entry's file can be read, so that its messages can be delivered; raise

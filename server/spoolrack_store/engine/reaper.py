@@ -44,10 +44,6 @@ class Reaper:
         self._archive = archive
         self._unlinks = unlinks
 
-    @property
-    def has_work(self) -> bool:
-        return bool(self._moves.index.over)
-
     def hand_over(self) -> bool:
         """Forget what may be unlinked by now, and give it away; return whether there was something."""
         index, synced = self._moves.index, self._moves.synced

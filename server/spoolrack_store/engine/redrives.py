@@ -179,6 +179,7 @@ class Redrives(Part):
         """By id."""
         self._active: dict[str, _Drive] = {}
         """Those that go on, or have to say what they moved; the first has waited longest for a turn."""
+        self.pending = (self._active,)
 
     # The records.
 
@@ -360,8 +361,6 @@ class Redrives(Part):
 
     @property
     def has_work(self) -> bool:
-        if not self._active:
-            return False
         now, synced = self._clock.monotonic(), self._moves.synced
         return any(_is_due(drive, now, synced) for drive in self._active.values())
 

@@ -175,12 +175,13 @@ class Reservations(Part):
         """Files that can't be read for now."""
         self._may_have_unnamed = False
         """Whether there may be leases of no set."""
-        self._has_news = False
-        """Whether something is doubted, useless, damaged, unread or unnamed."""
+        self._news: set[str] = set()
+        """Files that were read, or the folder if all were, since `_take_in_news` was last done."""
         self._old_markers: dict[str, None] = {}
         """Streams that have more than one marker."""
         self._ends: list[tuple[int, int, HeldSet]] = []
         """When holds end, the next one first."""
+        self.pending = (self._news, self._busy, self._void, self._old_markers, self._ends)
         self._pushed = 0
         self._retry_at = self._next_forget = Millis(0)
         self.turns = (
@@ -474,14 +475,13 @@ class Reservations(Part):
 
     @property
     def has_work(self) -> bool:
-        is_unfinished = bool(self._has_news or self._busy or self._void or self._old_markers)
-        if not is_unfinished and not self._ends:
-            return False
         now = self._clock.monotonic()
         if now < self._retry_at:
             return False
+        if self._news or self._busy or self._void or self._old_markers:
+            return True
         next_end = self._next_end()
-        return is_unfinished or (next_end is not None and next_end <= now)
+        return next_end is not None and next_end <= now
 
     def next_due(self) -> Millis | None:
         if self._retry_at > self._clock.monotonic():
@@ -540,7 +540,7 @@ class Reservations(Part):
 
     def _take_in_news(self) -> None:
         """Undo what was never answered; find out what is to be finished."""
-        if not self._has_news:
+        if not self._news:
             return
         for path in list(self._unread):
             del self._unread[path]
@@ -569,7 +569,7 @@ class Reservations(Part):
                 self._busy[held] = None
             elif held.name.seq <= self.committed(held.name.stream):
                 self._lose(held)  # It was lost before that commit, by a clock that was ahead.
-        self._has_news = False
+        self._news.clear()
 
     def _end_holds(self) -> None:
         now = self._clock.monotonic()
@@ -657,7 +657,8 @@ class Reservations(Part):
             self._read(f"{FOLDER}/{name}")
             self._moves.syncer.lone_file_written(f"{FOLDER}/{name}")
         self._moves.syncer.folder_changed(FOLDER)
-        self._may_have_unnamed = self._has_news = True
+        self._may_have_unnamed = True
+        self._news.add(FOLDER)
 
     def heard(self, path: str) -> None:
         try:
@@ -676,7 +677,7 @@ class Reservations(Part):
 
     def _read(self, path: str) -> None:
         """Take in a file that may be there; `_take_in_news` follows."""
-        self._has_news = True
+        self._news.add(path)
         self._damaged.pop(path, None)
         try:
             name = parse_hold(path.removeprefix(f"{FOLDER}/"))

@@ -81,6 +81,7 @@ class Sender(Part):
         """Messages with such a key: the answer, the position, and those of the first one."""
         self._written: list[tuple[int, Entry]] = []
         """Files in `new/`, and the commits that wrote them."""
+        self.pending = (self._written,)
         self._room = DiskRoom(moves.disk, moves.watermark)
         self._wall = Millis(0)
 
@@ -115,7 +116,7 @@ class Sender(Part):
                     publish(self._moves, entry)
                 except StoreError:
                     waiting.append((commit, entry))  # It is sent; the next commit tries again.
-        self._written = waiting
+        self._written[:] = waiting
 
     def publish_later(self, entries: Iterable[Entry]) -> None:
         """Publish what is durable in `new/` and the disk refused to move."""
@@ -145,11 +146,6 @@ class Sender(Part):
                 held += entry.held.bit_count()
                 held_bytes += entry.batch.counted_bytes_of(entry.held)
         return held, held_bytes
-
-    @property
-    def has_work(self) -> bool:
-        """Whether something waits in `new/`."""
-        return bool(self._written)
 
     @property
     def has_durable(self) -> bool:

@@ -144,6 +144,7 @@ class Stages(Part):
         """The manifests of each writer, the latest epoch last."""
         self._unfinished: dict[str, _End] = {}
         """The records with which something is to be done."""
+        self.pending = (self._unfinished, self._unlinked, self._open)
         self._unheard: set[str] = set()
         """Files that other processes have touched, and the disk refuses to show for now."""
 
