@@ -58,7 +58,7 @@ class GroupStory(Story):
                 self.groups[id] = decode(name.stem, content, len(content)).group_of(index)
                 return
 
-    def _check_order(self, request: Receive, got: list[str], left: list[str]) -> None:
+    def _check_order(self, request: Receive, got: list[str], left: list[str], sent: set[str]) -> None:
         is_strict = request.queue in STRICT
         mine = [id for id, queue in self.queue_of.items() if queue == request.queue]
         dying = {self.groups[id] for id in self._originals(request.queue)}
@@ -72,7 +72,8 @@ class GroupStory(Story):
             else:
                 others = [id for id in mine if self.groups[id] == group and id not in got]
                 leased = [id for id in others if self.now(id)[0] in ("leased", "dying")]
-                delayed = [id for id in others if self.now(id)[0] == "delayed"]
+                # A receive knows of no delay in `new/`, and leases nothing of a strict group there.
+                delayed = [id for id in others if self.now(id)[0] == "delayed" and id not in sent]
                 first = min([*taken, *ready], default="")
                 is_blocked = bool(leased) or (bool(delayed) and min(delayed) < first)
                 is_blocked = is_blocked or group in dying
@@ -80,6 +81,8 @@ class GroupStory(Story):
                     raise Broken(f"{taken} of {group} are received beside {leased}")
                 if taken and delayed and min(delayed) < max(taken):
                     raise Broken(f"{taken} of {group} are received before {delayed}")
+                if sent.intersection(taken):
+                    raise Broken(f"{taken} of {group} are leased before they are published")
                 self.blocked += bool(is_blocked and ready)
                 self.shared += len(taken) > 1
             if not got and ready and not is_blocked:

@@ -647,10 +647,13 @@ class Story:
         ]
         if len(got) > request.max_messages:
             raise Broken(f"{len(got)} of {request.max_messages} received")
-        self._check_order(request, got, left)
+        self._check_order(request, got, left, sent)
 
-    def _check_order(self, request: Receive, got: list[str], left: list[str]) -> None:
-        """Hold what was received, in this order, against what is still ready."""
+    def _check_order(self, request: Receive, got: list[str], left: list[str], sent: set[str]) -> None:
+        """Hold what was received, in this order, against what is still ready.
+
+        `sent` are the messages that were in `new/` as they were received.
+        """
         if got != sorted(got) or (got and left and max(got) > min(left) and not self.may_lack):
             raise Broken(f"out of order: {got}, left {sorted(left)[:3]}")
         if not got and left and not self.may_lack:
