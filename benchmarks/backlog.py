@@ -10,11 +10,11 @@ from array import array
 from dataclasses import dataclass, field
 from typing import Final
 
-from . import account, running
-from .bodies import mark_of
-from .crew import perform
-from .disk import flush
+from . import delivery_account, server_processes
+from .client_processes import perform
+from .message_bodies import mark_of
 from .systems.base import Shape, System
+from .work_folder import flush
 from .workloads import DRAINING, count, jobs_for, new_queue
 
 QUICK: Final = (1_000, 10_000, 100_000)
@@ -56,7 +56,7 @@ class Queue:
         self._system = system
         self.name, self._run = new_queue("backlog")
         self._sent: dict[int, int] = {}
-        self._received: array[int] = account.tickets()
+        self._received: array[int] = delivery_account.tickets()
         self._patience = 100 * _FILLING_SECONDS if is_patient else _FILLING_SECONDS
         system.create_queue(self.name)
 
@@ -97,7 +97,7 @@ class Queue:
             pass
         driver.delete(found)
         mark = mark_of(found[0].body)
-        self._received.append(account.ticket(mark.sender, mark.number))
+        self._received.append(delivery_account.ticket(mark.sender, mark.number))
         driver.close()
 
     def empty(self) -> None:
@@ -105,7 +105,7 @@ class Queue:
         self._received.extend(perform(jobs, before=self._sent, enough=self.waiting).received)
 
     def faults(self, *, all_of_it: bool) -> list[str]:
-        found = account.faults(self._sent, self._received, all_of_it=all_of_it)
+        found = delivery_account.faults(self._sent, self._received, all_of_it=all_of_it)
         waiting = self.waiting
         if all_of_it and waiting and count(self._system, self.name, waiting) == waiting:
             found.append(
@@ -118,7 +118,7 @@ class Queue:
 def measure(system: System, depths: tuple[int, ...]) -> Standing:
     """Fill one queue deeper and deeper; then kill the server, and start it again."""
     found = Standing(system=system.name)
-    found.memory_before = running.memory_bytes(system.pids())
+    found.memory_before = server_processes.memory_bytes(system.pids())
     is_patient = depths[-1] > QUICK[-1]
     queue = Queue(system, is_patient=is_patient)
     for depth in depths:
@@ -132,7 +132,7 @@ def measure(system: System, depths: tuple[int, ...]) -> Standing:
     queue.fill(depths[-1])
     flush(system.folder)
     found.waiting = queue.waiting
-    found.memory = running.memory_bytes(system.pids())
+    found.memory = server_processes.memory_bytes(system.pids())
     counted = count(system, queue.name, queue.waiting)
     if counted is not None and counted != queue.waiting:
         found.faults.append(f"the system counts {counted} messages and not {queue.waiting}")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
-from .marks import put_between
+from .marked_parts import put_between
 
 BEGIN: Final = "<!-- budget: made by benchmarks/budget.py -->"
 END: Final = "<!-- end of the budget -->"

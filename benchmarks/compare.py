@@ -23,11 +23,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
-from . import backlog, crew, table
+from . import backlog, client_processes, table
 from .backlog import Standing
-from .disk import Place, own_disk
 from .systems import catalog
 from .systems.base import System
+from .work_folder import Place, own_disk
 from .workloads import NAMES, WORKLOADS, Measured, measure
 
 _OURS: Final = "spoolrack"
@@ -94,7 +94,7 @@ class Comparison:
             say(f"without {name}: {reason}")
 
     def run(self) -> None:
-        crew.preload([kind.__module__ for kind in self._kinds])
+        client_processes.preload([kind.__module__ for kind in self._kinds])
         end = time.monotonic() + 60 * self._asked.minutes
         with ExitStack() as stack:
             for kind in self._kinds:

@@ -29,7 +29,7 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
-from .bodies import body_of
+from .message_bodies import body_of
 from .systems.limit import Limit, LivingLimit, SendingLimit
 
 Answer = TypeVar("Answer")

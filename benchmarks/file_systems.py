@@ -26,9 +26,9 @@ from typing import Any, Final
 
 from . import file_system_loads as loads
 from .compare import machine, say
-from .disk import LoopDisk, flush, why_not
-from .figures import short, summary
-from .marks import put_between
+from .marked_parts import put_between
+from .page_figures import short, summary
+from .work_folder import LoopDisk, flush, why_not
 
 BEGIN: Final = "<!-- file systems: made by benchmarks/file_systems.py -->"
 END: Final = "<!-- end of the file systems -->"

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Final, Protocol
 
-from . import account
-from .bodies import Foreign, body_of, mark_of
+from . import delivery_account
+from .message_bodies import Foreign, body_of, mark_of
 from .systems.base import Driver, Received
 
 _LOOK: Final = 0.02
@@ -52,7 +52,7 @@ class Done:
 
     sent: dict[int, int] = field(default_factory=dict)
     """By sender: how many messages were acknowledged, those before `starting` included."""
-    received: array[int] = field(default_factory=account.tickets)
+    received: array[int] = field(default_factory=delivery_account.tickets)
     ended: float = 0.0
     waits: array[float] = field(default_factory=lambda: array("d"))
     """Seconds: a sender's calls; a consumer's messages, from when they were due to their arrival."""
@@ -187,7 +187,7 @@ class _Load:
             for mark in marks:
                 if mark.run != self._job.run:
                     raise Foreign(f"of another run: {mark}")
-                self._done.received.append(account.ticket(mark.sender, mark.number))
+                self._done.received.append(delivery_account.ticket(mark.sender, mark.number))
                 if mark.due:
                     self._done.waits.append(arrived - mark.due / 1e9)
             self._done.ended = max(self._done.ended, ended)

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from . import budget, plots
 from .backlog import FULL, Standing
-from .figures import Summary, ratio, short, summary
-from .marks import put_between
+from .marked_parts import put_between
+from .page_figures import Summary, ratio, short, summary
 from .workloads import WORKLOADS, Measured, Workload
 
 BEGIN: Final = "<!-- figures: made by benchmarks/page.py -->"

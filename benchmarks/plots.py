@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Final
 
-from .figures import short
+from .page_figures import short
 
 _WIDTH: Final = 760
 _ROW: Final = 26

@@ -30,13 +30,13 @@ from typing import TYPE_CHECKING, Any, Final
 from spoolrack import connect
 from spoolrack.spark import COUNTS, write_batches, write_partition
 
-from .disk import own_disk
-from .figures import short
-from .marks import put_between
-from .running import PATIENCE, Server, free_port
+from .marked_parts import put_between
+from .page_figures import short
+from .server_processes import PATIENCE, Server, free_port
 from .spark_direct import BODY, Direct, send_one_by_one
 from .spark_page import BEGIN, END, Found, Measured, text_of
 from .spark_plan import FULL, QUICK, Plan
+from .work_folder import own_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

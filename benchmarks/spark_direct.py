@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from spoolrack import Client, connect
 from spoolrack_store.model.operations import CreateQueue, Send
-from spoolrack_store.model.reservations import CommitReservations, Reserve
+from spoolrack_store.model.reservation_requests import CommitReservations, Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from .figures import short, summary
+from .page_figures import short, summary
 
 BEGIN: Final = "<!-- rates: made by benchmarks/spark.py -->"
 END: Final = "<!-- end of the rates -->"

@@ -35,7 +35,7 @@ import boto3
 import spoolrack
 from botocore.config import Config
 
-from . import running
+from . import server_processes
 
 GRPC, PLAIN, SQS = "Spoolrack, gRPC", "Spoolrack, SQS, plain client", "Spoolrack, SQS, boto3"
 MOTO = "moto, SQS, boto3"
@@ -209,7 +209,7 @@ def measure(protocol: str, address: str, queue: str, seconds: float) -> tuple[fl
         each.stdin.write(GO)
         each.stdin.flush()
     for each in clients:
-        out, _ = each.communicate(timeout=running.PATIENCE)
+        out, _ = each.communicate(timeout=server_processes.PATIENCE)
         if each.returncode:
             raise SystemExit("a client failed")
         found.append(json.loads(out))
@@ -217,9 +217,9 @@ def measure(protocol: str, address: str, queue: str, seconds: float) -> tuple[fl
     return rate, sum(each * seconds for each, seconds in found) / rate
 
 
-def start_spoolrack(folder: Path, *options: str) -> tuple[running.Server, str, str]:
+def start_spoolrack(folder: Path, *options: str) -> tuple[server_processes.Server, str, str]:
     """Return the server, and its addresses of gRPC and of SQS."""
-    server = running.Server(
+    server = server_processes.Server(
         [
             *(sys.executable, "-m", "spoolrack_server", "serve", "--data", str(folder / "root")),
             *("--grpc", "127.0.0.1:0", "--http", "off", "--sqs", "127.0.0.1:0"),
@@ -231,10 +231,10 @@ def start_spoolrack(folder: Path, *options: str) -> tuple[running.Server, str, s
     return server, grpc, server.wait_for_line("  SQS   ").split()[0]
 
 
-def start_moto(folder: Path) -> tuple[running.Server, str]:
-    port = running.free_port()
+def start_moto(folder: Path) -> tuple[server_processes.Server, str]:
+    port = server_processes.free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = running.Server(command, folder / "moto.log")
+    server = server_processes.Server(command, folder / "moto.log")
     server.wait_for_port(port)
     return server, f"http://127.0.0.1:{port}"
 
@@ -245,7 +245,7 @@ class System:
 
     protocol: str
     address: str
-    server: running.Server
+    server: server_processes.Server
     rates: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
     clients: list[float] = field(default_factory=list)
@@ -268,12 +268,12 @@ class System:
     def round(self, seconds: float) -> None:
         """Measure one round on a queue of its own."""
         queue = f"bench-{len(self.rates)}-{self.protocol}"
-        before = running.processor_seconds(self.server.pids())
+        before = server_processes.processor_seconds(self.server.pids())
         with self._made(queue):
             rate, client = measure(self.protocol, self.address, queue, seconds)
         self.rates.append(rate)
         self.clients.append(client * 1e6)
-        spent = running.processor_seconds(self.server.pids()) - before
+        spent = server_processes.processor_seconds(self.server.pids()) - before
         self.processor.append(spent / (rate * seconds) * 1e6)
 
     @contextmanager
@@ -292,7 +292,7 @@ class System:
 
 def compare(folder: Path, rounds: int, seconds: float) -> dict[str, System]:
     """Measure each system in turn, so many rounds."""
-    servers: list[running.Server] = []
+    servers: list[server_processes.Server] = []
     try:
         server, grpc, sqs = start_spoolrack(folder)
         servers.append(server)

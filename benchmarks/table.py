@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .backlog import Standing
-from .figures import short, summary
+from .page_figures import short, summary
 from .workloads import WORKLOADS, Measured
 
 

@@ -7,12 +7,12 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from . import running
-from .crew import Outcome, perform
-from .disk import flush
-from .figures import percentile
+from . import server_processes
+from .client_processes import Outcome, perform
 from .load import Job
+from .page_figures import percentile
 from .systems.base import Shape, System
+from .work_folder import flush
 
 _COUNTED: Final = 10.0
 DRAINING: Final = Shape(senders=(0, 0), consumers=(4, 2), batch=100)
@@ -156,9 +156,9 @@ def measure(system: System, workload: Workload, round: int, *, pace: float = 1.0
         most=max(shape.batch, round_up(workload.most * pace, shape.batch)),
         rate=workload.rate,
     )
-    before = running.processor_seconds(system.pids())
+    before = server_processes.processor_seconds(system.pids())
     outcome = perform(jobs)
-    used = running.processor_seconds(system.pids()) - before
+    used = server_processes.processor_seconds(system.pids()) - before
     faults = [*outcome.faults, *check(system, queue, run, shape, outcome)]
     began = time.monotonic()
     system.delete_queue(queue)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
-from .. import running
+from .. import server_processes
 
 READ_AHEAD: Final = 16
 """Messages that a consumer who works one by one may hold, where the system has no streams."""
@@ -126,12 +126,12 @@ class System(ABC):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.address = str(folder)
-        self.server: running.Server | None = None
+        self.server: server_processes.Server | None = None
 
     @classmethod
     def why_not(cls) -> str | None:
         """What keeps it from being run here; None if nothing does."""
-        if cls.program and running.find(cls.program) is None:
+        if cls.program and server_processes.find(cls.program) is None:
             return f"{cls.program} is not installed"
         if cls.module:
             try:

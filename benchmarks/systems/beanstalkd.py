@@ -7,7 +7,7 @@ import socket
 import subprocess
 from collections.abc import Sequence
 
-from .. import running
+from .. import server_processes
 from .base import Broken, Driver, Facts, Received, System
 
 _LEASE = 600
@@ -87,18 +87,18 @@ class Beanstalkd(System):
 
     def start(self) -> None:
         super().start()
-        port = running.free_port()
+        port = server_processes.free_port()
         log = self.folder / "binlog"
         log.mkdir(exist_ok=True)
-        program = running.find(self.program) or self.program
+        program = server_processes.find(self.program) or self.program
         command = [program, "-l", "127.0.0.1", "-p", str(port), "-b", str(log), "-f0"]
-        self.server = running.Server(command, self.folder / "log")
+        self.server = server_processes.Server(command, self.folder / "log")
         self.address = f"127.0.0.1:{port}"
         self.server.wait_for_port(port)
 
     def version(self) -> str:
         told = subprocess.run(
-            [running.find(self.program) or self.program, "-v"],
+            [server_processes.find(self.program) or self.program, "-v"],
             capture_output=True,
             text=True,
             check=True,

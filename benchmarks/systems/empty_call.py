@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 import grpc
 
-from .. import running
+from .. import server_processes
 from .base import Driver, Facts, Received, System
 
 _SERVICE: Final = "benchmarks.Empty"
@@ -73,7 +73,7 @@ class EmptyCall(System):
         super().start()
         self._files.mkdir(exist_ok=True)
         log = self.folder / "log"
-        self.server = running.Server([sys.executable, "-m", __name__], log, folder=Path.cwd())
+        self.server = server_processes.Server([sys.executable, "-m", __name__], log, folder=Path.cwd())
         self.address = f"{self.server.wait_for_line(_SAYS)} {self._files}"
 
     def create_queue(self, queue: str) -> None:

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..disk import flush
+from ..work_folder import flush
 from .base import Driver, Facts, Received, Shape, System
 
 _FOLDERS = ("new", "queues", "delay", "remove")

@@ -16,7 +16,7 @@ import nats
 import nats.errors
 from nats.js import api
 
-from .. import running
+from .. import server_processes
 from .base import WAIT, Driver, Facts, Received, System
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ class NatsStream(System):
 
     def start(self) -> None:
         super().start()
-        port = running.free_port()
+        port = server_processes.free_port()
         files = self.folder / "jetstream"
         files.mkdir(exist_ok=True)
         sync = ""
@@ -105,13 +105,13 @@ class NatsStream(System):
         settings = self.folder / "nats.conf"
         store = f'store_dir: "{files}", max_file_store: 64GB, max_memory_store: 1GB{sync}'
         settings.write_text(f"listen: 127.0.0.1:{port}\njetstream {{ {store} }}\n")
-        program = running.find(self.program) or self.program
-        self.server = running.Server([program, "-c", str(settings)], self.folder / "log")
+        program = server_processes.find(self.program) or self.program
+        self.server = server_processes.Server([program, "-c", str(settings)], self.folder / "log")
         self.address = f"127.0.0.1:{port}"
         self.server.wait_for_port(port)
 
     def version(self) -> str:
-        program = running.find(self.program) or self.program
+        program = server_processes.find(self.program) or self.program
         told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
         found = re.search(r"\d+(\.\d+)+", told.stdout)
         return found[0] if found else told.stdout.strip()

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 import psycopg
 
-from .. import running
+from .. import server_processes
 from .base import WAIT, Driver, Facts, Received, System
 
 _USER: Final = "postgres"
@@ -113,7 +113,7 @@ class Postgres(System):
                 os.chown(files, pwd.getpwnam(user).pw_uid, pwd.getpwnam(user).pw_gid)
             subprocess.run(
                 [
-                    *(running.find("initdb") or "initdb", "-D", files, "-U", _USER),
+                    *(server_processes.find("initdb") or "initdb", "-D", files, "-U", _USER),
                     *("-A", "trust", "-E", "UTF8", "--no-instructions"),
                 ],
                 check=True,
@@ -122,8 +122,8 @@ class Postgres(System):
                 group=user,
                 cwd="/",
             )
-        port = running.free_port()
-        program = running.find(self.program) or self.program
+        port = server_processes.free_port()
+        program = server_processes.find(self.program) or self.program
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": port,
@@ -132,7 +132,7 @@ class Postgres(System):
         }
         flags = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         command = [program, "-D", str(files), *flags]
-        self.server = running.Server(command, self.folder / "log", user=user)
+        self.server = server_processes.Server(command, self.folder / "log", user=user)
         self.address = f"127.0.0.1:{port}"
         self.server.wait_for_port(port)
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 import pika
 
-from .. import running
+from .. import server_processes
 from .base import WAIT, Broken, Driver, Facts, Received, System
 
 _PREFETCH: Final = 100
@@ -113,7 +113,7 @@ class Quorum(System):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self._names: running.Server | None = None
+        self._names: server_processes.Server | None = None
         self._environment: dict[str, str] = {}
 
     @classmethod
@@ -124,16 +124,18 @@ class Quorum(System):
         super().start()
         if self._names is None:
             self._start_names()
-        port = running.free_port()
+        port = server_processes.free_port()
         self._environment["RABBITMQ_NODE_PORT"] = str(port)
-        self._environment["RABBITMQ_DIST_PORT"] = str(running.free_port())
-        self.server = running.Server([_SERVER], self.folder / "log", environment=self._environment)
+        self._environment["RABBITMQ_DIST_PORT"] = str(server_processes.free_port())
+        self.server = server_processes.Server(
+            [_SERVER], self.folder / "log", environment=self._environment
+        )
         self.address = f"127.0.0.1:{port}"
         self.server.wait_for_port(port)
 
     def _start_names(self) -> None:
         """Erlang finds its nodes by epmd, which it would start as a daemon that stays."""
-        port = running.free_port()
+        port = server_processes.free_port()
         plugins, settings = self.folder / "plugins", self.folder / "rabbitmq.conf"
         plugins.write_text("[].\n")
         settings.write_text("loopback_users = none\n")
@@ -153,8 +155,8 @@ class Quorum(System):
             "RABBITMQ_CONF_ENV_FILE": os.devnull,
             "RABBITMQ_PID_FILE": f"{at}/pid",
         }
-        command = [running.find("epmd") or "epmd", "-port", str(port), "-address", "127.0.0.1"]
-        self._names = running.Server(command, self.folder / "epmd.log")
+        command = [server_processes.find("epmd") or "epmd", "-port", str(port), "-address", "127.0.0.1"]
+        self._names = server_processes.Server(command, self.folder / "epmd.log")
         self._names.wait_for_port(port)
 
     def stop(self) -> None:

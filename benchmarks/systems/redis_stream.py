@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 import redis
 
-from .. import running
+from .. import server_processes
 from .base import WAIT, Driver, Facts, Received, System
 
 _GROUP: Final = "all"
@@ -67,8 +67,8 @@ class RedisStream(System):
 
     def start(self) -> None:
         super().start()
-        port = running.free_port()
-        program = running.find(self.program) or self.program
+        port = server_processes.free_port()
+        program = server_processes.find(self.program) or self.program
         settings = {
             "port": port,
             "bind": "127.0.0.1",
@@ -82,7 +82,7 @@ class RedisStream(System):
             program,
             *(word for name, value in settings.items() for word in (f"--{name}", str(value))),
         ]
-        self.server = running.Server(command, self.folder / "log")
+        self.server = server_processes.Server(command, self.folder / "log")
         self.address = f"127.0.0.1:{port}"
         self.server.wait_for_port(port)
 

@@ -18,10 +18,12 @@ from typing import cast
 
 import spoolrack
 
-from .. import running
+from .. import server_processes
 from .base import WAIT, Broken, Driver, Facts, Received, System
 
-_IMPORTS = "import spoolrack_server.cli.program, spoolrack_server.cli.serving, spoolrack_server.server"
+_IMPORTS = (
+    "import spoolrack_server.cli.program, spoolrack_server.cli.serve_command, spoolrack_server.server"
+)
 """All that `spoolrack serve` imports, also what it imports late."""
 _SETTLED = 60.0
 """Seconds that the reaper may take for what a round leaves."""
@@ -95,7 +97,7 @@ class Spoolrack(System):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self._addresses: list[str] = []
-        self._servers: list[running.Server] = []
+        self._servers: list[server_processes.Server] = []
 
     @property
     def root(self) -> Path:
@@ -107,11 +109,11 @@ class Spoolrack(System):
         self._addresses = [server.wait_for_line("  gRPC  ").split()[0] for server in self._servers]
         self.address, self.server = self._addresses[0], self._servers[0]
 
-    def _start(self, number: int) -> running.Server:
+    def _start(self, number: int) -> server_processes.Server:
         log = self.folder / f"log-{number}"
         log.unlink(missing_ok=True)
         at = ("--grpc", "127.0.0.1:0", "--http", "off")
-        return running.Server(
+        return server_processes.Server(
             [sys.executable, "-m", "spoolrack_server", "serve", "--data", str(self.root), *at], log
         )
 

@@ -31,13 +31,13 @@ from ._blocking import (
     connect,
 )
 from ._credentials import CredentialOptions
-from ._message import MessageFacts
-from ._redrives import Redrive, RedriveState
-from ._reservations import CommitResult, Reservation, ReservationState
+from ._message_base import MessageFacts
+from ._redrive_values import Redrive, RedriveState
+from ._reservation_values import CommitResult, Reservation, ReservationState
 from ._retry import Backoff, Reject, Retry, RetryPolicy
-from ._schedules import Schedule
+from ._schedule_values import Schedule
 from ._settings import QueueSettings, Settings
-from ._stages import BatchOptions, PublishResult, StageInfo, StageResult
+from ._stage_values import BatchOptions, PublishResult, StageInfo, StageResult
 from ._values import (
     Attributes,
     BlockingMessage,

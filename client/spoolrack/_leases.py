@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from ._calling import Calling
+from ._calls import Calling
 from ._runtime import Started
 from ._values import MAX_BATCH, Envelope, VisibilityChange
 from .errors import SpoolrackError

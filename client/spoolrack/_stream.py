@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from . import _arguments as arguments
 from ._acks import Acks
-from ._calling import Calling
+from ._calls import Calling
 from ._leases import Leases
-from ._mailbox import Mailbox
 from ._outgoing import chunks_of
+from ._prefetch_buffer import Mailbox
 from ._runtime import Started
 from ._transports import Deliveries
 from ._values import MAX_BATCH, ByReceipt, DeleteResult, Envelope, Seconds, VisibilityChange

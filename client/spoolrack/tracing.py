@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Link
 
-    from ._message import MessageFacts
+    from ._message_base import MessageFacts
     from ._values import Attributes
 
 TRACEPARENT: Final = "traceparent"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from spoolrack_store.model.chores import ONLY_REAPS, Chores
+from spoolrack_store.model.background_work import ONLY_REAPS, Chores
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.store import Store
 

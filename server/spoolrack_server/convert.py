@@ -18,7 +18,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import HOUR, LAST_MOMENT, Millis, span_text
-from spoolrack_store.model.deaths import Death
+from spoolrack_store.model.dead_letter_records import Death
 from spoolrack_store.model.errors import (
     InvalidMessage,
     InvalidQueueName,

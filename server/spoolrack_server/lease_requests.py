@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Delivery, GiveBack, Receive, Request
-from spoolrack_store.model.reservations import Reservation, Reserve, Unreserve
+from spoolrack_store.model.reservation_requests import Reservation, Reserve, Unreserve
 from spoolrack_store.store import Store
 
-from .answers import answer
 from .concurrency import ConcurrencyLimit
 from .logs import Log
+from .loop_answers import answer
 
 T = TypeVar("T")
 Undo = Callable[[T], Coroutine[Any, Any, None]]

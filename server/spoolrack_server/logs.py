@@ -13,7 +13,7 @@ import sys
 from typing import Any, Literal, TextIO
 
 import structlog
-from spoolrack_store.model.texts import printable
+from spoolrack_store.model.terminal_text import printable
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 from .observability.request_ids import REQUEST_ID

@@ -19,7 +19,7 @@ from typing import Final
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model.clock import Clock, Millis
-from spoolrack_store.model.deaths import check_explanation
+from spoolrack_store.model.dead_letter_records import check_explanation
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 from spoolrack_store.model.operations import (
     ChangeVisibility,
@@ -35,15 +35,15 @@ from spoolrack_store.store import Store
 
 from . import convert, delete_requests, encoding, send_requests
 from .access.authorization import queues_for
+from .access.list_filter import shown
 from .access.permissions import Permission
-from .access.showing import shown
-from .answers import answer
 from .concurrency import ConcurrencyLimit
 from .external_scaler import ExternalScaler
 from .flow_control import FlowControl
 from .frames import FrameWriter
 from .lease_requests import LeaseRequests
 from .logs import Log
+from .loop_answers import answer
 from .memory import Budget, MemoryLimiter
 from .observability.instrumentation import Instrumentation
 from .observability.trace_context import context_in

@@ -13,14 +13,14 @@ from functools import partial
 from typing import Final
 
 from spoolrack.v1 import redrive_service_pb2 as rpc
-from spoolrack_store.model import redriving as ops
+from spoolrack_store.model import redrive_requests as ops
 from spoolrack_store.model.errors import InvalidRequest, RedriveNotFound
 from spoolrack_store.model.ids import is_id
 
 from . import convert
 from .access.authorization import queues_for
+from .access.list_filter import shown
 from .access.permissions import Permission
-from .access.showing import shown
 from .pages import PageTokens, page_size
 from .rpc import Context
 from .store_access import StoreAccess

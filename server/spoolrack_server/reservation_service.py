@@ -15,7 +15,7 @@ from typing import Final
 
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import reservation_service_pb2 as rpc
-from spoolrack_store.model import reservations as ops
+from spoolrack_store.model import reservation_requests as ops
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import Draining, InvalidRequest, ReservationNotFound
 from spoolrack_store.model.operations import Message
@@ -23,8 +23,8 @@ from spoolrack_store.model.settings import MAX_VISIBILITY
 
 from . import convert
 from .access.authorization import queues_for
+from .access.list_filter import shown
 from .access.permissions import Permission
-from .access.showing import shown
 from .frames import FrameWriter
 from .lease_requests import LeaseRequests
 from .pages import PageTokens, page_size

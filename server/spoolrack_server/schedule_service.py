@@ -11,12 +11,12 @@ from spoolrack.v1 import schedule_service_pb2 as rpc
 from spoolrack_store.model import schedule_requests as ops
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import InvalidRequest
-from spoolrack_store.model.schedules import is_schedule_name
+from spoolrack_store.model.schedule import is_schedule_name
 
 from . import convert, cron
 from .access.authorization import queues_for
+from .access.list_filter import shown
 from .access.permissions import Permission
-from .access.showing import shown
 from .pages import PageTokens, page_size
 from .rpc import Context
 from .scheduler import next_tick

@@ -16,8 +16,8 @@ from spoolrack_store.model.schedule_requests import Fire, QueuedSchedule
 from spoolrack_store.store import Store
 
 from . import cron
-from .answers import answer
 from .logs import Log
+from .loop_answers import answer
 
 PAUSE: Final = 1.0
 """Seconds between looks at the clock."""

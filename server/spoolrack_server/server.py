@@ -16,7 +16,7 @@ from typing import Self
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
-from spoolrack_store.model.chores import Chores
+from spoolrack_store.model.background_work import Chores
 from spoolrack_store.model.clock import Clock, SystemClock
 from spoolrack_store.model.disk_watermark import DiskWatermark
 from spoolrack_store.model.errors import StoreError
@@ -28,8 +28,8 @@ from .access.security import LoadedSecurity, Security
 from .addresses import AddressUnusable, address_text, reserve
 from .concurrency import ConcurrencyLimit
 from .contract import SERVED
-from .gateway.bodies import HttpLimits
 from .gateway.gateway import Gateway
+from .gateway.request_bodies import HttpLimits
 from .health import Health, HealthService
 from .limits import Limits
 from .logs import Log, make_log

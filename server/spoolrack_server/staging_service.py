@@ -13,14 +13,14 @@ from functools import partial
 from typing import Final
 
 from spoolrack.v1 import staging_service_pb2 as rpc
-from spoolrack_store.model import staging as ops
+from spoolrack_store.model import stage_requests as ops
 from spoolrack_store.model.errors import InvalidMessage
-from spoolrack_store.model.staging import Stage
+from spoolrack_store.model.stage_requests import Stage
 
 from . import convert
 from .access.authorization import queues_for
+from .access.list_filter import shown
 from .access.permissions import Permission
-from .access.showing import shown
 from .pages import PageTokens, page_size
 from .rpc import Context
 from .send_requests import columns

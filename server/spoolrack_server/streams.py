@@ -16,8 +16,8 @@ from typing import Any, Final, Protocol
 
 from spoolrack_store.model.errors import Draining, StoreError
 
-from .answers import on_answer
 from .encoding import failed
+from .loop_answers import on_answer
 from .observability import instrumentation
 from .observability.instrumentation import Instrumentation
 from .rpc import Context, Requests, put

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol, TypeVar
 from .engine.engine import Engine, Work
 from .engine.moves import RETRY
 from .files.changes import Poisoned
-from .files.holder import LockHolder, LockWait
+from .files.lock_holder import LockHolder, LockWait
 from .files.syncer import SyncFailed
 from .listener import Listener
 from .model.clock import Clock, Millis, SystemClock
@@ -36,7 +36,7 @@ from .model.operations import (
     Request,
     Send,
 )
-from .waiting import Parked, Parking, Waiting, undo_of
+from .waiters import Parked, Parking, Waiting, undo_of
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from .files.layout import owner as owner_file
 from .files.root import owners_of
 from .model.clock import Millis
 from .model.errors import DiskError
-from .model.overview import Ages, Owner
+from .model.overview_values import Ages, Owner
 
 
 class Overview:

@@ -16,9 +16,9 @@ from typing import Final
 from .files import layout
 from .files.changes import LOCK, PATH, SIZE, Changes, Poisoned
 from .files.disk import Lock
-from .files.holder import look_at, try_for
-from .files.links import Links, TargetUnusable
+from .files.hard_links import Links, TargetUnusable
 from .files.local_disk import LocalDisk, this_place
+from .files.lock_holder import look_at, try_for
 from .files.root import is_root
 from .files.syncer import SyncFailed
 from .model.clock import Clock, Millis, SystemClock

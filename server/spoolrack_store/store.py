@@ -16,27 +16,27 @@ from .engine.engine import Engine
 from .engine.questions import Questions
 from .engine.reservations import check_places
 from .files.changes import Poisoned
-from .files.holder import LockHolder, look_at, try_for
 from .files.layout import owner as owner_file
 from .files.local_disk import LocalDisk, this_place
+from .files.lock_holder import LockHolder, look_at, try_for
 from .files.mounts import is_written_by_other_hosts, tell_doubt
 from .files.removed import ReaperThread
 from .files.root import Root, make_root, open_root
 from .files.syncer import SyncFailed
 from .listener import Listener
-from .model.chance import PooledRandom
-from .model.chores import ALL_CHORES, Chores
+from .model.background_work import ALL_CHORES, Chores
 from .model.clock import Clock, SystemClock
 from .model.disk_watermark import DiskWatermark
 from .model.errors import RootInUse, StoreError, StoreFailed
 from .model.operations import Message, OpenMessage, Queue, Request
-from .model.redriving import Redrive
-from .model.reservations import MarkRead, Reservation
+from .model.redrive_requests import Redrive
+from .model.reservation_requests import MarkRead, Reservation
 from .model.schedule_requests import QueuedSchedule
-from .model.staging import StageInfo
+from .model.stage_requests import StageInfo
+from .model.system_random import PooledRandom
 from .model.transitions import State
 from .overview import Overview
-from .tally import Tally
+from .store_metrics import Tally
 
 log = logging.getLogger(__name__)
 

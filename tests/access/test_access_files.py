@@ -10,7 +10,7 @@ import pytest
 import trustme
 from spoolrack_server.access.file_format import UnreadableFile
 from spoolrack_server.access.permissions import Identity, Permission
-from spoolrack_server.access.rules import Rules
+from spoolrack_server.access.permissions_file import Rules
 from spoolrack_server.access.security import Insecure, Security, is_loopback
 from spoolrack_server.access.tls import Tls, TlsFiles
 from spoolrack_server.access.tokens import Tokens, line_of, new_token

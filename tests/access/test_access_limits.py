@@ -17,7 +17,7 @@ import trustme
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.security import Security
-from spoolrack_server.gateway.bodies import HttpLimits
+from spoolrack_server.gateway.request_bodies import HttpLimits
 from spoolrack_server.limits import LARGEST_CALL, LINE, METADATA, Limits
 from spoolrack_server.server import Server
 

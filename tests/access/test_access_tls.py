@@ -20,7 +20,7 @@ import spoolrack
 import spoolrack.aio
 import trustme
 from spoolrack.errors import InvalidCredentials, PermissionDenied, Unauthenticated, Unreachable
-from spoolrack.spark._channel import Caller, Patience
+from spoolrack.spark._light_client import Caller, Patience
 from spoolrack.spark._options import place_of
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.security import Insecure, Security

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import yaml
 
-from tests.support.scraping import Scrape
+from tests.support.scrape import Scrape
 
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 RULES: Final = CHECKOUT / "deploy" / "prometheus" / "rules.yaml"

@@ -22,7 +22,7 @@ from spoolrack_server.logs import make_log
 from spoolrack_server.observability.metrics import Row
 from spoolrack_server.observability.observer import Observer
 from spoolrack_server.server import Server
-from spoolrack_store.model.chores import Chores
+from spoolrack_store.model.background_work import Chores
 from spoolrack_store.model.errors import OutcomeUnknown
 from spoolrack_store.model.operations import CreateQueue, Send
 from spoolrack_store.model.settings import QueueSettings
@@ -30,12 +30,12 @@ from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 
 from tests.alerts.promtool import ALERTS, firing, why_not
+from tests.support.disk_filler import fill_bytes, fill_files
 from tests.support.faulty_disk import FaultyDisk
-from tests.support.filling import fill_bytes, fill_files
 from tests.support.loop_disk import LoopDisk
 from tests.support.loop_disk import why_not as why_no_disk
 from tests.support.real_server import RealServer
-from tests.support.scraping import Scrape, scrape, scrape_at
+from tests.support.scrape import Scrape, scrape, scrape_at
 from tests.support.server_rig import Client, connected
 
 WHILE: Final = 30

@@ -6,14 +6,16 @@ import random
 
 import pytest
 
-from benchmarks import account, bodies, figures
-from benchmarks.bodies import Foreign
+from benchmarks import delivery_account, message_bodies, page_figures
+from benchmarks.message_bodies import Foreign
 
 
 def received(sent: dict[int, int]) -> list[int]:
     """All of it, once, in no order."""
     found = [
-        account.ticket(sender, number) for sender, count in sent.items() for number in range(count)
+        delivery_account.ticket(sender, number)
+        for sender, count in sent.items()
+        for number in range(count)
     ]
     random.Random(1).shuffle(found)
     return found
@@ -23,85 +25,87 @@ SENT = {0: 1_000, 1: 10, 7: 1}
 
 
 def test_what_was_received_once_has_no_fault() -> None:
-    assert account.faults(SENT, received(SENT)) == []
+    assert delivery_account.faults(SENT, received(SENT)) == []
 
 
 def test_a_lost_message_is_found_and_named() -> None:
     found = received(SENT)
-    found.remove(account.ticket(1, 9))
-    assert account.faults(SENT, found) == ["1 lost: 1/9"]
+    found.remove(delivery_account.ticket(1, 9))
+    assert delivery_account.faults(SENT, found) == ["1 lost: 1/9"]
 
 
 def test_the_last_message_of_a_sender_is_missed_too() -> None:
     found = received(SENT)
-    found.remove(account.ticket(7, 0))
-    assert account.faults(SENT, found) == ["1 lost: 7/0"]
+    found.remove(delivery_account.ticket(7, 0))
+    assert delivery_account.faults(SENT, found) == ["1 lost: 7/0"]
 
 
 def test_what_is_left_on_purpose_is_not_lost() -> None:
-    assert account.faults(SENT, received(SENT)[:10], all_of_it=False) == []
+    assert delivery_account.faults(SENT, received(SENT)[:10], all_of_it=False) == []
 
 
 def test_a_doubled_message_is_found_also_if_not_all_was_received() -> None:
-    found = [*received(SENT)[:10], account.ticket(0, 3), account.ticket(0, 3)]
-    (fault,) = account.faults(SENT, found, all_of_it=False)
+    found = [*received(SENT)[:10], delivery_account.ticket(0, 3), delivery_account.ticket(0, 3)]
+    (fault,) = delivery_account.faults(SENT, found, all_of_it=False)
     assert fault.startswith("1 delivered more than once: 0/3")
 
 
 def test_a_doubled_message_doesn_t_hide_a_lost_one() -> None:
     found = received(SENT)
-    found[found.index(account.ticket(0, 5))] = account.ticket(0, 6)
-    assert account.faults(SENT, found) == ["1 delivered more than once: 0/6", "1 lost: 0/5"]
+    found[found.index(delivery_account.ticket(0, 5))] = delivery_account.ticket(0, 6)
+    assert delivery_account.faults(SENT, found) == ["1 delivered more than once: 0/6", "1 lost: 0/5"]
 
 
 def test_a_message_that_no_sender_knows_of_is_found() -> None:
-    found = [*received(SENT), account.ticket(1, 10), account.ticket(2, 0)]
-    assert account.faults(SENT, found) == ["2 that no sender knows of: 1/10, 2/0"]
+    found = [*received(SENT), delivery_account.ticket(1, 10), delivery_account.ticket(2, 0)]
+    assert delivery_account.faults(SENT, found) == ["2 that no sender knows of: 1/10, 2/0"]
 
 
 def test_a_body_says_who_sent_it_and_when_it_was_due() -> None:
-    body = bodies.body_of(1 << 62, 3, 4, 5)
-    assert len(body) == bodies.SIZE
-    assert bodies.mark_of(body) == bodies.Mark(run=1 << 62, sender=3, number=4, due=5)
+    body = message_bodies.body_of(1 << 62, 3, 4, 5)
+    assert len(body) == message_bodies.SIZE
+    assert message_bodies.mark_of(body) == message_bodies.Mark(run=1 << 62, sender=3, number=4, due=5)
 
 
-@pytest.mark.parametrize("body", [b"", b"x" * bodies.SIZE, bodies.body_of(1, 2, 3)[:-1]])
+@pytest.mark.parametrize(
+    "body", [b"", b"x" * message_bodies.SIZE, message_bodies.body_of(1, 2, 3)[:-1]]
+)
 def test_a_body_that_nobody_sent_is_told(body: bytes) -> None:
     with pytest.raises(Foreign):
-        bodies.mark_of(body)
+        message_bodies.mark_of(body)
 
 
 def test_a_changed_bit_at_the_end_of_a_body_is_told() -> None:
-    body = bytearray(bodies.body_of(1, 2, 3))
+    body = bytearray(message_bodies.body_of(1, 2, 3))
     body[-1] ^= 1
     with pytest.raises(Foreign):
-        bodies.mark_of(bytes(body))
+        message_bodies.mark_of(bytes(body))
 
 
 def test_the_median_and_the_noise_of_rounds() -> None:
-    found = figures.summary([90.0, 100.0, 130.0])
+    found = page_figures.summary([90.0, 100.0, 130.0])
     assert (found.median, found.least, found.most, found.rounds) == (100.0, 90.0, 130.0, 3)
     assert found.noise == pytest.approx(0.2)
-    assert figures.summary([5.0]).noise == 0.0
+    assert page_figures.summary([5.0]).noise == 0.0
     with pytest.raises(ValueError, match="no rounds"):
-        figures.summary([])
+        page_figures.summary([])
 
 
 def test_percentiles_are_values_that_were_measured() -> None:
     values = [float(n) for n in range(100, 0, -1)]
-    assert figures.percentile(values, 0.5) == 50.0
-    assert figures.percentile(values, 0.99) == 99.0
-    assert figures.percentile(values, 1.0) == 100.0
-    assert figures.percentile([7.0], 0.01) == 7.0
+    assert page_figures.percentile(values, 0.5) == 50.0
+    assert page_figures.percentile(values, 0.99) == 99.0
+    assert page_figures.percentile(values, 1.0) == 100.0
+    assert page_figures.percentile([7.0], 0.01) == 7.0
 
 
 def test_a_ratio_to_nothing_is_none() -> None:
-    assert figures.ratio(10.0, 4.0) == 2.5
-    assert figures.ratio(10.0, 0.0) is None
+    assert page_figures.ratio(10.0, 4.0) == 2.5
+    assert page_figures.ratio(10.0, 0.0) is None
 
 
 def test_rates_are_written_short() -> None:
     written = [
-        figures.short(value) for value in (0.1234, 12.34, 123.4, 9_994, 48_251, 123_456, 1_000_000)
+        page_figures.short(value) for value in (0.1234, 12.34, 123.4, 9_994, 48_251, 123_456, 1_000_000)
     ]
     assert written == ["0.123", "12.3", "123", "9,994", "48.3k", "123k", "1M"]

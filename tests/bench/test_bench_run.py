@@ -13,7 +13,7 @@ import pytest
 import spoolrack
 
 from benchmarks import backlog
-from benchmarks.crew import perform
+from benchmarks.client_processes import perform
 from benchmarks.systems.base import Received, Shape
 from benchmarks.systems.spoolrack import Spoolrack, SpoolrackDriver
 from benchmarks.workloads import WORKLOADS, jobs_for, measure, new_queue
@@ -59,7 +59,7 @@ def test_what_a_system_loses_or_doubles_is_told(
     system: Spoolrack, driver: type[SpoolrackDriver], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if driver is Loser:
-        monkeypatch.setattr("benchmarks.crew.SILENCE", 1.0)
+        monkeypatch.setattr("benchmarks.client_processes.SILENCE", 1.0)
     queue, run = new_queue("planted")
     system.create_queue(queue)
     shape = Shape(senders=(1, 1), consumers=(1, 1), batch=10, driver=driver)
@@ -70,7 +70,7 @@ def test_what_a_system_loses_or_doubles_is_told(
 def test_what_another_consumer_has_leased_is_told_apart_from_what_is_lost(
     system: Spoolrack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("benchmarks.crew.SILENCE", 1.0)
+    monkeypatch.setattr("benchmarks.client_processes.SILENCE", 1.0)
     queue = backlog.Queue(system, is_patient=True)
     queue.fill(100)
     with spoolrack.connect(system.address) as client:

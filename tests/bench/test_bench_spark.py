@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.marks import put_between
+from benchmarks.marked_parts import put_between
 from benchmarks.spark_page import BEGIN, END, Found, Measured, text_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"

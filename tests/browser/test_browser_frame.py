@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from spoolrack_server.access.security import Security
-from spoolrack_store.model.reservations import Reserve
-from spoolrack_store.model.staging import Stage
+from spoolrack_store.model.reservation_requests import Reserve
+from spoolrack_store.model.stage_requests import Stage
 
 from tests.browser.browser_rig import Desk, Served, served
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from importlib.metadata import version
 
-from spoolrack_store.model.reservations import Reserve
-from spoolrack_store.model.staging import Stage
+from spoolrack_store.model.reservation_requests import Reserve
+from spoolrack_store.model.stage_requests import Stage
 
 from tests.browser.browser_rig import Desk, Served
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spoolrack import Client
-from spoolrack_server.cli.benching import _measure
+from spoolrack_server.cli.bench_command import _measure
 
 from tests.cli.cli_rig import Spoolrack, until
 

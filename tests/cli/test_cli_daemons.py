@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import spoolrack
 from click.testing import CliRunner
-from spoolrack_server.cli import serving
+from spoolrack_server.cli import serve_command
 from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_store.files import layout
 from spoolrack_store.files.changes import LOCK
@@ -178,7 +178,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> ServeSettings:
 
     monkeypatch.setattr("spoolrack_server.serve.serve", serve)
     result = CliRunner().invoke(
-        serving.command, arguments, standalone_mode=False, auto_envvar_prefix="SPOOLRACK_SERVE"
+        serve_command.command, arguments, standalone_mode=False, auto_envvar_prefix="SPOOLRACK_SERVE"
     )
     assert result.exception is None, result.output
     return found[0]

@@ -15,7 +15,7 @@ from random import Random
 import pytest
 from spoolrack import Client
 from spoolrack.testing import RunningServer
-from spoolrack_server.cli.lines import LARGEST, Lines
+from spoolrack_server.cli.line_reader import LARGEST, Lines
 from spoolrack_server.cli.ranges import Ranges
 
 from tests.cli.cli_rig import PROGRAM, Spoolrack, until

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 from spoolrack import Client, QueueCounts, QueueInfo
 from spoolrack.testing import RunningServer
-from spoolrack_server.cli.top import _screen, rates_of
+from spoolrack_server.cli.top_command import _screen, rates_of
 
 from tests.cli.cli_rig import PROGRAM, Spoolrack
 

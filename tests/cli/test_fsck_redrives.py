@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from spoolrack_store import fsck
 from spoolrack_store.model.operations import CreateQueue, Send
-from spoolrack_store.model.redriving import RedriveState, StartRedrive
+from spoolrack_store.model.redrive_requests import RedriveState, StartRedrive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 

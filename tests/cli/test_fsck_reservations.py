@@ -11,7 +11,7 @@ from spoolrack_store.fsck.findings import Remedy
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.errors import ReservationLost
 from spoolrack_store.model.operations import CreateQueue, Purge, Receive, Send, messages_of
-from spoolrack_store.model.reservations import (
+from spoolrack_store.model.reservation_requests import (
     CommitReservations,
     Committed,
     Release,

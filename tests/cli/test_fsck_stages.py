@@ -9,7 +9,7 @@ from spoolrack_store import fsck
 from spoolrack_store.fsck.findings import Remedy
 from spoolrack_store.model.operations import CreateQueue, Receive, messages_of
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.model.staging import Publish, Stage
+from spoolrack_store.model.stage_requests import Publish, Stage
 from spoolrack_store.store import Store
 
 

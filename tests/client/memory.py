@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spoolrack._redrives import Redrive
+from spoolrack._redrive_values import Redrive
 from spoolrack._runtime import Runtime, Signal
 from spoolrack._values import (
     DeadLetterRecord,

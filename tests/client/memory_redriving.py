@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from spoolrack._redrives import Redrive, RedrivePage, RedriveState
+from spoolrack._redrive_values import Redrive, RedrivePage, RedriveState
 from spoolrack._values import moment_of
 from spoolrack.errors import InvalidRequest, RedriveNotFound, RedriveRunning
 

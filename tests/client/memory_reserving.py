@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spoolrack._reservations import CommitResult, Reservation, ReservationPage, ReservationState
+from spoolrack._reservation_values import CommitResult, Reservation, ReservationPage, ReservationState
 from spoolrack._runtime import Runtime
 from spoolrack._values import Envelope, MessageState, moment_of
 from spoolrack.errors import (

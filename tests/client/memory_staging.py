@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from spoolrack._stages import PublishResult, StageInfo, StagePage, StageResult
+from spoolrack._stage_values import PublishResult, StageInfo, StagePage, StageResult
 from spoolrack._values import Outgoing, QueueSettings, moment_of, seconds_of
 from spoolrack.errors import (
     AttributesTooLarge,

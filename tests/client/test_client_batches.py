@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import spoolrack
 from spoolrack import Batch, Queue, RetryPolicy, aio
-from spoolrack._stages import StageResult
+from spoolrack._stage_values import StageResult
 from spoolrack.aio._batch import CHUNK_BYTES, HELD_BYTES, MESSAGE_BYTES
 from spoolrack.errors import (
     DiskFull,

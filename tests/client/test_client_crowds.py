@@ -16,7 +16,7 @@ from itertools import count
 from random import Random
 
 import pytest
-from spoolrack._coalesce import LONGEST, MAX_CALLS, SMALL, Coalescer
+from spoolrack._batcher import LONGEST, MAX_CALLS, SMALL, Coalescer
 from spoolrack._runtime import Tasks, Threads, run
 from spoolrack.errors import SpoolrackError, Timeout, Unreachable
 

@@ -9,7 +9,7 @@ import pytest
 import spoolrack
 from hypothesis import given
 from hypothesis import strategies as st
-from spoolrack._calling import Calling
+from spoolrack._calls import Calling
 from spoolrack._leases import Leases, next_round
 from spoolrack._runtime import Threads, run
 from spoolrack.errors import Unreachable

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from spoolrack._coalesce import LONGEST, MAX_CALLS, RAREST, SMALL, Coalescer, Linger
+from spoolrack._batcher import LONGEST, MAX_CALLS, RAREST, SMALL, Coalescer, Linger
 from spoolrack._runtime import Tasks, Threads, run
 
 from tests.client.client_rig import until

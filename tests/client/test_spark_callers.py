@@ -12,10 +12,10 @@ import spoolrack
 import trustme
 from spoolrack.errors import PermissionDenied, Unauthenticated, Unreachable
 from spoolrack.spark import write_partition
-from spoolrack.spark._channel import Caller, Patience
+from spoolrack.spark._light_client import Caller, Patience
 from spoolrack.spark._offsets import initial
 from spoolrack.spark._options import Place, place_of, read_options
-from spoolrack.spark._reading import StreamReading, peek, read_slice
+from spoolrack.spark._queue_reader import StreamReading, peek, read_slice
 from spoolrack_server.access.security import Security
 
 from tests.support.access_rig import Files, in_a_thread

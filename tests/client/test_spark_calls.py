@@ -10,19 +10,19 @@ import pytest
 import spoolrack
 from spoolrack import SpoolrackError
 from spoolrack.spark import write_partition
-from spoolrack.spark._channel import Caller, Patience
-from spoolrack.spark._keeper import Keeper
+from spoolrack.spark._light_client import Caller, Patience
 from spoolrack.spark._offsets import Offset, initial
 from spoolrack.spark._options import Place, ReadOptions
-from spoolrack.spark._reading import (
+from spoolrack.spark._queue_reader import (
     BatchLost,
     CheckpointTooOld,
     StreamReading,
     peek,
     read_slice,
 )
+from spoolrack.spark._reservation_extender import Keeper
+from spoolrack.spark._row_sender import stage
 from spoolrack.spark._rows import message_of
-from spoolrack.spark._sending import stage
 from spoolrack.v1 import queue_service_pb2 as rpc
 
 from benchmarks.null_server import NullServer

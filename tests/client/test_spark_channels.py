@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from spoolrack._credentials import NONE
-from spoolrack.spark import _channel as channel
+from spoolrack.spark import _light_client as channel
 from spoolrack.spark import write_partition
 
 from benchmarks.null_server import NullServer

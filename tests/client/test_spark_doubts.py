@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from spoolrack.spark._channel import Caller, Patience
+from spoolrack.spark._light_client import Caller, Patience
 from spoolrack.spark._offsets import initial
 from spoolrack.spark._options import Place, ReadOptions
-from spoolrack.spark._reading import BatchUnread, StreamReading
+from spoolrack.spark._queue_reader import BatchUnread, StreamReading
+from spoolrack.spark._row_sender import stage, together
 from spoolrack.spark._rows import message_of
-from spoolrack.spark._sending import stage, together
 
 from benchmarks.null_server import NullServer
 

@@ -16,7 +16,7 @@ import sys
 from tests.crash.everything_story import EverythingStory
 from tests.support.engine_story import Broken
 from tests.support.power_disk import Model
-from tests.support.tally import Tally, run_campaign
+from tests.support.run_counts import Tally, run_campaign
 
 STEPS = 100
 MODELS = list(Model)

@@ -39,8 +39,8 @@ from spoolrack_store.model.operations import (
     Stored,
     UpdateQueue,
 )
-from spoolrack_store.model.redriving import CancelRedrive, StartRedrive
-from spoolrack_store.model.reservations import (
+from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
+from spoolrack_store.model.reservation_requests import (
     CommitReservations,
     Confirm,
     MarkRead,
@@ -50,7 +50,7 @@ from spoolrack_store.model.reservations import (
     Unreserve,
 )
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.model.staging import Abort, Publish, Published, Stage, Staged
+from spoolrack_store.model.stage_requests import Abort, Publish, Published, Stage, Staged
 from spoolrack_store.model.transitions import State
 
 from tests.crash.troubled_story import CODES, TroubledDisk

@@ -17,6 +17,7 @@ from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.model.clock import DAY
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import CreateQueue, Delete, DeleteQueue, Delivery, Receive
+from spoolrack_store.model.schedule import TICK_ATTRIBUTE
 from spoolrack_store.model.schedule_requests import (
     CreateSchedule,
     DeleteSchedule,
@@ -24,7 +25,6 @@ from spoolrack_store.model.schedule_requests import (
     PauseSchedule,
     QueuedSchedule,
 )
-from spoolrack_store.model.schedules import TICK_ATTRIBUTE
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.cuts import Bytes, Cut, Keep

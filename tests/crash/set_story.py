@@ -20,7 +20,7 @@ from spoolrack_store.model.errors import ReservationCommitted, ReservationLost, 
 from spoolrack_store.model.members import indexes
 from spoolrack_store.model.names import parse
 from spoolrack_store.model.operations import Request
-from spoolrack_store.model.reservations import (
+from spoolrack_store.model.reservation_requests import (
     CommitReservations,
     Committed,
     Confirm,

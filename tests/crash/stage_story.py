@@ -15,7 +15,7 @@ from spoolrack_store.model.names import Stem
 from spoolrack_store.model.operations import Request
 from spoolrack_store.model.sealed import NotWhole
 from spoolrack_store.model.stage_names import Publication, parse_chunk, parse_published
-from spoolrack_store.model.staging import Abort, Publish, Published, Stage, Staged
+from spoolrack_store.model.stage_requests import Abort, Publish, Published, Stage, Staged
 
 from tests.support.engine_story import DELAY, QUEUES, Broken, Seen, Story
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from spoolrack_store.engine import recovery, sharing
+from spoolrack_store.engine import recovery, shared_root
+from spoolrack_store.engine.dead_letters import Letters
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.leaser import Leaser
-from spoolrack_store.engine.letters import Letters
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.engine.sender import Sender
-from spoolrack_store.engine.sharing import Sharing
+from spoolrack_store.engine.shared_root import Sharing
 from spoolrack_store.files import changes
 from spoolrack_store.files.changes import Change, Changes
 
@@ -83,7 +83,7 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
         "hand_out",
         lambda self, leased: None,
     ),
-    "the dead's sends left in new/": (sharing, "listed_orphans", lambda moves, dead: []),
+    "the dead's sends left in new/": (shared_root, "listed_orphans", lambda moves, dead: []),
 }
 
 
@@ -110,13 +110,13 @@ def test_a_process_that_others_have_overtaken_lists_the_root(
 ) -> None:
     monkeypatch.setattr(changes, "RING", ring)
     relisted: list[int] = []
-    relist = sharing.relist
+    relist = shared_root.relist
 
     def counted(*arguments: object) -> None:
         relisted.append(1)
         relist(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sharing, "relist", counted)
+    monkeypatch.setattr(shared_root, "relist", counted)
     for seed in range(20):
         Story(seed, Model.ANY_SUBSET, processes=3).run(120)
     assert relisted

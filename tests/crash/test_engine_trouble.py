@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import pytest
 from spoolrack_store.engine import recovery
+from spoolrack_store.engine.dead_letters import Letters
 from spoolrack_store.engine.leaser import Leaser
-from spoolrack_store.engine.letters import Letters
 from spoolrack_store.engine.moves import Moves
-from spoolrack_store.engine.sharing import Sharing
+from spoolrack_store.engine.shared_root import Sharing
 from spoolrack_store.model.batch import Entry
 
 from tests.crash.troubled_story import TroubledStory

@@ -6,7 +6,7 @@ from itertools import chain, combinations
 
 import pytest
 from spoolrack_store.model.operations import Delete, Purge, Receive, Request
-from spoolrack_store.model.redriving import CancelRedrive, StartRedrive
+from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
 
 from tests.support.cuts import Cut, Keep
 from tests.support.dead_letter_rig import QUEUES, Rig

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable
 
 import pytest
+from spoolrack_store.engine.dead_letters import Letters
 from spoolrack_store.engine.leaser import Leaser
-from spoolrack_store.engine.letters import Letters
 from spoolrack_store.engine.moves import Moves
 
 from tests.crash.retry_story import tell

@@ -12,7 +12,7 @@ from spoolrack_store.engine.catalog import Catalog, QueueRecord
 from spoolrack_store.engine.schedules import Schedules
 from spoolrack_store.engine.stages import Stages, _End
 from spoolrack_store.model.schedule_requests import Fire
-from spoolrack_store.model.staging import Publish
+from spoolrack_store.model.stage_requests import Publish
 
 from tests.crash.schedule_story import tell
 from tests.support.engine_story import Broken

@@ -6,7 +6,7 @@ import pytest
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost
 from spoolrack_store.model.operations import Request
-from spoolrack_store.model.reservations import CommitReservations, Confirm, Release, Reserve
+from spoolrack_store.model.reservation_requests import CommitReservations, Confirm, Release, Reserve
 
 from tests.support.linked_disk import Died
 from tests.support.set_rig import HOLD, SetRig

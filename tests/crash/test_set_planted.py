@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from spoolrack_store.engine import leaser, reservations, sharing
+from spoolrack_store.engine import leaser, reservations, shared_root
 from spoolrack_store.engine.reservations import HeldSet, Reservations
 from spoolrack_store.files import changes
 from spoolrack_store.model.batch import Entry
@@ -150,13 +150,13 @@ def test_a_process_that_others_overtook_reads_all_records(
 ) -> None:
     monkeypatch.setattr(changes, "RING", 2_000)
     relisted: list[int] = []
-    relist = sharing.relist
+    relist = shared_root.relist
 
     def counted(*arguments: object) -> None:
         relisted.append(1)
         relist(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sharing, "relist", counted)
+    monkeypatch.setattr(shared_root, "relist", counted)
     for seed in range(20):
         SetStory(seed, Model.ANY_SUBSET, processes=3).run(120)
     assert relisted

@@ -10,7 +10,7 @@ import pytest
 from spoolrack_store.engine import stages
 from spoolrack_store.engine.stages import Stages, _End, _Stage
 from spoolrack_store.files import changes
-from spoolrack_store.model.staging import Publish, Published
+from spoolrack_store.model.stage_requests import Publish, Published
 
 from tests.crash.stage_story import StageStory
 from tests.support.engine_story import Broken

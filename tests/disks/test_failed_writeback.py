@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from spoolrack_store.files.local_disk import LocalDisk
 
-from tests.support.filling import fill_bytes
+from tests.support.disk_filler import fill_bytes
 from tests.support.loop_disk import MEBIBYTE, LoopDisk, why_not
 
 BODY = b"x" * 64 * 4_096

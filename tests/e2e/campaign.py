@@ -14,10 +14,10 @@ import tempfile
 from pathlib import Path
 from random import Random
 
-from tests.support.crew import Crew, Served
-from tests.support.fates import Verdict
+from tests.support.delivery_checker import Verdict
 from tests.support.load import Load
-from tests.support.tally import Tally, run_campaign
+from tests.support.run_counts import Tally, run_campaign
+from tests.support.run_processes import Crew, Served
 
 NAME = "kill -9"
 KILLS = 20

@@ -9,8 +9,8 @@ from random import Random, randrange
 
 import pytest
 
-from tests.support.crew import Crew, Served
 from tests.support.load import Load
+from tests.support.run_processes import Crew, Served
 
 
 @pytest.fixture

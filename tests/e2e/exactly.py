@@ -25,7 +25,7 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import reservation_service_pb2, staging_service_pb2
 
-from tests.support.crew import SILENCE, Served
+from tests.support.run_processes import SILENCE, Served
 
 QUEUE: Final = "exactly"
 HOLD: Final = Duration(seconds=12 * 3600)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fates import FAULTS, Verdict, judge
+from tests.support.delivery_checker import FAULTS, Verdict, judge
 from tests.support.ledger import (
     Deleted,
     Deleting,

@@ -10,10 +10,10 @@ from typing import Final
 import pytest
 import spoolrack
 
-from tests.support.crew import Crew, Member, Served
-from tests.support.fates import Verdict, judge
+from tests.support.delivery_checker import Verdict, judge
 from tests.support.ledger import read_ledgers
 from tests.support.load import Load, check
+from tests.support.run_processes import Crew, Member, Served
 
 VISIBILITY: Final = 1.0
 SLEEP: Final = 1.5 * VISIBILITY

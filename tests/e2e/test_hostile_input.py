@@ -19,7 +19,7 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 
 from tests.e2e.outside import SECRET, Outside, litter, tagged, uuid
 from tests.support import raw_http2 as raw
-from tests.support.crew import Crew, Served
+from tests.support.run_processes import Crew, Served
 
 MIB: Final = 1024 * 1024
 

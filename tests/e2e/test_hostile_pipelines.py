@@ -23,7 +23,7 @@ from spoolrack.v1 import staging_service_pb2 as staging
 from spoolrack_server import contract
 
 from tests.e2e.outside import Outside, litter_pipelines
-from tests.support.crew import Crew, Served
+from tests.support.run_processes import Crew, Served
 
 METHODS: Final = (
     *(

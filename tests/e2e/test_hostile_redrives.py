@@ -20,7 +20,7 @@ from spoolrack_server import contract
 
 from tests.e2e.outside import Outside
 from tests.e2e.test_hostile_pipelines import MIB, OURS, code_of, made, tree
-from tests.support.crew import Served
+from tests.support.run_processes import Served
 
 ROUNDS: Final = 50
 METHODS: Final = ("StartRedrive", "GetRedrive", "ListRedrives", "CancelRedrive")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.support.crew import Served
 from tests.support.load import Load, check
+from tests.support.run_processes import Served
 
 ROUNDS = 2
 

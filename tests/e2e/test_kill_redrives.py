@@ -15,7 +15,7 @@ import pytest
 from spoolrack import RedriveState
 
 from tests.e2e.dead_letters import DEAD, letters_at
-from tests.support.crew import Crew, Served
+from tests.support.run_processes import Crew, Served
 
 KILLS: Final = int(os.environ.get("SPOOLRACK_TEST_KILLS", "2"))
 RATE: Final = 400

@@ -18,8 +18,8 @@ from typing import Final
 import pytest
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import CreateQueue, Receive, messages_of
+from spoolrack_store.model.schedule import TICK_ATTRIBUTE
 from spoolrack_store.model.schedule_requests import CreateSchedule
-from spoolrack_store.model.schedules import TICK_ATTRIBUTE
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 

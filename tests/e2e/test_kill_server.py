@@ -13,8 +13,8 @@ from typing import Final
 
 import pytest
 
-from tests.support.crew import Served
 from tests.support.load import QUEUE, Load, check
+from tests.support.run_processes import Served
 
 KILLS: Final = int(os.environ.get("SPOOLRACK_TEST_KILLS", "3"))
 

@@ -13,8 +13,8 @@ import pytest
 
 from tests.e2e import memory_cage
 from tests.e2e.memory_cage import MemoryCage
-from tests.support.crew import SILENCE, Crew, Served
 from tests.support.load import Load, check
+from tests.support.run_processes import SILENCE, Crew, Served
 
 LIMIT: Final = 24 << 20
 """More than a server needs for small messages, and less than the bodies under way."""

@@ -16,10 +16,10 @@ from typing import Final
 import pytest
 import spoolrack
 
-from tests.support.crew import SILENCE, Crew, Served
-from tests.support.fates import Verdict, judge
+from tests.support.delivery_checker import Verdict, judge
 from tests.support.ledger import read_ledgers
 from tests.support.load import LOOK
+from tests.support.run_processes import SILENCE, Crew, Served
 
 SERVERS: Final = 4
 KILLS: Final = int(os.environ.get("SPOOLRACK_TEST_PEER_KILLS", "2"))

@@ -18,8 +18,7 @@ from spoolrack_store.engine.sender import LARGE_BODY
 from spoolrack_store.model.content import decode, encode, line_of
 from spoolrack_store.model.names import Name, index_of, parse
 
-from tests.support.crew import Crew, Served
-from tests.support.fates import FAULTS
+from tests.support.delivery_checker import FAULTS
 from tests.support.ledger import (
     COPY,
     Deleted,
@@ -33,6 +32,7 @@ from tests.support.ledger import (
     now_ms,
 )
 from tests.support.load import QUEUE, Load
+from tests.support.run_processes import Crew, Served
 
 PATIENCE: Final = 30.0
 FOLDERS: Final = ("new", "queues", "delay", "remove")

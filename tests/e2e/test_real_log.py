@@ -13,9 +13,9 @@ from typing import Final
 import spoolrack
 
 from tests.e2e.sender import lines_of
-from tests.support.crew import Crew, Member, Served
-from tests.support.fates import judge
+from tests.support.delivery_checker import judge
 from tests.support.ledger import digest_of, read_ledgers
+from tests.support.run_processes import Crew, Member, Served
 
 LINES: Final = 100_000
 VISIBILITY: Final = 2.0

@@ -14,7 +14,7 @@ import pytest
 import spoolrack
 from spoolrack.errors import DiskFull
 
-from tests.support.filling import fill_bytes, fill_files
+from tests.support.disk_filler import fill_bytes, fill_files
 from tests.support.loop_disk import KINDS, MEBIBYTE
 from tests.support.real_server import WELL, MakeDisk, RealServer
 

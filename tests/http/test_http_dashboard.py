@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.answers import answer as outcome
 from spoolrack_server.health import Health
+from spoolrack_server.loop_answers import answer as outcome
 from spoolrack_server.server import Server
-from spoolrack_store.model.reservations import Reserve
-from spoolrack_store.model.staging import Stage
+from spoolrack_store.model.reservation_requests import Reserve
+from spoolrack_store.model.stage_requests import Stage
 from spoolrack_store.testing import ManualClock
 
 from tests.http.dashboard_rig import (

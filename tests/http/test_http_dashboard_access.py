@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spoolrack_server.answers import answer as outcome
+from spoolrack_server.dashboard.queries import MOST_MESSAGES, MOST_QUEUES
 from spoolrack_server.dashboard.request_permissions import LARGEST_BODY, OURS
-from spoolrack_server.dashboard.views import MOST_MESSAGES, MOST_QUEUES
+from spoolrack_server.loop_answers import answer as outcome
 from spoolrack_server.observability.history import EVERY
 from spoolrack_server.server import Server
 from spoolrack_store.model.operations import CreateQueue
-from spoolrack_store.model.reservations import Reserve
+from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.model.staging import Stage
+from spoolrack_store.model.stage_requests import Stage
 from spoolrack_store.testing import ManualClock
 
 from tests.http.dashboard_rig import (

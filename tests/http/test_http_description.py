@@ -10,10 +10,10 @@ from typing import Any
 from spoolrack_server import status
 from spoolrack_server.gateway import http_errors
 from spoolrack_server.gateway.admin_endpoints import AdminEndpoints
-from spoolrack_server.gateway.bodies import HttpLimits
 from spoolrack_server.gateway.context import GatewayContext
 from spoolrack_server.gateway.message_endpoints import MessageEndpoints
 from spoolrack_server.gateway.queue_endpoints import QueueEndpoints
+from spoolrack_server.gateway.request_bodies import HttpLimits
 from spoolrack_server.gateway.routes import routes
 from spoolrack_server.health import Health
 from spoolrack_server.logs import make_log

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from spoolrack_server.gateway import bodies, http_errors
+from spoolrack_server.gateway import http_errors, request_bodies
 from spoolrack_server.server import Server
 
 from tests.support.conversation import conversation, run
@@ -39,13 +39,13 @@ def test_the_page_lists_every_route() -> None:
 
 
 def test_the_page_knows_how_patient_the_server_is() -> None:
-    patience = bodies.HttpLimits()
+    patience = request_bodies.HttpLimits()
     section = HTTP.partition("## How slow a client may be")[2].partition("## ")[0]
     for words in (
         f"{patience.idle:g} seconds",
         f"{patience.stall:g} seconds",
         f"{patience.bytes_per_second // 1024} KiB",
-        f"{bodies.BLOCK // 1024} KiB",
+        f"{request_bodies.BLOCK // 1024} KiB",
         f"{patience.memory // 1024**2} MiB",
     ):
         assert words in " ".join(section.split()), words

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from spoolrack_server.gateway.bodies import HttpLimits
+from spoolrack_server.gateway.request_bodies import HttpLimits
 from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
 

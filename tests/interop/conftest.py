@@ -12,7 +12,7 @@ from spoolrack._transports.grpc_stubs import Stubs
 
 from tests.interop.interop_driver import Driver
 from tests.interop.interop_languages import Language, languages
-from tests.support.crew import Crew, Served
+from tests.support.run_processes import Crew, Served
 
 LONG = 900
 """Seconds that a test may take: the first one of a language builds it."""

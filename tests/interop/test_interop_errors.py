@@ -18,7 +18,7 @@ from tests.interop.interop_driver import Driver, outgoing
 from tests.interop.interop_languages import Language
 from tests.interop.provoking import PROVOKE, Scene
 from tests.interop.reasons_server import failing_server, failures
-from tests.support.crew import Served
+from tests.support.run_processes import Served
 
 UNAVAILABLE = 14
 NUMBERS = {reason: code.value[0] for reason, code in CODES.items()}

@@ -17,8 +17,8 @@ from tests.interop.interop_driver import STUCK, Driver, Refused, outgoing, raw
 from tests.interop.interop_languages import Language
 from tests.interop.interop_programs import Programs
 from tests.interop.reasons_server import breaking_server
-from tests.support.crew import Served
-from tests.support.scraping import scrape_at
+from tests.support.run_processes import Served
+from tests.support.scrape import scrape_at
 
 UNAVAILABLE = 14
 TRIES = 1_000_000

@@ -21,7 +21,7 @@ SPARK_MUTANTS: Final = (
         name="a-batch-that-is-done-is-not-deleted",
         breaks="the messages of a batch are deleted when the query asks for the next one",
         edits=edit(
-            "_reading.py:StreamReading.latest",
+            "_queue_reader.py:StreamReading.latest",
             "        self.commit(start)\n        wait = self",
             "        wait = self",
         ),
@@ -31,7 +31,7 @@ SPARK_MUTANTS: Final = (
         name="a-batch-is-deleted-when-it-is-planned",
         breaks="a batch is deleted only when Spark has written down that it is done",
         edits=edit(
-            "_reading.py:StreamReading.latest",
+            "_queue_reader.py:StreamReading.latest",
             "        self._keeper.hold(end)\n        return end\n",
             "        self.commit(end)\n        return end\n",
         ),
@@ -41,7 +41,7 @@ SPARK_MUTANTS: Final = (
         name="a-forgotten-reservation-is-left-behind",
         breaks="a query that drains a queue also does what a planner that died had reserved",
         edits=edit(
-            "_reading.py:StreamReading._is_reserved",
+            "_queue_reader.py:StreamReading._is_reserved",
             "            one.sequence_number > start.seq and",
             "            one.sequence_number < start.seq and",
         ),
@@ -67,7 +67,7 @@ SPARK_MUTANTS: Final = (
         name="a-lost-hold-ends-a-slice",
         breaks="a task whose messages are with others fails, and is not done with a part of them",
         edits=edit(
-            "_reading.py:read_slice",
+            "_queue_reader.py:read_slice",
             "(broken, place.address, is_ours=False)\n        failed += 1\n",
             "(broken, place.address, is_ours=False)\n"
             "            if error.reason in GONE:\n"
@@ -80,7 +80,9 @@ SPARK_MUTANTS: Final = (
         name="a-broken-read-begins-anew",
         breaks="a read that breaks is taken up where it was",
         edits=edit(
-            "_reading.py:read_slice", "                seen.update(one.id for one in messages)\n", ""
+            "_queue_reader.py:read_slice",
+            "                seen.update(one.id for one in messages)\n",
+            "",
         ),
         caught_by=(f"{_CALLS}::test_a_read_that_breaks_is_taken_up_where_it_was",),
     ),
@@ -88,7 +90,7 @@ SPARK_MUTANTS: Final = (
         name="nobody-keeps-a-batch",
         breaks="a query that runs holds its batch, however long that takes",
         edits=edit(
-            "_keeper.py:Keeper._run",
+            "_reservation_extender.py:Keeper._run",
             "if held is not None and not self._confirm(held):",
             "if held is not None and self._is_over and not self._confirm(held):",
         ),
@@ -112,7 +114,7 @@ SPARK_MUTANTS: Final = (
         name="a-checksum-depends-on-the-order",
         breaks="a batch that is done again in another order and other partitions is done already",
         edits=edit(
-            "_sending.py:checksums",
+            "_row_sender.py:checksums",
             '        total += int.from_bytes(checksum.digest(), "big")\n',
             '        total = 3 * total + int.from_bytes(checksum.digest(), "big")\n',
         ),
@@ -122,7 +124,7 @@ SPARK_MUTANTS: Final = (
         name="a-batch-that-no-task-has-read-is-deleted",
         breaks="a batch that the sink has skipped is not deleted",
         edits=edit(
-            "_reading.py:StreamReading.commit",
+            "_queue_reader.py:StreamReading.commit",
             "only_read=not self._options.deletes_unread",
             "only_read=False",
         ),

@@ -19,7 +19,7 @@ from typing import Final
 from tests.power.outages import Report, run
 from tests.power.witness import Survey
 from tests.support.loop_disk import KINDS, why_not
-from tests.support.tally import Tally, run_campaign
+from tests.support.run_counts import Tally, run_campaign
 
 CUTS: Final = 10
 

@@ -23,10 +23,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.power.forgetful_server import BUGS
 from tests.power.witness import Survey, Witness
-from tests.support.crew import SILENCE, Crew, Member, Served
-from tests.support.fates import Verdict
+from tests.support.delivery_checker import Verdict
 from tests.support.load import QUEUE, VISIBILITY, Load
 from tests.support.loop_disk import MEBIBYTE, LoopDisk
+from tests.support.run_processes import SILENCE, Crew, Member, Served
 
 SIZE: Final = {"ext4": 128 * MEBIBYTE, "xfs": 300 * MEBIBYTE}
 OPTIONS: Final = {

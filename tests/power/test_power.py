@@ -17,8 +17,8 @@ import spoolrack
 from spoolrack import SpoolrackError
 
 from tests.power.outages import await_not_serving, run
-from tests.support.crew import Crew, Served
 from tests.support.loop_disk import KINDS, LoopDisk, why_not
+from tests.support.run_processes import Crew, Served
 
 CUTS: Final = int(os.environ.get("SPOOLRACK_TEST_CUTS", "10"))
 """On each file system."""

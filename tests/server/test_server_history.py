@@ -14,7 +14,7 @@ from spoolrack_server.observability.history import (
     combined,
 )
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.figures import QueueFigures
+from spoolrack_store.model.statistics import QueueFigures
 
 BEGAN = Millis(1_700_000_000_000)
 FIRST = BEGAN // EVERY

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from spoolrack_server.answers import answer
+from spoolrack_server.loop_answers import answer
 from spoolrack_server.loop_driver import LoopDriver
 from spoolrack_store.committer import SHORT_MESSAGES, are_short
-from spoolrack_store.model.chores import Chores
+from spoolrack_store.model.background_work import Chores
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.errors import Draining, OutcomeUnknown, StoreFailed
 from spoolrack_store.model.operations import (

@@ -20,7 +20,7 @@ import spoolrack
 from spoolrack_server.control_channel import ControlChannel
 from spoolrack_server.worker_processes import FIGURES, WorkerProcess, WorkerProcesses
 
-from tests.support.scraping import Scrape, scrape_at
+from tests.support.scrape import Scrape, scrape_at
 
 STUCK = 60
 

@@ -23,7 +23,7 @@ from spoolrack import Client, connect
 from tests.spark.dying import Killer
 from tests.spark.gate import Gate, Moment
 from tests.spark.programs import Move, moving
-from tests.support.crew import Crew, Served
+from tests.support.run_processes import Crew, Served
 
 ROWS = 6_000
 BODIES = [str(number).encode() for number in range(ROWS)]

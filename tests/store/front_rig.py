@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from spoolrack_store.files.local_disk import LocalDisk
-from spoolrack_store.model.chores import ALL_CHORES, Chores
+from spoolrack_store.model.background_work import ALL_CHORES, Chores
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.operations import CreateQueue, Delete, Delivery, Receive, Request, Send
 from spoolrack_store.model.settings import QueueSettings

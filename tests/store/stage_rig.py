@@ -12,7 +12,7 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.operations import Receive, Request
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.model.staging import (
+from spoolrack_store.model.stage_requests import (
     DEFAULT_MEMORY,
     DEFAULT_TIME_TO_LIVE,
     Publish,

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from spoolrack_store import fsck
-from spoolrack_store.archived import ArchivedMessage, read_archive
+from spoolrack_store.archive_reader import ArchivedMessage, read_archive
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.operations import (
     CreateQueue,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from spoolrack_store.model.chores import ONLY_REAPS, Chores
+from spoolrack_store.model.background_work import ONLY_REAPS, Chores
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import (
     CreateQueue,

@@ -13,7 +13,7 @@ from spoolrack_store.model.disk_watermark import DiskWatermark
 from spoolrack_store.model.errors import DiskFull
 from spoolrack_store.model.operations import Delete, Receive, Send, messages_of
 from spoolrack_store.model.settings import MIB
-from spoolrack_store.model.staging import Stage
+from spoolrack_store.model.stage_requests import Stage
 
 from tests.support.root_rig import SETTINGS, Bytes, Still, done, lay_out, settle
 

@@ -7,7 +7,7 @@ import errno
 
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import DeleteQueue
-from spoolrack_store.model.staging import Stage
+from spoolrack_store.model.stage_requests import Stage
 
 from tests.store.trouble_rig import Rig
 

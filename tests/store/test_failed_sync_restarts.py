@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from spoolrack_store.model.operations import Send
-from spoolrack_store.model.staging import Publish, Stage
+from spoolrack_store.model.stage_requests import Publish, Stage
 
 from tests.store.trouble_rig import Rig
 from tests.support.linked_disk import made

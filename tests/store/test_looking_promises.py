@@ -13,12 +13,12 @@ from tempfile import TemporaryDirectory
 import pytest
 from spoolrack_store.files.changes import LOCK, PATH
 from spoolrack_store.files.local_disk import LocalDisk
-from spoolrack_store.looking import has_owners, may_have_owners, open_to_look, owners_changed_ns
-from spoolrack_store.model.chores import Chores
+from spoolrack_store.model.background_work import Chores
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import QueueNotFound, RootUnusable
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.read_only_root import has_owners, may_have_owners, open_to_look, owners_changed_ns
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 
@@ -162,7 +162,7 @@ def test_a_root_that_may_only_be_read_can_be_looked_at(public_folder: Path) -> N
         path.chmod(0o755 if path.is_dir() else 0o644)
     (root / PATH).chmod(0o600)
     code = (
-        "import os, sys; from spoolrack_store.looking import open_to_look\n"
+        "import os, sys; from spoolrack_store.read_only_root import open_to_look\n"
         "open_to_look(sys.argv[1]).close(); os.setuid(65534)  # Python's own files may be private.\n"
         "with open_to_look(sys.argv[1]) as store: print(store.messages('q')[0].body)"
     )

@@ -19,9 +19,9 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
     messages_of,
 )
-from spoolrack_store.model.reservations import Reserve
+from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.model.staging import Publish, Stage
+from spoolrack_store.model.stage_requests import Publish, Stage
 from spoolrack_store.store import Store
 
 from tests.support.root_rig import Still, done, lay_out, opened, settle

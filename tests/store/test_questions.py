@@ -18,7 +18,7 @@ from spoolrack_store.model.errors import (
     QueueNotFound,
 )
 from spoolrack_store.model.operations import CreateQueue, Delete, Message, Receive, Send
-from spoolrack_store.model.reservations import Confirm, Reserve
+from spoolrack_store.model.reservation_requests import Confirm, Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 from spoolrack_store.testing import ManualClock

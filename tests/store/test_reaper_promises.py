@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from spoolrack_store.engine import reaper
-from spoolrack_store.model.chores import Chores
+from spoolrack_store.model.background_work import Chores
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.operations import Delete, Purge, Receive, Send
 

@@ -26,7 +26,7 @@ from spoolrack_store.model.operations import (
     Receive,
     Send,
 )
-from spoolrack_store.model.redriving import MAX_RATE, REDRIVE_MEMORY, RedriveState
+from spoolrack_store.model.redrive_requests import MAX_RATE, REDRIVE_MEMORY, RedriveState
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.dead_letter_rig import DYING, QUEUES, Rig, is_done

@@ -17,6 +17,7 @@ from spoolrack_store.model.errors import (
     StoreError,
 )
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive, UpdateQueue
+from spoolrack_store.model.schedule import MAX_BODY, MAX_SCHEDULES
 from spoolrack_store.model.schedule_requests import (
     CreateSchedule,
     DeleteSchedule,
@@ -24,7 +25,6 @@ from spoolrack_store.model.schedule_requests import (
     PauseSchedule,
     QueuedSchedule,
 )
-from spoolrack_store.model.schedules import MAX_BODY, MAX_SCHEDULES
 from spoolrack_store.model.settings import Record, decode, encode
 
 from tests.store.stage_rig import START, Rig

@@ -20,7 +20,7 @@ from spoolrack_store.model.errors import (
     RootInUse,
 )
 from spoolrack_store.model.operations import Delete, Message
-from spoolrack_store.model.reservations import (
+from spoolrack_store.model.reservation_requests import (
     CommitReservations,
     Confirm,
     Release,

@@ -18,7 +18,7 @@ from spoolrack_store.model.errors import (
     StoreError,
 )
 from spoolrack_store.model.operations import Delete, Purge, Receive
-from spoolrack_store.model.reservations import (
+from spoolrack_store.model.reservation_requests import (
     MAX_SEQ,
     MEMORY,
     CommitReservations,

@@ -25,7 +25,7 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
 )
 from spoolrack_store.model.settings import MAX_DELAY, QueueSettings
-from spoolrack_store.model.staging import Abort, Publish, Published, Stage, Staged, StageInfo
+from spoolrack_store.model.stage_requests import Abort, Publish, Published, Stage, Staged, StageInfo
 from spoolrack_store.model.transitions import State
 
 from tests.store.stage_rig import START, Rig, chunk, publication

@@ -10,7 +10,7 @@ from spoolrack_store.files.disk import Facts, Space
 from spoolrack_store.model.clock import DAY, SECOND, Millis
 from spoolrack_store.model.disk_watermark import KEPT_BYTES
 from spoolrack_store.model.errors import DiskError, DiskFull, StageNotFound
-from spoolrack_store.model.staging import Abort
+from spoolrack_store.model.stage_requests import Abort
 
 from tests.store.stage_rig import START, Rig, chunk, publication
 from tests.support.linked_disk import Died

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 from spoolrack_store.files.local_disk import LocalDisk
-from spoolrack_store.model.chores import Chores
+from spoolrack_store.model.background_work import Chores
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import OutcomeUnknown
-from spoolrack_store.model.figures import SECONDS, QueueFigures, Statistics
 from spoolrack_store.model.operations import CreateQueue, Delete, DeleteQueue, Purge, Receive, Send
-from spoolrack_store.model.overview import Traffic
-from spoolrack_store.model.redriving import StartRedrive
-from spoolrack_store.model.reservations import CommitReservations, Reserve
+from spoolrack_store.model.overview_values import Traffic
+from spoolrack_store.model.redrive_requests import StartRedrive
+from spoolrack_store.model.reservation_requests import CommitReservations, Reserve
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.model.staging import Publish, Stage
+from spoolrack_store.model.stage_requests import Publish, Stage
+from spoolrack_store.model.statistics import SECONDS, QueueFigures, Statistics
 from spoolrack_store.store import Store
-from spoolrack_store.tally import AT_ONCE
+from spoolrack_store.store_metrics import AT_ONCE
 from spoolrack_store.testing import ManualClock
 
 from tests.store.front_rig import FrontRig, opened

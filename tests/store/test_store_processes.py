@@ -28,7 +28,7 @@ from spoolrack_store.model.operations import (
     Send,
     UpdateQueue,
 )
-from spoolrack_store.model.reservations import CommitReservations, Confirm, Release, Reserve
+from spoolrack_store.model.reservation_requests import CommitReservations, Confirm, Release, Reserve
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.dead_letter_rig import Rig

@@ -18,10 +18,10 @@ from spoolrack_store.model.operations import (
     Stored,
     UpdateQueue,
 )
-from spoolrack_store.model.redriving import StartRedrive
-from spoolrack_store.model.reservations import Reserve
+from spoolrack_store.model.redrive_requests import StartRedrive
+from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.model.staging import Publish, Stage
+from spoolrack_store.model.stage_requests import Publish, Stage
 
 from tests.store.trouble_rig import Rig
 

@@ -31,10 +31,10 @@ from spoolrack_store.model.operations import (
     Send,
     UpdateQueue,
 )
-from spoolrack_store.model.redriving import StartRedrive
-from spoolrack_store.model.reservations import Reserve
+from spoolrack_store.model.redrive_requests import StartRedrive
+from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.model.staging import Stage
+from spoolrack_store.model.stage_requests import Stage
 
 from tests.store.trouble_rig import Rig
 

@@ -27,7 +27,7 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.testing import ManualClock
-from spoolrack_store.waiting import Parked, Parking
+from spoolrack_store.waiters import Parked, Parking
 
 from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened, receipts_of
 

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 from spoolrack_store.files.disk import Space
-from spoolrack_store.files.reserve import BIT, RESERVE_BYTES
+from spoolrack_store.files.reserved_room import BIT, RESERVE_BYTES
 from spoolrack_store.files.syncer import SyncFailed
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits

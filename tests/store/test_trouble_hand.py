@@ -15,7 +15,7 @@ from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.root import FOLDERS
 from spoolrack_store.files.syncer import SyncFailed
-from spoolrack_store.model.chores import Chores
+from spoolrack_store.model.background_work import Chores
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.settings import QueueSettings
 

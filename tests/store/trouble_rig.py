@@ -10,7 +10,7 @@ from typing import Any, cast
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.changes import SIZE
 from spoolrack_store.files.disk import Disk
-from spoolrack_store.model.chores import ALL_CHORES, Chores
+from spoolrack_store.model.background_work import ALL_CHORES, Chores
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.operations import CreateQueue, Delete, Delivery, Receive, Send

@@ -7,14 +7,14 @@ from random import Random
 from typing import Any
 
 from spoolrack_store.engine.catalog import QueueRecord
+from spoolrack_store.engine.dead_letters import deaths_of
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.engine.letters import deaths_of
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.deaths import Death
+from spoolrack_store.model.dead_letter_records import Death
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.members import indexes
 from spoolrack_store.model.operations import Delivery, Receive, Request, Send, Stored
-from spoolrack_store.model.redriving import CancelRedrive, Redrive, RedriveState, StartRedrive
+from spoolrack_store.model.redrive_requests import CancelRedrive, Redrive, RedriveState, StartRedrive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 

@@ -15,9 +15,9 @@ from typing import Final
 
 import spoolrack
 
-from tests.support.crew import SILENCE, Crew, Member, Served
-from tests.support.fates import Verdict, judge
+from tests.support.delivery_checker import Verdict, judge
 from tests.support.ledger import read_ledgers
+from tests.support.run_processes import SILENCE, Crew, Member, Served
 
 VISIBILITY: Final = 2.0
 QUEUE: Final = "load"

@@ -11,7 +11,7 @@ from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Delivery, Message, Receive, Request, Send
-from spoolrack_store.model.reservations import Reservation, Reserve
+from spoolrack_store.model.reservation_requests import Reservation, Reserve
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.engine_story import Clock

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tally import Tally, run_campaign
+from tests.support.run_counts import Tally, run_campaign
 from tests.torture.torture import SHARED_DISK, SIMULATED, Campaign, Summary, run
 
 

@@ -22,7 +22,7 @@ from random import SystemRandom
 from typing import Final
 
 from tests.support.loop_disk import KINDS, why_not
-from tests.support.tally import COUNTS, Tally
+from tests.support.run_counts import COUNTS, Tally
 
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 SEEDS_APART: Final = 1 << 32

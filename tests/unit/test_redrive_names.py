@@ -9,7 +9,7 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.names import MAX_BYTES, NotAName
 from spoolrack_store.model.redrive_names import Failure, RedriveName, Stays, parse_redrive
 from spoolrack_store.model.redrive_order import RedriveOrder, decode, encode
-from spoolrack_store.model.redriving import MAX_RATE, MAX_SELECTED, RedriveState
+from spoolrack_store.model.redrive_requests import MAX_RATE, MAX_SELECTED, RedriveState
 from spoolrack_store.model.sealed import NotWhole, seal
 
 ID = "018bcfe5-6800-7455-a2f6-8cc5c44cd389"

@@ -18,7 +18,7 @@ from spoolrack_store.model.stage_names import (
     parse_published,
     parse_stage_folder,
 )
-from spoolrack_store.model.staging import MAX_CHUNK, MAX_EPOCH
+from spoolrack_store.model.stage_requests import MAX_CHUNK, MAX_EPOCH
 
 ID = "018bcfe5-6700-7000-8000-000000000001"
 DUE = Millis(1_700_000_000_000)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack_store.model.errors import InvalidSetting, QueueNotFound
-from spoolrack_store.model.texts import printable
+from spoolrack_store.model.terminal_text import printable
 
 
 @given(st.one_of(st.binary(), st.text()))

@@ -12,10 +12,10 @@ from enum import Enum
 from typing import Any, Final
 from zlib import crc32
 
-from spoolrack_store.model.holds import parse_hold
 from spoolrack_store.model.keys import key_of, key_text
 from spoolrack_store.model.names import NotAName, Stem
 from spoolrack_store.model.redrive_names import parse_redrive
+from spoolrack_store.model.reservation_names import parse_hold
 from spoolrack_store.model.sealed import NotWhole, unseal
 from spoolrack_store.model.stage_names import parse_chunk, parse_published, parse_stage_folder
 

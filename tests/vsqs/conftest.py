@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from spoolrack import vsqs
 from spoolrack.vsqs import Queue
-from spoolrack.vsqs import _watching as watching
+from spoolrack.vsqs import _watched_folder as watching
 from spoolrack.vsqs._watcher import Watcher
 
 from tests.vsqs.vsqs_rig import Micros, no_inotify

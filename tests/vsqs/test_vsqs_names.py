@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack.vsqs import State, stored_messages
 from spoolrack.vsqs import _names as names
-from spoolrack.vsqs._content import Content
+from spoolrack.vsqs._folder_index import Content
 from spoolrack.vsqs._names import Name, parse
 
 NUMBERS = st.integers(min_value=0, max_value=10**17)

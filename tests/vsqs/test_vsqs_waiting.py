@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import spoolrack.vsqs._folder
 from spoolrack.vsqs import Queue
-from spoolrack.vsqs import _watching as watching
+from spoolrack.vsqs import _watched_folder as watching
 from spoolrack.vsqs._watcher import Watcher
 from spoolrack_store.model.clock import Millis
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from .. import _arguments as arguments
 from .. import aio
 from .._runtime import run
-from .._stages import PublishResult
+from .._stage_values import PublishResult
 from .._values import Attributes, Seconds
 
 if TYPE_CHECKING:

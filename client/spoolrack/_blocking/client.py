@@ -9,16 +9,16 @@ from typing import Self, Unpack
 from weakref import WeakSet
 
 from .. import aio
-from .._calling import Calling
+from .._calls import Calling
 from .._credentials import CredentialOptions
 from .._retry import RetryPolicy
 from .._runtime import Threads, run
 from .._settings import Settings
-from .._stages import BatchOptions
+from .._stage_values import BatchOptions
 from .._transports.url import open_transport
 from .._values import QueueInfo, Seconds
 from .batch import Batch
-from .iterating import blocking_iterator
+from .iteration import blocking_iterator
 from .queue import Queue
 from .redrives import Redrives
 from .reservations import Reservations

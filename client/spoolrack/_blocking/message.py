@@ -7,7 +7,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from .._message import MessageFacts
+from .._message_base import MessageFacts
 from .._runtime import run
 from .._stream import EnvelopeStream
 from .._values import Envelope, Seconds

@@ -8,11 +8,11 @@ from typing import Unpack
 
 from .. import _arguments as arguments
 from .. import aio
-from .._redrives import Redrive
-from .._reservations import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
+from .._redrive_values import Redrive
+from .._reservation_values import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
 from .._retry import Backoff
 from .._runtime import run
-from .._stages import BatchOptions
+from .._stage_values import BatchOptions
 from .._values import (
     Attributes,
     ById,
@@ -26,7 +26,7 @@ from .._values import (
 )
 from ..aio._worker import WorkerCore
 from .batch import Batch
-from .iterating import blocking_iterator
+from .iteration import blocking_iterator
 from .message import Message, MessageStream, Worker
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .._redrives import Redrive
+from .._redrive_values import Redrive
 from .._runtime import run
 from .._values import Seconds
 from ..aio import _redrives as aio_redrives
-from .iterating import blocking_iterator
+from .iteration import blocking_iterator
 
 
 class Redrives:

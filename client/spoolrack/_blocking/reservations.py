@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .._message import MessageFacts
-from .._reservations import CommitResult, Reservation
+from .._message_base import MessageFacts
+from .._reservation_values import CommitResult, Reservation
 from .._runtime import run
 from .._values import Seconds
 from ..aio import _reservations as aio_reservations
-from .iterating import blocking_iterator, closing_iterator
+from .iteration import blocking_iterator, closing_iterator
 
 
 class Reservations:

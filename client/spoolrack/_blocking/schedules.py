@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .._runtime import run
-from .._schedules import Schedule
+from .._schedule_values import Schedule
 from .._values import Attributes, Seconds
 from ..aio import _schedules as aio_schedules
-from .iterating import blocking_iterator
+from .iteration import blocking_iterator
 
 
 class Schedules:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from .._runtime import run
-from .._stages import PublishResult, StageInfo, StageResult
+from .._stage_values import PublishResult, StageInfo, StageResult
 from .._values import Outgoing, Seconds
 from ..aio import _staging as aio_staging
-from .iterating import blocking_iterator
+from .iteration import blocking_iterator
 
 
 class Staging:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from .._redrives import Redrive, RedrivePage
-from .._reservations import CommitResult, Reservation, ReservationPage
-from .._schedules import Schedule, SchedulePage
-from .._stages import PublishResult, StagePage, StageResult
+from .._redrive_values import Redrive, RedrivePage
+from .._reservation_values import CommitResult, Reservation, ReservationPage
+from .._schedule_values import Schedule, SchedulePage
+from .._stage_values import PublishResult, StagePage, StageResult
 from .._values import (
     DeleteResult,
     Envelope,

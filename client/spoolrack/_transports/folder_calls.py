@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from spoolrack_store.model.errors import Draining, StoreError
 from spoolrack_store.model.operations import Delivery, GiveBack, Receive, Request
-from spoolrack_store.model.reservations import Reservation, Reserve, Unreserve
+from spoolrack_store.model.reservation_requests import Reservation, Reserve, Unreserve
 from spoolrack_store.store import Store
 
 from .._runtime import Runtime, Signal, Tasks

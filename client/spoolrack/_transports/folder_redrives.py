@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from spoolrack_store.model import redriving as ops
+from spoolrack_store.model import redrive_requests as ops
 
-from .._redrives import Redrive, RedrivePage, RedriveState
+from .._redrive_values import Redrive, RedrivePage, RedriveState
 from .._values import moment_of
 from . import folder_values as convert
 from .folder_calls import FolderCalls

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from spoolrack_store.model import operations
-from spoolrack_store.model import reservations as ops
+from spoolrack_store.model import reservation_requests as ops
 from spoolrack_store.store import Store
 
-from .._reservations import CommitResult, Reservation, ReservationPage, ReservationState
+from .._reservation_values import CommitResult, Reservation, ReservationPage, ReservationState
 from .._values import Envelope, moment_of
 from . import folder_values as convert
 from .folder_calls import FolderCalls

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spoolrack_store.model import staging as ops
+from spoolrack_store.model import stage_requests as ops
 from spoolrack_store.model.clock import Millis
 
-from .._stages import PublishResult, StageInfo, StagePage, StageResult
+from .._stage_values import PublishResult, StageInfo, StagePage, StageResult
 from .._values import Outgoing, moment_of
 from . import folder_values as convert
 from .folder_calls import FolderCalls

@@ -16,9 +16,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from spoolrack_store.files.root import is_root
-from spoolrack_store.looking import open_to_look
 from spoolrack_store.model.clock import Clock, SystemClock
 from spoolrack_store.model.errors import RootUnusable
+from spoolrack_store.read_only_root import open_to_look
 from spoolrack_store.store import Store
 
 from .._threads import Ending, start_thread

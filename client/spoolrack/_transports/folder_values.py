@@ -17,12 +17,12 @@ from spoolrack_store.model import operations as ops
 from spoolrack_store.model import settings as store_settings
 from spoolrack_store.model.clock import HOUR, Millis, span_text
 from spoolrack_store.model.content import Attributes
-from spoolrack_store.model.deaths import Death as StoreDeath
+from spoolrack_store.model.dead_letter_records import Death as StoreDeath
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.operations import Delete, Delivery, LastReceive, Send, Stored
 from spoolrack_store.model.settings import MIB, SCHEMA
-from spoolrack_store.model.staging import Stage
+from spoolrack_store.model.stage_requests import Stage
 from spoolrack_store.model.transitions import State as StoreState
 
 from .._settings import QueueSettings

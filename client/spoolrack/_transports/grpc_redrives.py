@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from .._redrives import Redrive, RedrivePage, RedriveState
+from .._redrive_values import Redrive, RedrivePage, RedriveState
 from .._values import moment_of
 from ..v1 import redrive_service_pb2 as pb
 from . import grpc_values as convert

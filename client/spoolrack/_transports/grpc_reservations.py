@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from .._reservations import CommitResult, Reservation, ReservationPage, ReservationState
+from .._reservation_values import CommitResult, Reservation, ReservationPage, ReservationState
 from .._values import Envelope, moment_of
 from ..v1 import reservation_service_pb2 as pb
 from . import grpc_values as convert

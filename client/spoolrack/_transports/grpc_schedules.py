@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from .._schedules import Schedule, SchedulePage
+from .._schedule_values import Schedule, SchedulePage
 from .._values import Outgoing, moment_of
 from ..v1 import schedule_service_pb2 as pb
 from . import grpc_values as convert

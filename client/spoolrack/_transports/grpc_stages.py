@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .._stages import PublishResult, StageInfo, StagePage, StageResult
+from .._stage_values import PublishResult, StageInfo, StagePage, StageResult
 from .._values import Outgoing, moment_of
 from ..v1 import staging_service_pb2 as pb
 from . import grpc_values as convert

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from .._schedules import Schedule, SchedulePage
+from .._schedule_values import Schedule, SchedulePage
 from .._values import Outgoing
 from ..errors import Unsupported
 

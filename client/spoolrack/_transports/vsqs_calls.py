@@ -41,8 +41,8 @@ from ..errors import (
     StaleReceipt,
     Unsupported,
 )
-from ..vsqs._content import Content
 from ..vsqs._folder import Folder, Full
+from ..vsqs._folder_index import Content
 from ..vsqs._names import SECOND, Name, in_micros
 from ..vsqs.queue import now
 from .vsqs_values import (

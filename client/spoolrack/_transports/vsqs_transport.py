@@ -21,7 +21,7 @@ from .._values import (
     VisibilityChange,
 )
 from ..errors import ClientClosed, Unsupported
-from ..vsqs._content import Content
+from ..vsqs._folder_index import Content
 from . import RedriveTransport, ReservationTransport, ScheduleTransport, StagingTransport
 from .no_schedules import NoSchedules
 from .thread_runner import ThreadRunner

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from .._redrives import Redrive, RedrivePage
-from .._reservations import CommitResult, Reservation, ReservationPage
-from .._stages import PublishResult, StagePage, StageResult
+from .._redrive_values import Redrive, RedrivePage
+from .._reservation_values import CommitResult, Reservation, ReservationPage
+from .._stage_values import PublishResult, StagePage, StageResult
 from .._values import Outgoing
 from ..errors import Unsupported
 

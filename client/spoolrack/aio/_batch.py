@@ -16,10 +16,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, Self, Unpack
 
 from .. import _arguments as arguments
-from .._calling import Calling
+from .._calls import Calling
 from .._outgoing import outgoing_of, size_of
 from .._runtime import Started
-from .._stages import BatchOptions, PublishResult
+from .._stage_values import BatchOptions, PublishResult
 from .._values import MAX_BATCH, Attributes, Outgoing, Seconds, seconds_of
 from ..errors import InvalidRequest, OutcomeUnknown, SpoolrackError, StageNotFound, Timeout, Unreachable
 

@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
 from .. import _arguments as arguments
-from .._calling import Calling
+from .._calls import Calling
 from .._credentials import CredentialOptions
 from .._retry import RetryPolicy
 from .._runtime import Runtime, Tasks
 from .._settings import CHOICES, MOST, QueueSettings, Settings
-from .._stages import BatchOptions
+from .._stage_values import BatchOptions
 from .._transports import Transport
 from .._transports.url import open_transport
 from .._values import (
@@ -25,7 +25,7 @@ from .._values import (
 )
 from ..errors import InvalidRequest, InvalidSetting, QueueNotFound
 from ._batch import Batch
-from ._paging import pages
+from ._pages import pages
 from ._queue import Queue
 from ._redrives import Redrives
 from ._reservations import Reservations

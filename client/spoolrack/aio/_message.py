@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from .. import _arguments as arguments
-from .._message import MessageFacts
+from .._message_base import MessageFacts
 from .._retry import Backoff, Reject, Retry
 from .._stream import LAST_WORDS, EnvelopeStream
 from .._values import Envelope, LastReceive, Seconds

@@ -7,14 +7,14 @@ from datetime import datetime
 from typing import Unpack, cast
 
 from .. import _arguments as arguments
-from .._calling import Calling
-from .._coalesce import Coalescer
-from .._message import MessageFacts
+from .._batcher import Coalescer
+from .._calls import Calling
+from .._message_base import MessageFacts
 from .._outgoing import chunks_of, outgoing_of, outgoing_of_all, size_of
-from .._redrives import Redrive
-from .._reservations import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
+from .._redrive_values import Redrive
+from .._reservation_values import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
 from .._retry import Backoff
-from .._stages import BatchOptions
+from .._stage_values import BatchOptions
 from .._stream import EnvelopeStream
 from .._values import (
     MAX_BATCH,
@@ -32,10 +32,10 @@ from .._values import (
     SendResult,
 )
 from ._batch import Batch
+from ._lease_batches import Settling, release_of
 from ._message import Message, MessageStream, last_receive_of, receipt_of
-from ._peeking import peek_envelopes
+from ._peek import peek_envelopes
 from ._redrives import start_redrive
-from ._settling import Settling, release_of
 from ._worker import Worker, WorkerCore
 
 

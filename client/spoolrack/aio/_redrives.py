@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 
 from .. import _arguments as arguments
-from .._calling import Calling
-from .._redrives import MAX_REDRIVEN_IDS, Redrive, RedrivePage
+from .._calls import Calling
+from .._redrive_values import MAX_REDRIVEN_IDS, Redrive, RedrivePage
 from .._values import Seconds
 from ..errors import InvalidRequest, RedriveRunning, Unreachable
-from ._paging import pages
+from ._pages import pages
 
 
 class Redrives:

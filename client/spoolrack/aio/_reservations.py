@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from .. import _arguments as arguments
-from .._calling import Calling
-from .._message import MessageFacts
-from .._reading import Reading
-from .._reservations import CommitResult, Reservation, ReservationPage
+from .._calls import Calling
+from .._message_base import MessageFacts
+from .._reservation_reader import Reading
+from .._reservation_values import CommitResult, Reservation, ReservationPage
 from .._values import Envelope, Seconds
-from ._paging import pages
+from ._pages import pages
 
 
 class Reservations:

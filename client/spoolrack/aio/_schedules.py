@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from .. import _arguments as arguments
-from .._calling import Calling
-from .._schedules import Schedule, SchedulePage
+from .._calls import Calling
+from .._schedule_values import Schedule, SchedulePage
 from .._values import Attributes, Outgoing, Seconds
-from ._paging import pages
+from ._pages import pages
 
 
 class Schedules:

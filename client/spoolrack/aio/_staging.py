@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 
 from .. import _arguments as arguments
-from .._calling import Calling
+from .._calls import Calling
 from .._outgoing import outgoing_of_all
-from .._stages import PublishResult, StageInfo, StagePage, StageResult
+from .._stage_values import PublishResult, StageInfo, StagePage, StageResult
 from .._values import MAX_BATCH, Outgoing, Seconds
-from ._paging import pages
+from ._pages import pages
 
 
 class Staging:

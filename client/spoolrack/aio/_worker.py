@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from .. import _arguments as arguments
 from .. import tracing
-from .._message import MessageFacts
+from .._message_base import MessageFacts
 from .._retry import Backoff, Reject, Retry
 from .._runtime import Started
-from .._stopping import stopping_on_signals
+from .._stop_signals import stopping_on_signals
 from .._values import Envelope, Seconds
 from ..errors import ClientClosed, SpoolrackError
 from ._message import Message, settle_message

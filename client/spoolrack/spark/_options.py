@@ -15,8 +15,8 @@ from typing import Final
 
 from .._credentials import NONE, Credentials
 from .._transports.url import DEFAULT_PORT
-from ._credentials import InvalidOption as InvalidOption
-from ._credentials import credentials_in
+from ._credentials_option import InvalidOption as InvalidOption
+from ._credentials_option import credentials_in
 
 MAX_MESSAGES: Final = 100_000
 """The contract's most for one reservation."""

@@ -2,7 +2,7 @@
 
 Rows are sent as they come: at least once, because Spark repeats tasks; once with a `deduplication_id`
 of the user's own in each row, within the queue's window. All or nothing is the data source's. What can
-fail: as with `sending.send`.
+fail: as with `_row_sender`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ._channel import Caller, Patience
+from ._light_client import Caller, Patience
 from ._options import Place, place_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ._row_sender import Counts
     from ._rows import Sized
-    from ._sending import Counts
 
 COUNTS: Final = "sent long, duplicates long"
 """The schema of what `write_batches` answers, for `mapInArrow`."""
@@ -31,7 +31,7 @@ class PartitionWriter:
     place: Place
 
     def __call__(self, rows: Iterable[Any]) -> list[Counts]:
-        from ._sending import send
+        from ._row_sender import send
 
         return [send(_caller(self.place), self.place, map(_message, rows))]
 
@@ -46,8 +46,8 @@ class BatchWriter:
         import pyarrow as pa
 
         from ._columns import messages_of
+        from ._row_sender import send
         from ._rows import check_columns
-        from ._sending import send
 
         def messages() -> Iterator[Sized]:
             for batch in batches:

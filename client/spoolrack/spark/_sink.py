@@ -2,8 +2,9 @@
 
 Each attempt of a task stages into a stage of its own, and the driver publishes those of the winners
 under the query's id and the batch's number. A batch that is committed again publishes nothing. What
-can fail: as with `sending`; a batch whose number is behind the last one published (`CheckpointTooOld`);
-and one that was published with other rows (`OtherRows`). After these two the rows stay staged.
+can fail: as with `_row_sender`; a batch whose number is behind the last one published
+(`CheckpointTooOld`); and one that was published with other rows (`OtherRows`). After these two the rows
+stay staged.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from pyspark.sql.datasource import (
 
 from ..errors import SpoolrackError
 from ..v1 import staging_service_pb2 as staging
-from ._channel import Caller, Patience
 from ._columns import messages_of
+from ._light_client import Caller, Patience
 from ._options import InvalidOption, WriteOptions
-from ._reading import CheckpointTooOld
+from ._queue_reader import CheckpointTooOld
+from ._row_sender import Staged, abort, send, stage, together
 from ._rows import Sized
-from ._sending import Staged, abort, send, stage, together
 
 QUERY: Final = "sql.streaming.queryId"
 """Where Spark tells a task which query it is for."""

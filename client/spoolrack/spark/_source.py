@@ -23,11 +23,11 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from . import _offsets as offsets
-from ._channel import Caller, Patience
 from ._columns import record_batch
+from ._light_client import Caller, Patience
 from ._offsets import Offset, Slice
 from ._options import MAX_MESSAGES, ReadOptions
-from ._reading import StreamReading, peek, read_slice
+from ._queue_reader import StreamReading, peek, read_slice
 
 ALL_BYTES = 2**40
 

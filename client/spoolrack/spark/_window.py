@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from ._channel import Caller, repeated
+from ._light_client import Caller, repeated
 
 DEPTH: Final = 4
 

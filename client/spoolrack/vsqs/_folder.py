@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from . import _names as names
-from ._content import Content
+from ._folder_index import Content
 from ._names import SECOND, Name
-from ._watching import Watched
+from ._watched_folder import Watched
 
 LONGEST_WAIT: Final = 10.0
 """Seconds after which a waiting thread looks at the clock again, which may have been set."""

@@ -16,7 +16,7 @@ from spoolrack_store.model.errors import PermissionDenied, Unauthenticated
 from ..convert import queue_name
 from .file_format import is_identity
 from .permissions import Identity, Permission
-from .rules import ALL_QUEUES, Rules
+from .permissions_file import ALL_QUEUES, Rules
 from .tokens import Tokens
 from .watched_files import WatchedFiles
 

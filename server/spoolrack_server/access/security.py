@@ -16,7 +16,7 @@ from typing import Any, Final
 from ..addresses import address_text
 from ..logs import Log
 from .access_control import AccessControl
-from .rules import Rules
+from .permissions_file import Rules
 from .sqs_keys import SqsKeys
 from .tls import Tls, TlsFiles
 from .tokens import Tokens

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from .exits import NO_INPUT, USAGE, Failed
-from .plain import option
+from .command_base import option
+from .exit_codes import NO_INPUT, USAGE, Failed
 
 log_format_option = option(
     "--log-format",

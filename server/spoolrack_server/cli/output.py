@@ -20,7 +20,7 @@ from typing import Final
 
 import click
 from spoolrack import MessageFacts, MessageState, QueueInfo, Redrive, Reservation, Schedule, StageInfo
-from spoolrack_store.model.texts import printable
+from spoolrack_store.model.terminal_text import printable
 
 PROGRAM: Final = "spoolrack"
 

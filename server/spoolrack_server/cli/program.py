@@ -16,7 +16,7 @@ from typing import Any, Final, TextIO
 
 import click
 from click.shell_completion import shell_complete
-from spoolrack_store.model.texts import printable
+from spoolrack_store.model.terminal_text import printable
 
 from . import signals
 
@@ -24,34 +24,34 @@ PROGRAM: Final = "spoolrack"
 PREFIX: Final = "SPOOLRACK"
 COMPLETE: Final = "_SPOOLRACK_COMPLETE"
 
-_COMMANDS: Final = {
-    "serve": "serving",
-    "mover": "moving",
-    "reaper": "reaping",
-    "send": "sending",
-    "receive": "receiving",
-    "delete": "deleting",
-    "release": "releasing",
-    "reject": "rejecting",
-    "queues": "queues",
-    "peek": "peeking",
-    "stages": "stages",
-    "reservations": "reservations",
-    "redrive": "redriving",
-    "redrives": "redrives",
-    "schedules": "schedules",
-    "top": "top",
-    "bench": "benching",
-    "try": "trying",
-    "health": "asking",
-    "export": "exporting",
-    "import": "importing",
-    "fsck": "checking",
-    "snapshot": "snapshot",
-    "replay": "replay",
-    "tokens": "tokens",
-}
-"""Where each command is. Loaded when it is asked for: a check of folders needs no gRPC."""
+_COMMANDS: Final = (
+    "serve",
+    "mover",
+    "reaper",
+    "send",
+    "receive",
+    "delete",
+    "release",
+    "reject",
+    "queues",
+    "peek",
+    "stages",
+    "reservations",
+    "redrive",
+    "redrives",
+    "schedules",
+    "top",
+    "bench",
+    "try",
+    "health",
+    "export",
+    "import",
+    "fsck",
+    "snapshot",
+    "replay",
+    "tokens",
+)
+"""Each is in the module of its name, loaded when it is asked for: a check of folders needs no gRPC."""
 
 
 class _OneLine(logging.Formatter):
@@ -70,7 +70,7 @@ class Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        found: click.Command = importlib.import_module(f".{_COMMANDS[name]}", __package__).command
+        found: click.Command = importlib.import_module(f".{name}_command", __package__).command
         return found
 
 
@@ -133,7 +133,7 @@ def _invoke(arguments: list[str]) -> int:
 
 def _broken_pipe() -> int:
     """The reader of the output has gone. Nothing is to be said, but what is buffered must go too."""
-    from .exits import BROKEN_PIPE
+    from .exit_codes import BROKEN_PIPE
 
     for stream in (sys.stdout, sys.stderr):
         _drop_what_is_buffered(stream)
@@ -151,7 +151,7 @@ def _drop_what_is_buffered(stream: TextIO) -> None:
 
 
 def _interrupted(error: BaseException) -> int:
-    from .exits import INTERRUPTED, TERMINATED
+    from .exit_codes import INTERRUPTED, TERMINATED
 
     if isinstance(error, signals.Terminated):
         return TERMINATED
@@ -161,7 +161,7 @@ def _interrupted(error: BaseException) -> int:
 
 
 def _failed(error: Exception) -> int:
-    from .exits import OUR_MISTAKE, code_of, line_of
+    from .exit_codes import OUR_MISTAKE, code_of, line_of
 
     if os.environ.get("SPOOLRACK_DEBUG"):
         raise error

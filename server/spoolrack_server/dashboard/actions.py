@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from aiohttp import web
-from spoolrack_store.model import redriving
+from spoolrack_store.model import redrive_requests
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
 from spoolrack_store.model.operations import CreateQueue, Delete, Purge, Send, UpdateQueue
-from spoolrack_store.model.redriving import CancelRedrive, StartRedrive
-from spoolrack_store.model.reservations import MAX_SEQ, Release
+from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
+from spoolrack_store.model.reservation_requests import MAX_SEQ, Release
 from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_DELAY, QueueSettings
-from spoolrack_store.model.staging import Abort
+from spoolrack_store.model.stage_requests import Abort
 
 from .. import convert
 from ..access.permissions import Permission
@@ -25,8 +25,8 @@ from ..gateway.context import GatewayContext
 from ..gateway.queue_endpoints import changes_in
 from ..status import INTERNAL, failure_of
 from . import serializers
+from .queries import PRIVATE
 from .request_permissions import RequestPermissions, text, texts, whole
-from .views import PRIVATE
 
 MAX_NAME: Final = 80
 """Characters of a stage's or a stream's name."""
@@ -138,8 +138,11 @@ class Actions:
                 queue=queue,
                 destination=destination,
                 source_queue=source and convert.queue_name(source),
-                ids=[convert.message_id(id) for id in texts(asked, "ids", most=redriving.MAX_SELECTED)],
-                rate=convert.place(whole(asked, "rate"), "rate", most=redriving.MAX_RATE),
+                ids=[
+                    convert.message_id(id)
+                    for id in texts(asked, "ids", most=redrive_requests.MAX_SELECTED)
+                ],
+                rate=convert.place(whole(asked, "rate"), "rate", most=redrive_requests.MAX_RATE),
             )
         )
         return _answer({"redrive": serializers.redrive(started)})

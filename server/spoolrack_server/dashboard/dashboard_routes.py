@@ -17,8 +17,8 @@ from ..observability.observer import Observer
 from .actions import Actions
 from .assets import Assets
 from .monitoring import Monitoring
+from .queries import Views
 from .request_permissions import RequestPermissions
-from .views import Views
 
 
 def dashboard_routes(

@@ -13,8 +13,8 @@ from ..access.permissions import Permission
 from ..gateway.context import GatewayContext
 from ..observability.history import EVERY
 from ..observability.observer import Observer
+from .queries import MOST_QUEUES, PRIVATE
 from .request_permissions import RequestPermissions
-from .views import MOST_QUEUES, PRIVATE
 
 
 class Monitoring:

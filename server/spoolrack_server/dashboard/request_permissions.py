@@ -17,7 +17,7 @@ from aiohttp import web
 from spoolrack_store.model.errors import InvalidRequest, MessageTooLarge
 
 from ..access.permissions import Identity, Permission
-from ..gateway import bodies
+from ..gateway import request_bodies
 from ..gateway.context import GatewayContext
 from ..gateway.request_checks import IDENTITY
 
@@ -82,7 +82,7 @@ class RequestPermissions:
             )
         try:
             with self._context.room.share() as share:
-                raw = await bodies.read(
+                raw = await request_bodies.read(
                     request,
                     queue="",
                     limit=LARGEST_BODY,

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import Attributes
-from spoolrack_store.model.deaths import Death
+from spoolrack_store.model.dead_letter_records import Death
 from spoolrack_store.model.operations import Message, Queue
-from spoolrack_store.model.overview import Owner
-from spoolrack_store.model.redriving import Redrive
-from spoolrack_store.model.reservations import Reservation
-from spoolrack_store.model.staging import StageInfo
+from spoolrack_store.model.overview_values import Owner
+from spoolrack_store.model.redrive_requests import Redrive
+from spoolrack_store.model.reservation_requests import Reservation
+from spoolrack_store.model.stage_requests import StageInfo
 
 from ..gateway.queue_endpoints import described
 

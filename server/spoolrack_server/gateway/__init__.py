@@ -1,5 +1,5 @@
 """The queues over HTTP: softlayer/mq's six endpoints, and what lives beside them under `/-/`.
 
-`gateway` starts and stops it; `routes` lists what is served; `queues`, `messages` and `pages` answer;
-`headers` and `bodies` know what travels; `errors` says what goes wrong.
+`gateway` starts and stops it; `routes` lists what is served; `queue_endpoints`, `message_endpoints` and
+`admin_endpoints` answer; `headers` and `request_bodies` convert; `http_errors` has the form of errors.
 """

@@ -15,12 +15,12 @@ from spoolrack_store.model.operations import OpenMessage, Request
 from spoolrack_store.store import Store
 
 from ..access.access_control import AccessControl
-from ..answers import answer
 from ..concurrency import ConcurrencyLimit
 from ..lease_requests import LeaseRequests
 from ..logs import Log
+from ..loop_answers import answer
 from ..memory import MemoryLimiter
-from .bodies import HttpLimits, UploadMemory
+from .request_bodies import HttpLimits, UploadMemory
 
 T = TypeVar("T")
 

@@ -32,12 +32,12 @@ from ..observability.observer import Observer
 from ..observability.request_ids import HEADER
 from ..status import LONGEST_MESSAGE
 from .admin_endpoints import AdminEndpoints
-from .bodies import HttpLimits
 from .context import GatewayContext
 from .http_errors import GatewayError, MethodNotAllowed, NoSuchPage, internal_error, response_to
 from .http_listener import HttpListener, expect_nothing
 from .message_endpoints import MessageEndpoints
 from .queue_endpoints import QueueEndpoints
+from .request_bodies import HttpLimits
 from .request_checks import RequestChecks
 from .routes import Endpoint, Route, pattern, routes
 

@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 from aiohttp import web
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError, Unauthenticated
-from spoolrack_store.model.texts import printable
+from spoolrack_store.model.terminal_text import printable
 
 from ..access.access_control import CHALLENGE
 from ..status import INTERNAL, Failure, failure_of

@@ -17,9 +17,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from spoolrack_store.model.errors import StoreError
 
 from ..limits import LINE, Limits
-from .bodies import HttpLimits
 from .http_errors import GatewayError
 from .listen_sockets import listen
+from .request_bodies import HttpLimits
 from .request_checks import require_sane_head
 
 _Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]

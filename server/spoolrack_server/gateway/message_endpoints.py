@@ -18,7 +18,7 @@ from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 from .. import convert
 from ..lease_requests import receipts_of
 from ..observability.trace_context import context_in, lend
-from . import bodies, headers
+from . import headers, request_bodies
 from .context import GatewayContext
 from .queue_endpoints import name_of
 
@@ -47,7 +47,7 @@ class MessageEndpoints:
             found = await self._context.read(self._context.store.queue, queue)
             limit = found.settings.max_message_size
         with self._context.room.share() as share:
-            body = await bodies.read(
+            body = await request_bodies.read(
                 request, queue=queue, limit=limit, patience=self._context.patience, share=share
             )
             send = Send(
@@ -95,7 +95,7 @@ class MessageEndpoints:
         # Taken out of the caller's hands: of a large body no reference may be left.
         message = messages.pop()
         found = headers.message_headers(message)
-        if message.size > bodies.BLOCK:
+        if message.size > request_bodies.BLOCK:
             opened = await self._open(message)
             if opened is not None:
                 del message
@@ -104,7 +104,7 @@ class MessageEndpoints:
                 finally:
                     self._context.close_message(opened)
         response = web.Response(body=message.body, headers=found)
-        await bodies.write(request, response, self._context.patience)
+        await request_bodies.write(request, response, self._context.patience)
         return response
 
     async def _open(self, message: Message) -> OpenMessage | None:
@@ -139,7 +139,7 @@ class MessageEndpoints:
     ) -> web.StreamResponse:
         size = opened.message.size if count is None else count
         begin = opened.offset + first
-        await bodies.send(request, response, opened.file, begin, size, self._context.patience)
+        await request_bodies.send(request, response, opened.file, begin, size, self._context.patience)
         return response
 
     async def delete(self, request: web.Request) -> web.StreamResponse:

@@ -21,7 +21,7 @@ from spoolrack_store.model.settings import SCHEMA, QueueSettings
 
 from .. import convert
 from ..access.permissions import Permission
-from . import bodies, headers
+from . import headers, request_bodies
 from .context import GatewayContext
 from .http_errors import SettingsTooLarge
 from .request_checks import IDENTITY
@@ -86,7 +86,7 @@ class QueueEndpoints:
             return {}
         try:
             with self._context.room.share() as share:
-                raw = await bodies.read(
+                raw = await request_bodies.read(
                     request,
                     queue=name,
                     limit=LARGEST_SETTINGS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spoolrack_store.model.figures import SECONDS, Histogram
+from spoolrack_store.model.statistics import SECONDS, Histogram
 
 from .metrics import Row, histogram_row
 

@@ -16,8 +16,8 @@ from typing import Final
 
 from prometheus_client import ProcessCollector
 from spoolrack_store.model.clock import Clock
-from spoolrack_store.model.figures import QueueFigures
-from spoolrack_store.tally import Tally
+from spoolrack_store.model.statistics import QueueFigures
+from spoolrack_store.store_metrics import Tally
 
 from .metrics import METRICS, Row, histogram_row
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.figures import QueueFigures
+from spoolrack_store.model.statistics import QueueFigures
 
 EVERY: Final = Millis(10_000)
 """From one sample to the next. A sample belongs to the slot of this length in which it was taken."""

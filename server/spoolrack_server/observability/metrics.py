@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from spoolrack_store.model.figures import SECONDS, SIZES, Histogram
+from spoolrack_store.model.statistics import SECONDS, SIZES, Histogram
 
 Kind = Literal["gauge", "counter", "histogram", "info"]
 

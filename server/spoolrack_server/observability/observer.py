@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from spoolrack_store.model.clock import Clock
-from spoolrack_store.tally import Tally
+from spoolrack_store.store_metrics import Tally
 
 from ..cgroup import machine_memory, memory_limit
 from ..health import Health

@@ -22,11 +22,11 @@ from spoolrack_store.model.errors import Draining, MessageTooLarge, StoreError
 from ..access.access_control import AccessControl
 from ..access.permissions import Permission
 from ..concurrency import ConcurrencyLimit
-from ..gateway import bodies
-from ..gateway.bodies import HttpLimits
+from ..gateway import request_bodies
 from ..gateway.context import GatewayContext
 from ..gateway.http_errors import GatewayError
 from ..gateway.http_listener import HttpListener, expect_nothing
+from ..gateway.request_bodies import HttpLimits
 from ..gateway.request_checks import require_own_name, require_own_origin
 from ..limits import Limits
 from ..logs import Log
@@ -150,7 +150,7 @@ class SqsEndpoint:
             return await self._respond(request, share, id)
 
     async def _respond(
-        self, request: web.Request, share: bodies.UploadShare, id: str
+        self, request: web.Request, share: request_bodies.UploadShare, id: str
     ) -> web.StreamResponse:
         response: web.StreamResponse
         try:
@@ -216,7 +216,7 @@ class SqsEndpoint:
     async def _hand_over(self, request: web.Request, response: web.Response, result: Result) -> None:
         """Write what is leased; give it back if the client doesn't get it."""
         try:
-            await bodies.write(request, response, self._context.patience)
+            await request_bodies.write(request, response, self._context.patience)
         except BaseException:
             self._context.leases.give_back(result.queue, result.receipts)
             raise
@@ -257,9 +257,9 @@ class SqsEndpoint:
                 f"{', '.join(sorted(READS))}."
             )
 
-    async def _read(self, request: web.Request, share: bodies.UploadShare) -> bytes:
+    async def _read(self, request: web.Request, share: request_bodies.UploadShare) -> bytes:
         try:
-            return await bodies.read(
+            return await request_bodies.read(
                 request, queue="", limit=LARGEST, patience=self._context.patience, share=share
             )
         except MessageTooLarge as error:

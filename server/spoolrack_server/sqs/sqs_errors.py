@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.texts import printable
+from spoolrack_store.model.terminal_text import printable
 
 PREFIX: Final = "AWS.SimpleQueueService."
 

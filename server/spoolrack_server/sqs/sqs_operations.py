@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from spoolrack_store.model import redriving
+from spoolrack_store.model import redrive_requests
 from spoolrack_store.model.clock import Clock, Millis
-from spoolrack_store.model.deaths import Death
+from spoolrack_store.model.dead_letter_records import Death
 from spoolrack_store.model.errors import (
     MessageNotFound,
     QueueBeingDeleted,
@@ -49,8 +49,8 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, QueueSettings
 
+from ..access.list_filter import shown
 from ..access.permissions import Identity, Permission
-from ..access.showing import shown
 from ..gateway.context import GatewayContext
 from ..observability.trace_context import lend
 from . import message_attributes, queue_attributes, sqs_errors
@@ -89,9 +89,9 @@ _SYSTEM_NAMES: Final = frozenset(
 )
 Refusal = StoreError | SqsError
 _REDRIVE_STATES: Final = {
-    redriving.RedriveState.RUNNING: "RUNNING",
-    redriving.RedriveState.DONE: "COMPLETED",
-    redriving.RedriveState.CANCELLED: "CANCELLED",
+    redrive_requests.RedriveState.RUNNING: "RUNNING",
+    redrive_requests.RedriveState.DONE: "COMPLETED",
+    redrive_requests.RedriveState.CANCELLED: "CANCELLED",
 }
 
 
@@ -620,7 +620,7 @@ class SqsOperations:
                 f"doesn't exist: {error.facts['queue']}"
             ) from None
         started = await self._context.submit(
-            redriving.StartRedrive(queue=queue, destination=target, rate=rate or 0)
+            redrive_requests.StartRedrive(queue=queue, destination=target, rate=rate or 0)
         )
         return Result({"TaskHandle": started.id})
 
@@ -637,8 +637,8 @@ class SqsOperations:
         found = await self._context.read(self._redrives, queue)
         return Result({"Results": [_task(each, caller.region) for each in reversed(found[-most:])]})
 
-    def _redrives(self, queue: str) -> list[redriving.Redrive]:
-        found: list[redriving.Redrive] = []
+    def _redrives(self, queue: str) -> list[redrive_requests.Redrive]:
+        found: list[redrive_requests.Redrive] = []
         after = ""
         while True:
             page = self._store.redrives(queue=queue, after=after, limit=MOST_LISTED)
@@ -654,9 +654,9 @@ class SqsOperations:
         found = await self._context.read(self._store.redrive, id)
         if not self._context.guard.allows(caller.identity, Permission.MANAGE, found.queue):
             raise RedriveNotFound(redrive=id)
-        if found.state is not redriving.RedriveState.RUNNING:
+        if found.state is not redrive_requests.RedriveState.RUNNING:
             raise sqs_errors.resource_not_found("The task is not running: it has ended.")
-        ended = await self._context.submit(redriving.CancelRedrive(id=id))
+        ended = await self._context.submit(redrive_requests.CancelRedrive(id=id))
         return Result({"ApproximateNumberOfMessagesMoved": ended.moved})
 
 
@@ -933,7 +933,7 @@ def _arn(parameters: Parameters, name: str, arn: str) -> str:
     return queue
 
 
-def _task(redrive: redriving.Redrive, region: str) -> dict[str, Any]:
+def _task(redrive: redrive_requests.Redrive, region: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "Status": _REDRIVE_STATES[redrive.state],
         "SourceArn": queue_attributes.arn_of(redrive.queue, region),
@@ -941,7 +941,7 @@ def _task(redrive: redriving.Redrive, region: str) -> dict[str, Any]:
         "ApproximateNumberOfMessagesToMove": redrive.moved + redrive.failed + redrive.remaining,
         "StartedTimestamp": redrive.started_at,
     }
-    if redrive.state is redriving.RedriveState.RUNNING:
+    if redrive.state is redrive_requests.RedriveState.RUNNING:
         found["TaskHandle"] = redrive.id
     if redrive.destination:
         found["DestinationArn"] = queue_attributes.arn_of(redrive.destination, region)

@@ -18,7 +18,7 @@ from typing import Final
 from ..files.disk import Facts, Kind
 from ..files.layout import COPY
 from ..files.syncer import SyncFailed, explained
-from ..model.chores import Chores
+from ..model.background_work import Chores
 from ..model.clock import Millis
 from ..model.errors import StoreError
 from ..model.ids import FileIds, is_id

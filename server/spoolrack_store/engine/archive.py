@@ -17,8 +17,8 @@ from typing import Final
 from ..files.disk import Kind
 from ..files.layout import ARCHIVE
 from ..files.syncer import explained
+from ..model.background_work import Chores
 from ..model.batch import Entry
-from ..model.chores import Chores
 from ..model.clock import HOUR, Millis, day_of, end_of_day
 from .catalog import Catalog
 from .moves import Moves

@@ -36,7 +36,7 @@ from ..model.errors import (
 )
 from ..model.names import QUEUE_NAME, NotAName, is_queue_name, make_token, parse
 from ..model.operations import CreateQueue, DeleteQueue, UpdateQueue
-from ..model.schedules import Schedule
+from ..model.schedule import Schedule
 from ..model.settings import QueueSettings, Record, check_labels, decode, encode
 from ..model.transitions import State
 from .moves import Moves

@@ -18,8 +18,8 @@ from typing import Any, Final, TypeVar
 from ..files.changes import Changes, Memory
 from ..files.disk import Disk
 from ..files.syncer import Commit
+from ..model.background_work import ALL_CHORES, Chores
 from ..model.batch import Entry
-from ..model.chores import ALL_CHORES, Chores
 from ..model.clock import Clock, Millis
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import ReservationCommitted, ReservationLost, StoreError
@@ -41,19 +41,20 @@ from ..model.operations import (
     Send,
     UpdateQueue,
 )
-from ..model.redriving import CancelRedrive, StartRedrive
-from ..model.reservations import Reserve
+from ..model.redrive_requests import CancelRedrive, StartRedrive
+from ..model.reservation_requests import Reserve
 from ..model.schedule_requests import CreateSchedule, DeleteSchedule, Fire, PauseSchedule
-from ..model.staging import Abort, Publish, Stage
+from ..model.stage_requests import Abort, Publish, Stage
 from ..model.transitions import State
 from .adoption import Adoption, Foreign
 from .archive import Archive
 from .catalog import Catalog
+from .dead_letters import Letters
 from .deduplication import Deduplication
 from .leaser import Leaser
-from .letters import Letters
 from .moves import RETRY, Moves, unlink_all
 from .part import Part, Turn, run_in
+from .queue_views import Views
 from .reader import CACHE_BYTES, Reader
 from .reaper import SLICE, Reaper
 from .redrives import Redrives
@@ -61,9 +62,8 @@ from .remover import Remover
 from .reservations import Reservations
 from .schedules import Schedules
 from .sender import Sender
-from .sharing import Sharing
+from .shared_root import Sharing
 from .stages import Stages
-from .views import Views
 
 ENDS_OF_SETS: Final = (ReservationLost, ReservationCommitted)
 """Errors that a caller may rely on: what they tell must be durable."""

@@ -16,13 +16,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ..model import backoff, receipts
+from ..model.background_work import Chores
 from ..model.batch import Entry, Groups
-from ..model.chores import Chores
 from ..model.clock import Clock, Millis, span_text
 from ..model.content import Attributes, Damaged
 from ..model.credits import Credits
-from ..model.deaths import MAX_RECEIVES as MAX_RECEIVES_REASON
-from ..model.deaths import REJECTED, check_explanation
+from ..model.dead_letter_records import MAX_RECEIVES as MAX_RECEIVES_REASON
+from ..model.dead_letter_records import REJECTED, check_explanation
 from ..model.errors import InvalidRequest, NoDeadLetterQueue, StaleReceipt, StoreError
 from ..model.ids import sent_at
 from ..model.members import indexes, lowest
@@ -39,8 +39,8 @@ from ..model.operations import (
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
+from .dead_letters import Letters, deaths_of
 from .index import Index
-from .letters import Letters, deaths_of
 from .moves import RETRY, Moves, NameVanished
 from .part import Part
 from .reader import Reader

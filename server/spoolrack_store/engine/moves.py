@@ -17,16 +17,16 @@ from ..files.changes import Change, Changes, Kind
 from ..files.disk import NO_ROOM, Disk
 from ..files.layout import COPY, FORMAT, QUARANTINE
 from ..files.removed import Removed
-from ..files.reserve import Reserve
+from ..files.reserved_room import Reserve
 from ..files.syncer import Commit, Syncer, SyncFailed, explained
 from ..model.batch import Entry, may_rename
 from ..model.clock import Clock, Millis
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, StoreError
-from ..model.figures import Statistics
 from ..model.ids import FileIds
 from ..model.members import pieces
 from ..model.names import MAX_BYTES, Name, NotAName, Stem, members_room, parse
+from ..model.statistics import Statistics
 from ..model.transitions import CHANGES, State
 from .index import COUNTED, Index
 
@@ -238,7 +238,7 @@ class Moves:
         self.index.queue(name.queue).entered += name.members.bit_count()
         return self.index.appear(name, self.commit, due=due)
 
-    # Files that hold no messages. Other processes hear of them: see `sharing`.
+    # Files that hold no messages. Other processes learn of them: see `shared_root`.
 
     def create_file(
         self, path: str, content: bytes, *, urgent: bool = False, sync: bool = False

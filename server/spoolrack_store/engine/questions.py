@@ -20,7 +20,7 @@ from zlib import crc32
 
 from ..files.changes import Poisoned
 from ..files.disk import NOT_A_FILE, Disk
-from ..files.holder import look_at
+from ..files.lock_holder import look_at
 from ..files.syncer import SyncFailed, explained
 from ..model.batch import Entry
 from ..model.clock import Millis
@@ -39,9 +39,9 @@ from ..model.members import indexes
 from ..model.names import Name, batch_of, is_set_token
 from ..model.operations import Message, OpenMessage
 from ..model.transitions import State
+from .dead_letters import deaths_of
 from .engine import Engine
 from .index import COUNTED
-from .letters import deaths_of
 
 log = logging.getLogger(__name__)
 

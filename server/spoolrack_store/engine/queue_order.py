@@ -20,7 +20,7 @@ from ..model.batch import Entry
 from ..model.members import below, first_of, indexes, lowest
 from ..model.names import batch_of, index_of
 from ..model.transitions import State
-from .order import SortedNames
+from .sorted_names import SortedNames
 
 
 class EntryOrder:

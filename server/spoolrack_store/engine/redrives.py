@@ -30,7 +30,7 @@ from ..model.members import indexes, lowest
 from ..model.names import NotAName, is_queue_name
 from ..model.redrive_names import Failure, RedriveName, Stays, parse_redrive
 from ..model.redrive_order import RedriveOrder, decode, encode
-from ..model.redriving import (
+from ..model.redrive_requests import (
     MAX_RATE,
     MAX_SELECTED,
     REDRIVE_MEMORY,
@@ -41,7 +41,7 @@ from ..model.redriving import (
 from ..model.sealed import NotWhole, Torn
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
-from .letters import Letters, history_of
+from .dead_letters import Letters, history_of
 from .moves import RETRY, Moves
 from .part import Part
 from .reader import Reader

@@ -47,12 +47,13 @@ from ..model.errors import (
     ReservationUnread,
     StoreError,
 )
-from ..model.holds import HoldName, Marker, is_stream, parse_hold
 from ..model.ids import sent_at
 from ..model.members import indexes
 from ..model.names import MAX_RECEIVES, NotAName, index_of, is_set_token, make_set_token
 from ..model.operations import Message
-from ..model.reservations import (
+from ..model.reservation_names import HoldName, Marker, is_stream, parse_hold
+from ..model.reservation_records import SetRecord
+from ..model.reservation_requests import (
     MAX_RESERVED_FILES,
     MAX_RESERVED_MESSAGES,
     MAX_SEQ,
@@ -69,12 +70,11 @@ from ..model.reservations import (
     Unreserve,
 )
 from ..model.sealed import NotWhole, Torn
-from ..model.set_records import SetRecord
 from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
+from .dead_letters import Letters
 from .leaser import Leaser
-from .letters import Letters
 from .moves import RETRY, Moves
 from .part import Part, Turn
 from .reader import Reader

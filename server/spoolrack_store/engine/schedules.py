@@ -17,14 +17,7 @@ from ..model import content as contents
 from ..model.clock import MINUTE, Clock, Millis, second_text
 from ..model.errors import InvalidRequest, ScheduleExists, ScheduleNotFound, StoreError
 from ..model.names import make_token
-from ..model.schedule_requests import (
-    CreateSchedule,
-    DeleteSchedule,
-    Fire,
-    PauseSchedule,
-    QueuedSchedule,
-)
-from ..model.schedules import (
+from ..model.schedule import (
     MAX_BODY,
     MAX_SCHEDULES,
     MAX_TEXT,
@@ -32,7 +25,14 @@ from ..model.schedules import (
     attributes_of,
     is_schedule_name,
 )
-from ..model.staging import MIN_MEMORY, Publish, Stage
+from ..model.schedule_requests import (
+    CreateSchedule,
+    DeleteSchedule,
+    Fire,
+    PauseSchedule,
+    QueuedSchedule,
+)
+from ..model.stage_requests import MIN_MEMORY, Publish, Stage
 from .catalog import Catalog, QueueRecord
 from .stages import Stages
 

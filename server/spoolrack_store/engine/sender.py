@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..files.reserve import DiskRoom
+from ..files.reserved_room import DiskRoom
 from ..model import content as contents
 from ..model.batch import Entry
 from ..model.clock import Millis, span_text

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..files.disk import Kind
-from ..files.reserve import DiskRoom
+from ..files.reserved_room import DiskRoom
 from ..files.syncer import SyncFailed, explained
 from ..model import content as contents
 from ..model import manifest as manifests
@@ -57,7 +57,7 @@ from ..model.stage_names import (
     parse_published,
     parse_stage_folder,
 )
-from ..model.staging import (
+from ..model.stage_requests import (
     MAX_CHUNK,
     MAX_EPOCH,
     MAX_MEMORY,

@@ -7,7 +7,7 @@ from typing import Final
 FORMAT: Final = "FORMAT"
 FORMAT_CONTENT: Final = b"spoolrack 2\n"
 RESERVE: Final = "RESERVE"
-"""Takes up room and holds nothing: see `reserve`."""
+"""Takes up room and holds nothing: see `reserved_room`."""
 
 CONFIG: Final = "config"
 OWNERS: Final = "owners"

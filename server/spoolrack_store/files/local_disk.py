@@ -1,6 +1,6 @@
 """The file system under a folder of this machine.
 
-Only this module, with `calls` and `watcher`, asks the operating system for files.
+Only this module, with `system_calls` and `watcher`, asks the operating system for files.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from ..model.clock import Millis
-from .calls import calls_for, find_syncfs
 from .changes import LOCK, Memory
 from .disk import Facts, Found, Kind, Lock, NotSynced, Space
 from .mounts import is_written_by_other_hosts
+from .system_calls import calls_for, find_syncfs
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from .disk import NO_ROOM, Disk, Kind, Lock
 from .layout import COPY, FOLDERS, FORMAT_CONTENT, RESERVE
 from .layout import owner as owner_file
 from .local_disk import FOLDER_MODE, GROUP_FOLDER_MODE, LocalDisk, Place, ignore_umask_in, is_for_group
-from .reserve import Reserve
+from .reserved_room import Reserve
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ..model.errors import DiskError, DiskFull, StoreError
-from ..model.figures import Statistics
+from ..model.statistics import Statistics
 from . import layout
 from .disk import FORBIDDEN, NO_ROOM, OUT_OF_HANDLES, Disk, Kind
 

@@ -20,7 +20,7 @@ from ..model.clock import Clock, SystemClock
 from ..model.errors import RootInUse, RootUnusable, StoreFailed, UnknownFormat
 from .findings import Mended, Problem, Progress, Report
 from .inspection import FORMAT, FORMAT_CONTENT, LOCK, inspect
-from .mending import Mender
+from .repairs import Mender
 
 _FIRST: Final = "spoolrack 1\n"
 

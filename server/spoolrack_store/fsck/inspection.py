@@ -1,6 +1,7 @@
 """Inspects a root: each name, size and checksum. Reads only, and may run beside a server.
 
-`messages` inspects the folders of messages, `registry` the settings, `beside` the others.
+`message_files` inspects the folders of messages, `settings_files` the settings, `other_folders` all
+others.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from typing import Final
 from ..files.disk import Disk, Kind
 from ..files.layout import FOLDERS
 from ..model.clock import Clock
-from .asides import read_asides
-from .beside import BESIDE, KEYS, OWNERS
 from .findings import Notes, Problem, Progress, Remedy, Report, Tally
 from .listing import QUEUES
-from .messages import MessageInspector
-from .registry import Registry
+from .message_files import MessageInspector
+from .other_folders import BESIDE, KEYS, OWNERS
+from .quarantined_files import read_asides
+from .settings_files import Registry
 
 FORMAT: Final = "FORMAT"
 FORMAT_CONTENT: Final = "spoolrack 2\n"

@@ -54,7 +54,7 @@ class Line:
     groups: Mapping[str, int] = field(default_factory=dict)
     """The members of each group."""
     deaths: Sequence[Mapping[str, object]] = ()
-    """Of a dead letter, how it came to be one each time, the oldest first: see `model.deaths`."""
+    """Of a dead letter, how it came to be one each time, the oldest first: `dead_letter_records`."""
     starts: Sequence[int] = ()
     """Where each body begins; the end of the last one follows."""
 

@@ -10,7 +10,7 @@ import inspect
 from typing import ClassVar
 
 from .clock import Millis
-from .texts import printable
+from .terminal_text import printable
 
 LONGEST_FACT = 300
 """Characters of a text that an error carries; what is longer is cut."""

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 from .clock import Millis
 from .content import Attributes
 from .credits import Credits
-from .deaths import Death
+from .dead_letter_records import Death
 from .errors import StoreError
-from .overview import Traffic
+from .overview_values import Traffic
 from .settings import QueueSettings
 from .transitions import State
 

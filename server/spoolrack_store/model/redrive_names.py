@@ -18,7 +18,7 @@ from enum import Enum
 from .clock import Millis
 from .ids import UUID
 from .names import QUEUE_NAME, NotAName
-from .redriving import RedriveState
+from .redrive_requests import RedriveState
 
 
 class Stays(Enum):

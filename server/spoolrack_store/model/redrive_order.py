@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .clock import Millis
 from .ids import is_id
 from .names import is_queue_name
-from .redriving import MAX_RATE, MAX_SELECTED
+from .redrive_requests import MAX_RATE, MAX_SELECTED
 from .sealed import NotWhole, seal, unseal
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from .content import Attributes
 from .operations import Request
-from .schedules import Schedule
+from .schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

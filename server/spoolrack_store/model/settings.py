@@ -23,7 +23,7 @@ from .clock import DAY, HOUR, LAST_MOMENT, SECOND, Millis, span_text
 from .errors import DamagedSettings, InvalidSetting
 from .members import MOST
 from .names import is_queue_name
-from .schedules import Schedule, from_json, to_json
+from .schedule import Schedule, from_json, to_json
 
 MIB: Final = 1024 * 1024
 MAX_VISIBILITY: Final = Millis(12 * HOUR)

@@ -17,7 +17,7 @@ from typing import Final
 from .clock import Millis
 from .names import NotAName, Stem, parse
 from .settings import MAX_DELAY
-from .staging import MAX_CHUNK, MAX_EPOCH
+from .stage_requests import MAX_CHUNK, MAX_EPOCH
 
 STAGED: Final = "staged"
 _STAGE = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -16,8 +16,8 @@ from urllib.parse import quote
 from spoolrack import Settings
 from spoolrack.vsqs import State, stored_messages
 
-from ..exits import USAGE, Failed
-from ..lines import LARGEST
+from ..exit_codes import USAGE, Failed
+from ..line_reader import LARGEST
 from .sources import Item
 
 _NEW: Final = "new"

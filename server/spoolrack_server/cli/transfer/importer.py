@@ -18,8 +18,8 @@ from spoolrack import Client, Outgoing, Settings, SpoolrackError, errors
 from spoolrack._outgoing import chunks_of, size_of
 from spoolrack.errors import QueueExists, QueueNotFound, RootUnusable
 
-from ..exits import line_of
-from ..lines import LARGEST
+from ..exit_codes import line_of
+from ..line_reader import LARGEST
 from ..output import tell
 from .journal import Journal
 from .sources import Item, Source, mark_of

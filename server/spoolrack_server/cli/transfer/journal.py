@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ..exits import BAD_CONTENT, TRY_AGAIN, USAGE, Failed
+from ..exit_codes import BAD_CONTENT, TRY_AGAIN, USAGE, Failed
 
 _FORMAT: Final = "spoolrack import 1"
 _TRIES: Final = 100

@@ -1,0 +1,67 @@
+"""Reads a reservation to its end, through broken connections and restarts of the server.
+
+A read that is taken up again begins at the place after as many messages as came. Those that were
+deleted meanwhile are left out and not counted, so it may then begin too early: what was handed out
+is known by its id, and not handed out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+
+from ._calls import Calling
+from ._transports import Pages
+from ._values import Envelope, Seconds
+from .errors import SpoolrackError
+
+
+class Reading:
+    """One pass over a reservation, from the place `begin` to before `end`. For one reader."""
+
+    def __init__(
+        self,
+        calling: Calling,
+        stream: str,
+        seq: int,
+        *,
+        begin: int,
+        end: int | None,
+        timeout: Seconds | None,
+    ) -> None:
+        self._calling = calling
+        self._set = (stream, seq)
+        self._begin = begin
+        self._end = end
+        self._timeout = timeout
+        self._seen: set[str] = set()
+        self._pages: Pages | None = None
+
+    async def envelopes(self) -> AsyncGenerator[Envelope, None]:
+        """The messages in the set's order. `timeout` is for each page, with its repetitions."""
+        try:
+            while self._end is None or self._place() < self._end:
+                page = await self._calling.attempt(self._next, self._timeout)
+                if not page:
+                    return
+                for envelope in page:
+                    if envelope.id not in self._seen:
+                        self._seen.add(envelope.id)
+                        yield envelope
+        finally:
+            if self._pages is not None:
+                self._pages.cancel()
+
+    def _place(self) -> int:
+        return self._begin + len(self._seen)
+
+    async def _next(self, deadline: float) -> Sequence[Envelope]:
+        self._calling.left(deadline)
+        if self._pages is None:
+            self._pages = self._calling.transport.reservations.read(
+                *self._set, begin=self._place(), end=self._end or 0
+            )
+        try:
+            return await self._pages.next()
+        except SpoolrackError:
+            self._pages = None
+            raise

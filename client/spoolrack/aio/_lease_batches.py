@@ -1,0 +1,154 @@
+"""Deletions, extensions and releases of one queue: what is asked for at one time travels together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import cast
+
+from .. import _arguments as arguments
+from .._batcher import Coalescer
+from .._calls import Calling
+from .._outgoing import chunks_of
+from .._values import (
+    ById,
+    ByReceipt,
+    DeleteResult,
+    LeaseResult,
+    MessageRejection,
+    MessageRelease,
+    Seconds,
+    Target,
+    VisibilityChange,
+)
+from ..errors import MessageNotFound, StaleReceipt
+
+
+class Settling:
+    """Those calls. They are repeated where that helps: each may take place twice."""
+
+    def __init__(self, calling: Calling, queue: str) -> None:
+        self._calling = calling
+        self._queue = queue
+        transport, runtime = calling.transport, calling.runtime
+        self._deletes: Coalescer[Target, DeleteResult] = Coalescer(
+            runtime, lambda items, left: transport.delete(queue, items, timeout=left), _no_size
+        )
+        self._changes: Coalescer[VisibilityChange, LeaseResult] = Coalescer(
+            runtime,
+            lambda items, left: transport.change_visibility(queue, items, timeout=left),
+            _no_size,
+        )
+        self._releases: Coalescer[MessageRelease, LeaseResult] = Coalescer(
+            runtime, lambda items, left: transport.release(queue, items, timeout=left), _no_size
+        )
+        self._rejections: Coalescer[MessageRejection, LeaseResult] = Coalescer(
+            runtime, lambda items, left: transport.reject(queue, items, timeout=left), _no_size
+        )
+
+    async def delete(self, target: Target, timeout: Seconds | None) -> None:
+        async def once(deadline: float) -> None:
+            result = await self._deletes.submit(target, deadline)
+            if result.error is not None:
+                raise result.error
+
+        # By its receipt, what is gone is a success anyhow.
+        done_if = MessageNotFound if isinstance(target, ById) else None
+        await self._calling.attempt(once, timeout, done_if=done_if)
+
+    async def delete_many(
+        self, targets: Iterable[Target], timeout: Seconds | None
+    ) -> list[DeleteResult]:
+        transport = self._calling.transport
+        return await self._calling.in_chunks(
+            chunks_of(targets, _no_size),
+            lambda chunk, left: transport.delete(self._queue, chunk, timeout=left),
+            lambda error: DeleteResult(error=error),
+            timeout,
+        )
+
+    async def extend(self, target: ByReceipt, seconds: Seconds, timeout: Seconds | None) -> datetime:
+        """The moment at which the lease ends now."""
+        change = _extended(target, _extension(seconds))
+
+        async def once(deadline: float) -> datetime:
+            result = await self._changes.submit(change, deadline)
+            if result.error is not None:
+                raise result.error
+            return cast(datetime, result.lease_expires_at)
+
+        end = await self._calling.attempt(once, timeout, done_if=None)
+        return cast(datetime, end)
+
+    async def extend_many(
+        self, targets: Iterable[ByReceipt], seconds: Seconds, timeout: Seconds | None
+    ) -> list[LeaseResult]:
+        extension = _extension(seconds)
+        transport = self._calling.transport
+        return await self._calling.in_chunks(
+            chunks_of((_extended(target, extension) for target in targets), _no_size),
+            lambda chunk, left: transport.change_visibility(self._queue, chunk, timeout=left),
+            lambda error: LeaseResult(error=error),
+            timeout,
+        )
+
+    async def release(self, release: MessageRelease, timeout: Seconds | None) -> None:
+        async def once(deadline: float) -> None:
+            result = await self._releases.submit(release, deadline)
+            if result.error is not None:
+                raise result.error
+
+        await self._calling.attempt(once, timeout, done_if=StaleReceipt)
+
+    async def release_many(
+        self, releases: Iterable[MessageRelease], timeout: Seconds | None
+    ) -> list[LeaseResult]:
+        transport = self._calling.transport
+        return await self._calling.in_chunks(
+            chunks_of(releases, _no_size),
+            lambda chunk, left: transport.release(self._queue, chunk, timeout=left),
+            lambda error: LeaseResult(error=error),
+            timeout,
+        )
+
+    async def reject(self, rejection: MessageRejection, timeout: Seconds | None) -> None:
+        async def once(deadline: float) -> None:
+            result = await self._rejections.submit(rejection, deadline)
+            if result.error is not None:
+                raise result.error
+
+        await self._calling.attempt(once, timeout, done_if=StaleReceipt)
+
+    async def reject_many(
+        self, rejections: Iterable[MessageRejection], timeout: Seconds | None
+    ) -> list[LeaseResult]:
+        transport = self._calling.transport
+        return await self._calling.in_chunks(
+            chunks_of(rejections, _no_size),
+            lambda chunk, left: transport.reject(self._queue, chunk, timeout=left),
+            lambda error: LeaseResult(error=error),
+            timeout,
+        )
+
+
+def _extension(seconds: Seconds) -> float:
+    # To end a lease is a release.
+    return arguments.span("seconds", seconds, is_positive=True)
+
+
+def _extended(target: ByReceipt, seconds: float) -> VisibilityChange:
+    return VisibilityChange(target.receipt, seconds, last_receive=target.last_receive)
+
+
+def release_of(receipt: str, delay: Seconds | None, reason: str, count: bool) -> MessageRelease:
+    """Return the release of a lease, with what the caller said of it checked."""
+    return MessageRelease(
+        receipt,
+        arguments.optional_span("delay", delay, most=arguments.MAX_DELAY),
+        arguments.reason(reason),
+        arguments.flag("count", count),
+    )
+
+
+def _no_size(_: object) -> int:
+    return 0

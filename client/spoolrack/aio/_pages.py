@@ -1,0 +1,34 @@
+"""Lists that come in pages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from .._calls import Calling
+from .._values import Seconds
+
+
+class _Page(Protocol):
+    @property
+    def next_token(self) -> str: ...
+
+
+Page = TypeVar("Page", bound=_Page)
+
+
+async def pages(
+    calling: Calling, ask: Callable[[str, float], Awaitable[Page]], timeout: Seconds | None
+) -> AsyncGenerator[Page, None]:
+    """Ask for one page after the other: `ask(token, seconds)`. `timeout` is for each of them."""
+    token = ""
+    while True:
+
+        async def once(left: float, token: str = token) -> Page:
+            return await ask(token, left)
+
+        page = await calling.ask(once, timeout)
+        yield page
+        token = page.next_token
+        if not token:
+            return

@@ -1,0 +1,290 @@
+"""How a streaming query reads a queue, without Spark: it reserves, slices, reads and commits.
+
+A batch is a reservation. It is deleted when the query asks for the next one, because only then Spark
+has written down that it is done; Spark's own word for it comes one batch late. What can fail: a
+reservation that is with others now (`BatchLost`), one that was deleted long ago (`CheckpointTooOld`),
+one that no task has read, because the sink has skipped the batch (`BatchUnread`), and each call that
+fails longer than `retrySeconds`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any, Final
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+
+from .._transports.grpc_calls import error_from
+from ..errors import SpoolrackError
+from ..v1 import queue_service_pb2 as rpc
+from ..v1 import reservation_service_pb2 as reserved
+from ._light_client import CALL_TIMEOUT, Caller, Patience, log_retry, pause_after, stub_of
+from ._offsets import Offset, Slice, slices
+from ._options import MAX_MESSAGES, Place, ReadOptions
+from ._reservation_extender import COMMITTED, Keeper
+
+GONE: Final = frozenset({"RESERVATION_LOST", "RESERVATION_NOT_FOUND"})
+
+log = logging.getLogger("spoolrack.spark")
+
+
+class BatchLost(SpoolrackError):
+    """The messages of a batch are with others again: its hold is over."""
+
+    reason = "RESERVATION_LOST"
+
+
+class BatchUnread(SpoolrackError):
+    """A batch is done for Spark, and no task has read it: the sink has skipped it."""
+
+    reason = "RESERVATION_UNREAD"
+
+
+class CheckpointTooOld(SpoolrackError):
+    """The query's checkpoint is older than what it has done: it was put back."""
+
+    reason = "RESERVATION_COMMITTED"
+
+
+class StreamReading:
+    """One query's reading of one queue. Not thread-safe."""
+
+    def __init__(self, options: ReadOptions, caller: Caller) -> None:
+        self._options = options
+        self._caller = caller
+        self._keeper = Keeper(caller, options.hold_seconds)
+        self._committed: Offset | None = None
+        self._left: int | None = None
+        """How many messages may yet come; None: all."""
+        self._may_be_reserved = False
+
+    def only_what_is_there(self) -> None:
+        """From now on, no more messages than are ready now."""
+        self._left = self._counts(self._caller).ready_count
+        self._may_be_reserved = True
+
+    def latest(self, start: Offset, *, max_messages: int, max_bytes: int) -> Offset:
+        """Delete what the query has done, and reserve the next batch; `start` if there is none."""
+        self.commit(start)
+        wait = self._options.wait_seconds
+        is_counted = False
+        if self._left is not None:
+            wait = 0.0
+            is_counted = not self._is_reserved(start)
+            if is_counted:
+                max_messages = min(max_messages, self._left)
+                if max_messages == 0:
+                    return start
+        request = reserved.ReserveRequest(
+            queue=self._options.place.queue,
+            stream=start.gen,
+            sequence_number=start.seq + 1,
+            max_messages=min(max(1, max_messages), MAX_MESSAGES),
+            max_bytes=max_bytes,
+            visibility_timeout=_span(self._options.hold_seconds),
+            wait=_span(wait),
+        )
+        answer = self._reserve(request)
+        if not answer.HasField("reservation"):
+            return start
+        count = answer.reservation.message_count
+        if self._left is not None and is_counted:
+            self._left = max(0, self._left - count)
+        end = Offset(gen=start.gen, seq=request.sequence_number, n=count)
+        self._keeper.hold(end)
+        return end
+
+    def _reserve(self, request: Any) -> Any:
+        while True:
+            try:
+                return self._caller(
+                    "Reserve", request, timeout=CALL_TIMEOUT + self._options.wait_seconds
+                )
+            except SpoolrackError as error:
+                if error.reason == COMMITTED:
+                    raise _too_old(request.stream, request.sequence_number, error) from error
+                if error.reason != "RESERVATION_LOST":
+                    raise
+                # Reserved by a run whose word isn't in this checkpoint. Its messages come again.
+                self._give_back(request.stream, request.sequence_number)
+                request.sequence_number += 1
+
+    def _is_reserved(self, start: Offset) -> bool:
+        """Whether a run that died left a reservation that it didn't write down: its messages were not
+        ready when they were counted. It is asked once."""
+        asks, self._may_be_reserved = self._may_be_reserved, False
+        if not asks:
+            return False
+        request = reserved.ListReservationsRequest(queue=self._options.place.queue, stream=start.gen)
+        answer = self._caller("ListReservations", request)
+        return any(
+            one.sequence_number > start.seq and one.state == reserved.RESERVATION_STATE_HELD
+            for one in answer.reservations
+        )
+
+    def parts(self, start: Offset, end: Offset) -> list[Slice]:
+        """The slices of a batch, which is held anew."""
+        if start == end or end.is_initial:
+            return []
+        request = reserved.ExtendReservationRequest(
+            stream=end.gen,
+            sequence_number=end.seq,
+            visibility_timeout=_span(self._options.hold_seconds),
+        )
+        try:
+            answer = self._caller("ExtendReservation", request)
+        except SpoolrackError as error:
+            if error.reason == COMMITTED:
+                raise _too_old(end.gen, end.seq, error) from error
+            if error.reason not in GONE:
+                raise
+            self._lost(end, "can't be read any more", error)
+            # The batch is empty now: its commit must delete nothing.
+            self._give_back(end.gen, end.seq)
+            return []
+        self._keeper.hold(end)
+        return slices(answer.reservation.message_count, self._options.partitions)
+
+    def _give_back(self, stream: str, seq: int) -> None:
+        """Keep a commit from deleting what is ready again of a lost reservation."""
+        request = reserved.ReleaseReservationRequest(stream=stream, sequence_number=seq)
+        try:
+            self._caller("ReleaseReservation", request)
+        except SpoolrackError as error:
+            if error.reason != "RESERVATION_NOT_FOUND":
+                raise
+
+    def commit(self, done: Offset) -> None:
+        """Delete the messages of all batches up to this one, which Spark knows to be done."""
+        if done.is_initial or done == self._committed:
+            return
+        request = reserved.CommitReservationsRequest(
+            stream=done.gen,
+            last_sequence_number=done.seq,
+            only_read=not self._options.deletes_unread,
+        )
+        try:
+            answer = self._caller("CommitReservations", request)
+        except SpoolrackError as error:
+            if error.reason != BatchUnread.reason:
+                raise
+            raise _unread(done, error) from error
+        self._committed = done
+        self._keeper.let_go()
+        if done.seq in answer.lost_sequence_numbers:
+            self._lost(done, "was done, but could not be deleted", None)
+
+    def _lost(self, offset: Offset, what: str, why: SpoolrackError | None) -> None:
+        text = (
+            f"Batch {offset.seq} of the stream {offset.gen} ({offset.n} messages) {what}: its hold of "
+            f"{self._options.hold_seconds:g} s was over, or it was released. The messages are in the "
+            "queue and come again"
+        )
+        if self._options.redelivers:
+            log.warning("%s, in a later batch.", text)
+            return
+        raise BatchLost(
+            f"{text}: none is lost, but what this batch has already done will be done twice. To go on, "
+            "start the query with .option('onLostReservation', 'redeliver'); to be away for longer, "
+            "set holdSeconds."
+        ) from why
+
+    def lag(self, offset: Offset | None) -> dict[str, Any] | None:
+        """The offset, and what waits behind it: for the query's progress. None if nobody answers."""
+        once = Caller(self._caller.address, Patience(0.0), self._caller.credentials)
+        try:
+            counts = self._counts(once)
+        except SpoolrackError:
+            # It is only shown: the next reservation finds out whether the server is there.
+            return None
+        at = offset.as_json() if offset is not None else {}
+        return {
+            **at,
+            "ready": counts.ready_count,
+            "leased": counts.leased_count,
+            "delayed": counts.delayed_count,
+        }
+
+    def _counts(self, caller: Caller) -> Any:
+        request = rpc.GetQueueRequest(name=self._options.place.queue)
+        return caller("GetQueue", request).queue.counts
+
+    def stop(self) -> None:
+        """End the keeper. The messages stay with the query for a whole hold from now on."""
+        self._keeper.stop()
+
+
+def read_slice(place: Place, gen: str, seq: int, part: Slice, patience: Patience) -> Iterator[Any]:
+    """The messages of a slice, in lists; a connection that breaks is taken up where it was."""
+    seen: set[str] = set()
+    failed = 0
+    deadline = patience.monotonic() + patience.seconds
+    while True:
+        # Messages that were deleted meanwhile only bring the others closer.
+        request = reserved.ReadReservationRequest(
+            stream=gen,
+            sequence_number=seq,
+            begin_index=part.begin + len(seen),
+            end_index=part.end,
+            mark_read=True,
+        )
+        if request.begin_index >= part.end:
+            return
+        try:
+            for frame in stub_of(place.address, place.credentials).ReadReservation(request):
+                messages = [one for one in frame.messages if one.id not in seen]
+                seen.update(one.id for one in messages)
+                failed = 0
+                deadline = patience.monotonic() + patience.seconds
+                if messages:
+                    yield messages
+            return
+        except grpc.RpcError as broken:
+            error = error_from(broken, place.address, is_ours=False)
+        failed += 1
+        pause = pause_after(error, failed, deadline - patience.monotonic(), patience.random)
+        if pause is None:
+            raise error
+        log_retry("ReadReservation", error, pause, deadline - patience.monotonic())
+        patience.sleep(pause)
+
+
+def peek(place: Place, patience: Patience) -> Iterator[Any]:
+    """All messages of the queue in lists, as they are; none is leased."""
+    caller = Caller(place.address, patience, place.credentials)
+    request = rpc.ListMessagesRequest(queue=place.queue, page_size=1_000, view=rpc.MESSAGE_VIEW_FULL)
+    while True:
+        page = caller("ListMessages", request)
+        if page.messages:
+            yield list(page.messages)
+        if not page.next_page_token:
+            return
+        request.page_token = page.next_page_token
+
+
+def _span(seconds: float) -> Duration:
+    whole, nanos = divmod(round(seconds * 1e9), 1_000_000_000)
+    return Duration(seconds=whole, nanos=nanos)
+
+
+def _too_old(stream: str, seq: int, why: SpoolrackError) -> CheckpointTooOld:
+    return CheckpointTooOld(
+        f"The checkpoint asks for batch {seq} of the stream {stream}, which was done and deleted: the "
+        "checkpoint is older than what the query has done, as after a restore. Nothing is lost: what "
+        "is in the queue stays there. Start the query with a new checkpointLocation and a new output "
+        f"path: a file sink skips the batch numbers that its folder has already. ({why})"
+    )
+
+
+def _unread(done: Offset, why: SpoolrackError) -> BatchUnread:
+    seq = why.metadata.get("seq", done.seq)
+    return BatchUnread(
+        f"Batch {seq} of the stream {done.gen} is done for Spark, and no task has read its messages: "
+        "the sink has skipped it, as a file sink does whose folder has a batch of this number from "
+        "another checkpoint. Nothing of it was deleted. Start the query with a new checkpointLocation "
+        "and a new output path. The messages come again after holdSeconds, or at once after "
+        f"'spoolrack reservations release {done.gen} {seq}'. If the query leaves batches unread on "
+        "purpose, set onUnreadBatch to 'delete'."
+    )

@@ -1,0 +1,91 @@
+"""Keeps the reservation of a running query, however long its batch or its pause is.
+
+A thread of the process that plans the query extends it several times within the hold, and once more
+when the query stops. It ends with that process: then the hold runs out, unless the query is started
+again in time. What can fail: an extension; the next call of the query itself says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any, Final
+
+from google.protobuf.duration_pb2 import Duration
+
+from ..errors import SpoolrackError
+from ..v1 import reservation_service_pb2 as reserved
+from ._light_client import Caller, may_repeat
+from ._offsets import Offset
+
+OFTEN: Final = 4
+"""Confirmations within one hold: that many less one may fail."""
+MOST: Final = 10.0
+"""Seconds after which an extension is given up."""
+COMMITTED: Final = "RESERVATION_COMMITTED"
+
+log = logging.getLogger("spoolrack.spark")
+
+
+class Keeper:
+    """Holds at most one reservation at a time. `hold` and `let_go` from one thread."""
+
+    def __init__(self, caller: Caller, hold_seconds: float) -> None:
+        self._caller = caller
+        self._span = Duration(seconds=int(hold_seconds), nanos=int(hold_seconds % 1 * 1e9))
+        self._pause = hold_seconds / OFTEN
+        self._changed = threading.Condition()
+        self._held: Offset | None = None
+        self._is_over = False
+        self._thread: threading.Thread | None = None
+
+    def hold(self, offset: Offset) -> None:
+        """Keep this one, which was just reserved or confirmed, and no other."""
+        with self._changed:
+            self._held = offset
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="spoolrack-keeper", daemon=True)
+                self._thread.start()
+
+    def let_go(self) -> None:
+        with self._changed:
+            self._held = None
+
+    def stop(self) -> None:
+        """End the thread, and extend what is held once more: a whole hold is left from now on."""
+        with self._changed:
+            if self._is_over:
+                return
+            self._is_over = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(min(self._pause, MOST))
+        if self._held is not None:
+            self._confirm(self._held)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_over, self._pause)
+                if self._is_over:
+                    return
+                held = self._held
+            if held is not None and not self._confirm(held):
+                with self._changed:
+                    if self._held == held:
+                        self._held = None
+
+    def _confirm(self, held: Offset) -> bool:
+        """Whether it is worth another time."""
+        request: Any = reserved.ExtendReservationRequest(
+            stream=held.gen, sequence_number=held.seq, visibility_timeout=self._span
+        )
+        try:
+            self._caller.once("ExtendReservation", request, timeout=min(self._pause, MOST))
+        except SpoolrackError as error:
+            if error.reason == COMMITTED:
+                # The query's own commit was there first.
+                return False
+            log.warning("reservation %s of %s was not confirmed: %s", held.seq, held.gen, error)
+            return may_repeat(error)
+        return True

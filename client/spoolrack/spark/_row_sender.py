@@ -1,0 +1,139 @@
+"""Rows out: into a stage, or straight into the queue. What an executor does, without Spark.
+
+What can fail: a call that can't succeed or not in time, and a row that can't be a message. What was
+written before stays: of a stage nobody sees it, of a direct send everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final
+
+from google.protobuf.duration_pb2 import Duration
+
+from .._transports.grpc_values import error as error_of_message
+from ..errors import SpoolrackError
+from ..v1 import queue_pb2 as pb
+from ..v1 import queue_service_pb2 as rpc
+from ..v1 import staging_service_pb2 as staging
+from ._chunks import chunks
+from ._light_client import Caller, may_repeat
+from ._options import Place
+from ._rows import Sized
+from ._window import Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    sent: int
+    """Messages that the queue holds now, ..."""
+    duplicates: int
+    """... and those that it had before, by their deduplication_id: they were not stored again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """The content of a stage, or of several."""
+
+    messages: int
+    total: int
+    """The sum of their checksums: whatever the order of the messages, and however they are divided into
+    stages, it is the same."""
+
+    @property
+    def digest(self) -> str:
+        """As `PublishRequest` takes it."""
+        return f"{self.messages}-{self.total:032x}"
+
+
+_CHECKSUM: Final = 16
+"""Bytes."""
+
+
+def together(parts: Iterable[Staged]) -> Staged:
+    """Return the content of all of them."""
+    messages = total = 0
+    for part in parts:
+        messages += part.messages
+        total += part.total
+    return Staged(messages=messages, total=total % (1 << 8 * _CHECKSUM))
+
+
+def checksums(queue: str, messages: Sequence[pb.OutgoingMessage]) -> Staged:
+    """Return the checksums that these messages for the queue add to a stage."""
+    begun = blake2b(f"{queue}\n".encode(), digest_size=_CHECKSUM)
+    total = 0
+    for message in messages:
+        checksum = begun.copy()
+        # Deterministic: attributes in the order of their names.
+        checksum.update(message.SerializeToString(deterministic=True))
+        total += int.from_bytes(checksum.digest(), "big")
+    return together([Staged(messages=len(messages), total=total)])
+
+
+def stage(caller: Caller, place: Place, name: str, messages: Iterable[Sized], lives: float) -> Staged:
+    """Put the messages into a stage, durable and invisible; answers what is in it.
+
+    The stage is there for `lives` seconds, and not at all if there is no message. A failure drops it,
+    if the server can be reached; else it expires.
+    """
+    parts: list[Staged] = []
+    time_to_live = Duration(seconds=int(lives))
+    try:
+        with Window(caller, "Stage", lambda request, response: None) as window:
+            for number, chunk in enumerate(chunks(messages, by_delay=True)):
+                parts.append(checksums(place.queue, chunk))
+                window.put(
+                    staging.StageRequest(
+                        stage=name,
+                        chunk_number=number,
+                        queue=place.queue,
+                        messages=chunk,
+                        time_to_live=time_to_live,
+                    )
+                )
+    except BaseException:
+        abort(caller, [name])
+        raise
+    return together(parts)
+
+
+def abort(caller: Caller, stages: Iterable[str]) -> None:
+    """Drop stages that nobody will publish. What can't be reached now expires."""
+    for name in stages:
+        try:
+            caller.once("AbortStage", staging.AbortStageRequest(stage=name), timeout=5.0)
+        except SpoolrackError:
+            # It takes room until it expires, and does no other harm.
+            return
+
+
+def send(caller: Caller, place: Place, messages: Iterable[Sized]) -> Counts:
+    """Send the messages at once: each at least once, and once if it has a deduplication_id."""
+    sent = duplicates = 0
+
+    def take(request: Any, response: Any) -> tuple[Any, SpoolrackError] | None:
+        nonlocal sent, duplicates
+        again: list[Any] = []
+        why: SpoolrackError | None = None
+        for message, result in zip(request.messages, response.results, strict=True):
+            if result.HasField("error"):
+                error = error_of_message(result.error)
+                if not may_repeat(error):
+                    raise error
+                again.append(message)
+                why = error
+            elif result.sent.duplicate:
+                duplicates += 1
+            else:
+                sent += 1
+        if why is None:
+            return None
+        return rpc.SendRequest(queue=place.queue, messages=again), why
+
+    with Window(caller, "Send", take) as window:
+        for chunk in chunks(messages, by_delay=False):
+            window.put(rpc.SendRequest(queue=place.queue, messages=chunk))
+    return Counts(sent=sent, duplicates=duplicates)

@@ -1,0 +1,74 @@
+"""`spoolrack send --batch`: the lines of a file or a pipe as one batch, all or nothing."""
+
+from __future__ import annotations
+
+from spoolrack import Batch, BatchOptions, Client, Outgoing
+
+from .exit_codes import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
+from .line_reader import TOO_LONG, Lines
+from .output import tell
+from .signals import Terminated
+from .units import plural
+
+
+class LineBatch:
+    """One batch. Says on standard error what came of it."""
+
+    def __init__(
+        self, client: Client, queue: str, like: Outgoing, advance: Lines.Advance, quiet: bool
+    ) -> None:
+        """Every line becomes a message `like` that one. `advance` is told of what is on its way."""
+        self._queue = client.queue(queue)
+        self._like = like
+        self._advance = advance
+        self._quiet = quiet
+
+    def send(self, lines: Lines, options: BatchOptions) -> tuple[int, str | None]:
+        """Stage all lines and publish them; answers the exit code, and the stage where it is left to
+        be published."""
+        batch = self._queue.batch(**options)
+        code, why = OK, ""
+        try:
+            self._fill(batch, lines)
+        except Terminated:
+            code, why = TERMINATED, "stopped"
+        except KeyboardInterrupt:
+            code, why = INTERRUPTED, "interrupted"
+        except Exception as error:
+            found = code_of(error)
+            if found is None:
+                raise
+            code, why = found, line_of(error).rstrip(".")
+        if code is not OK:
+            tell(f"{why}; {_in_doubt(batch) if batch.in_doubt else 'nothing was sent'}")
+            return code, None
+        published = batch.published
+        if published is None:
+            return OK, batch.stage if batch.message_count else None
+        if published.duplicate:
+            tell(
+                f"epoch {batch.epoch} of {batch.writer} was published before (its last is "
+                f"{published.last_epoch}): nothing was sent"
+            )
+        elif not self._quiet:
+            tell(
+                f"sent {plural(published.message_count, 'message')} to {self._queue.name}, all at once"
+            )
+        return OK, None
+
+    def _fill(self, batch: Batch, lines: Lines) -> None:
+        like = self._like
+        with batch:
+            for chunk in lines.chunks():
+                if chunk.is_too_long:
+                    raise Failed(f"line {chunk.first}: {TOO_LONG}", BAD_CONTENT)
+                for line in chunk.lines:
+                    batch.send(line, attributes=like.attributes, delay=like.delay, group=like.group)
+                self._advance(len(chunk.lines), sum(map(len, chunk.lines)) + len(chunk.lines))
+
+
+def _in_doubt(batch: Batch) -> str:
+    command = f"spoolrack stages publish {batch.stage}"
+    if batch.writer != batch.stage:
+        command += f" --writer {batch.writer} --epoch {batch.epoch}"
+    return f"whether all was sent isn't known; to make sure of it: {command}"

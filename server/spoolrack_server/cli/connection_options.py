@@ -1,0 +1,205 @@
+"""How the commands reach the queues: the options that all of them have.
+
+The queues are a server's, or those of a folder, in which this process then does what a server would do.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import wraps
+from os.path import abspath
+from typing import Any, Final
+from urllib.parse import quote
+
+import click
+from click.core import ParameterSource
+from spoolrack import Client, CredentialOptions, QueueInfo, RetryPolicy, connect
+from spoolrack.errors import InvalidUrl
+from spoolrack_store.read_only_root import has_owners, may_have_owners, owners_changed_ns
+
+from .command_base import option
+from .exit_codes import TRY_AGAIN, USAGE, Failed
+from .output import tell
+from .units import Folder, Span
+
+TOKEN: Final = "SPOOLRACK_TOKEN"
+_FEW: Final = RetryPolicy(attempts=4)
+_A_FILE: Final = click.Path(exists=True, dir_okay=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Where the queues are, and how long to wait for an answer."""
+
+    url: str
+    timeout: float
+    root: str | None = None
+    """The folder, if there is no server."""
+    credentials: CredentialOptions = field(default_factory=CredentialOptions, repr=False)
+
+    def quick(self) -> Client:
+        """For a user at a terminal: fails within moments if no server is there."""
+        return self.patient(_FEW)
+
+    def patient(self, retry: RetryPolicy | None = None) -> Client:
+        """For long work: goes on after a restart of the server, if that takes less than the timeout."""
+        try:
+            return connect(self.url, timeout=self.timeout, retry=retry, **self.credentials)
+        except InvalidUrl as error:
+            raise Failed(f"--url: {error}", USAGE) from error
+
+    def look_at(self, queue: str) -> QueueInfo:
+        """The queue, before long work on it begins."""
+        with self.quick() as client:
+            return client.queue(queue).info()
+
+
+def looks_at_queues(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a command that changes nothing: with --root, a folder at rest stays as it is."""
+    return reaches_queues(command, only_looks=True)
+
+
+def reaches_queues(command: Callable[..., Any], only_looks: bool = False) -> Callable[..., Any]:
+    """Give a command the options that say where the queues are: its first argument is a `Reach`."""
+
+    @option(
+        "--url",
+        envvar="SPOOLRACK_URL",
+        default="127.0.0.1:50051",
+        show_default=True,
+        help="The server: HOST:PORT or grpc://HOST:PORT, with TLS grpcs://HOST:PORT.",
+    )
+    @option(
+        "--token-file",
+        metavar="FILE",
+        type=_A_FILE,
+        envvar="SPOOLRACK_TOKEN_FILE",
+        help="The token, for a server that asks for one; or put it into SPOOLRACK_TOKEN.",
+    )
+    @option(
+        "--ca",
+        metavar="FILE",
+        type=_A_FILE,
+        envvar="SPOOLRACK_CA",
+        help="With grpcs://: who may have signed the server's certificate.",
+    )
+    @option(
+        "--certificate",
+        metavar="FILE",
+        type=_A_FILE,
+        envvar="SPOOLRACK_CERTIFICATE",
+        help="With grpcs://: this client's own certificate, for a server that asks for one.",
+    )
+    @option("--key", metavar="FILE", type=_A_FILE, envvar="SPOOLRACK_KEY", help="Its key.")
+    @option(
+        "--insecure",
+        envvar="SPOOLRACK_INSECURE",
+        is_flag=True,
+        help="Send the token to other machines without TLS, too.",
+    )
+    @option(
+        "--root",
+        metavar="DIR",
+        type=Folder(),
+        envvar="SPOOLRACK_ROOT",
+        help="No server: the queues in the folder DIR, beside other processes that use them.",
+    )
+    @option(
+        "--group-access",
+        envvar="SPOOLRACK_GROUP_ACCESS",
+        is_flag=True,
+        help="With --root: a root that is made is one for all processes of its group.",
+    )
+    @option(
+        "--timeout",
+        envvar="SPOOLRACK_TIMEOUT",
+        type=Span(0.001),
+        default="30s",
+        show_default=True,
+        help="How long a call may take, with all its repetitions.",
+    )
+    @wraps(command)
+    def with_reach(
+        *arguments: Any,
+        url: str,
+        root: str | None,
+        group_access: bool,
+        timeout: float,
+        token_file: str | None,
+        ca: str | None,
+        certificate: str | None,
+        key: str | None,
+        insecure: bool,
+        **options: Any,
+    ) -> Any:
+        is_at_rest = None
+        with ExitStack() as stack:
+            if root is not None and not _is_meant():
+                root = None
+            if root is not None:
+                url = f"file://{quote(abspath(root), errors='surrogateescape')}"
+                url += "?group_access=true" if group_access else ""
+                is_at_rest = _rest_of(root) if only_looks else None
+                if is_at_rest is not None:
+                    url = f"file://{quote(abspath(root), errors='surrogateescape')}?read_only=true"
+                # Every command would say it again: `serve` is there to say it.
+                logging.getLogger("spoolrack_store.files.mounts").setLevel(logging.ERROR)
+                # All clients of the command share the store, which is opened with the first call.
+                stack.enter_context(connect(url))
+            credentials = CredentialOptions(ca=ca, certificate=certificate, key=key, insecure=insecure)
+            if root is None:
+                credentials["token"] = _token(token_file)
+            else:
+                credentials = CredentialOptions()
+            result = command(Reach(url, timeout, root, credentials), *arguments, **options)
+            if root is not None and is_at_rest is not None:
+                if not is_at_rest():
+                    raise Failed(
+                        f"another process has opened {root} meanwhile, and what it has moved may be "
+                        "missing: try again",
+                        TRY_AGAIN,
+                    )
+                if not os.access(root, os.W_OK) and may_have_owners(root):
+                    tell(
+                        f"{root} can't be written by this user, and may be a folder in use: what "
+                        "other processes moved meanwhile may be missing"
+                    )
+            return result
+
+    return with_reach
+
+
+def _rest_of(root: str) -> Callable[[], bool] | None:
+    """Whether the folder is still as it was at this call; None if a process has it open.
+
+    Beside others the command opens the folder as they do, and follows what they move.
+    """
+    try:
+        if os.access(root, os.W_OK) and has_owners(root):
+            return None
+        before = owners_changed_ns(root)
+    except OSError:
+        return None  # To be told by the opening.
+    return lambda: owners_changed_ns(root) == before
+
+
+def _token(path: str | None) -> str | None:
+    """From a file, or the environment: every user can read a command line."""
+    if path is None:
+        return os.environ.get(TOKEN) or None
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.readline(2_048).strip()
+
+
+def _is_meant() -> bool:
+    """Whether the root counts: what is typed comes before what is in the environment, and in each of
+    them a server before the folder that it may serve."""
+    source = click.get_current_context().get_parameter_source
+    root, url = source("root"), source("url")
+    if root is ParameterSource.COMMANDLINE and url is ParameterSource.COMMANDLINE:
+        raise click.UsageError("Choose one of --url and --root.")
+    return root is ParameterSource.COMMANDLINE or url is ParameterSource.DEFAULT

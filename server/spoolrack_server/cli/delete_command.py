@@ -1,0 +1,39 @@
+"""`spoolrack delete`: deletes messages by id or receipt."""
+
+from __future__ import annotations
+
+import click
+from spoolrack import ById
+
+from .command_base import argument, option
+from .connection_options import Reach, reaches_queues
+from .exit_codes import NOTHING, OK, line_of
+from .line_reader import named_in
+from .output import tell
+from .units import plural
+
+
+@click.command()
+@argument("queue")
+@argument("messages", nargs=-1, required=True, metavar="ID|RECEIPT...")
+@option("--quiet", "-q", is_flag=True, help="Don't say how many were deleted.")
+@reaches_queues
+def command(reach: Reach, queue: str, messages: tuple[str, ...], quiet: bool) -> int:
+    """Delete messages of QUEUE for good, by their ids in any state, or by the receipts of a receive.
+
+    With "-", ids and receipts are read from standard input, one a line. Exits with 1 if one of them
+    isn't there or its lease is over; the others are deleted all the same.
+    """
+    wanted = named_in(messages)
+    failed = 0
+    with reach.quick() as client:
+        # A receipt says so itself: it has what no id has.
+        targets = [named if "~" in named else ById(named) for named in wanted]
+        results = client.queue(queue).delete_many(targets)
+        for named, result in zip(wanted, results, strict=True):
+            if result.error is not None:
+                failed += 1
+                tell(f"{named}: {line_of(result.error)}")
+    if not quiet:
+        tell(f"deleted {plural(len(wanted) - failed, 'message')} of {queue}")
+    return NOTHING if failed else OK

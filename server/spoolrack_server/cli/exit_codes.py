@@ -1,0 +1,123 @@
+"""Exit codes, and the one line that goes with each error.
+
+The numbers are those of sysexits.h where it has one, so that a script can tell "try again" from "this
+will never work". docs/cli.md lists them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from spoolrack import SpoolrackError, errors
+from spoolrack_store.fsck import NotRestorable
+from spoolrack_store.model import errors as store
+from spoolrack_store.model.terminal_text import printable
+
+OK: Final = os.EX_OK
+NOTHING: Final = 1
+"""There was nothing to be found, or what was looked for isn't there, or a command failed."""
+USAGE: Final = 2
+BAD_CONTENT: Final = os.EX_DATAERR
+NO_INPUT: Final = os.EX_NOINPUT
+UNAVAILABLE: Final = os.EX_UNAVAILABLE
+OUR_MISTAKE: Final = os.EX_SOFTWARE
+INPUT_OUTPUT: Final = os.EX_IOERR
+TRY_AGAIN: Final = os.EX_TEMPFAIL
+NO_PERMISSION: Final = os.EX_NOPERM
+INTERRUPTED: Final = 130
+BROKEN_PIPE: Final = 141
+TERMINATED: Final = 143
+
+_CODES: Final[Mapping[type[Exception], int]] = {
+    # The server's and the client's. The first that fits counts.
+    errors.InvalidMessage: BAD_CONTENT,
+    errors.MessageDamaged: BAD_CONTENT,
+    errors.InvalidRequest: USAGE,
+    errors.InvalidUrl: USAGE,
+    errors.InvalidCredentials: USAGE,
+    errors.Unauthenticated: NO_PERMISSION,
+    errors.PermissionDenied: NO_PERMISSION,
+    errors.QueueNotFound: NOTHING,
+    errors.MessageNotFound: NOTHING,
+    errors.StageNotFound: NOTHING,
+    errors.ReservationNotFound: NOTHING,
+    errors.ReservationLost: NOTHING,
+    errors.ReservationCommitted: NOTHING,
+    errors.ReservationUnread: NOTHING,
+    errors.EpochDiffers: NOTHING,
+    errors.RedriveNotFound: NOTHING,
+    errors.ScheduleNotFound: NOTHING,
+    errors.ScheduleExists: NOTHING,
+    errors.RedriveRunning: TRY_AGAIN,
+    errors.NoDeadLetterQueue: NOTHING,
+    errors.QueueExists: NOTHING,
+    errors.VersionMismatch: NOTHING,
+    errors.StaleReceipt: NOTHING,
+    errors.Unreachable: UNAVAILABLE,
+    errors.Timeout: UNAVAILABLE,
+    errors.SendingPaused: TRY_AGAIN,
+    errors.QueueFull: TRY_AGAIN,
+    errors.TooManyDeduplicationIds: TRY_AGAIN,
+    errors.DiskFull: TRY_AGAIN,
+    errors.MemoryLimit: TRY_AGAIN,
+    errors.QueueBeingDeleted: TRY_AGAIN,
+    errors.Draining: TRY_AGAIN,
+    errors.DiskError: INPUT_OUTPUT,
+    errors.StoreFailed: INPUT_OUTPUT,
+    errors.OutcomeUnknown: INPUT_OUTPUT,
+    errors.RootUnusable: NO_INPUT,
+    errors.RootInUse: TRY_AGAIN,
+    errors.UnknownFormat: BAD_CONTENT,
+    errors.DamagedSettings: BAD_CONTENT,
+    errors.Unsupported: USAGE,
+    SpoolrackError: OUR_MISTAKE,
+    # The store's, of fsck.
+    store.RootInUse: TRY_AGAIN,
+    store.RootUnusable: NO_INPUT,
+    store.UnknownFormat: BAD_CONTENT,
+    store.StoreError: INPUT_OUTPUT,
+    NotRestorable: NOTHING,
+    # The system's.
+    FileNotFoundError: NO_INPUT,
+    IsADirectoryError: NO_INPUT,
+    NotADirectoryError: NO_INPUT,
+    PermissionError: NO_INPUT,
+    OSError: INPUT_OUTPUT,
+}
+
+
+class Failed(Exception):
+    """A command can't go on, for a reason that it has found itself."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def code_of(error: Exception) -> int | None:
+    """Return the exit code that goes with an error; None if it wasn't foreseen."""
+    if isinstance(error, Failed):
+        return error.code
+    if _is_of_a_closed_stream(error):
+        return USAGE
+    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
+
+
+def _is_of_a_closed_stream(error: Exception) -> bool:
+    """Whether standard input was read, or standard output written, that the shell has closed."""
+    # What a command has opened by itself has a name.
+    return isinstance(error, OSError) and error.errno == errno.EBADF and error.filename is None
+
+
+def line_of(error: Exception) -> str:
+    """Return an error's text in one line."""
+    if _is_of_a_closed_stream(error):
+        return "standard input or output is closed, and is needed: redirect it to a file or /dev/null"
+    if isinstance(error, OSError) and not isinstance(error, SpoolrackError) and error.strerror:
+        told = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    else:
+        told = " ".join(str(error).split())
+    return printable(told)

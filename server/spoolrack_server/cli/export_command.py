@@ -1,0 +1,118 @@
+"""`spoolrack export`: copies queues into an archive."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Final
+
+import click
+from spoolrack import Client, MessageState
+
+from . import signals
+from .command_base import argument, option
+from .connection_options import Reach, looks_at_queues
+from .exit_codes import NOTHING, OK, Failed
+from .output import Output, tell
+from .progress import Advance, progress_bar
+from .transfer import archive_format
+from .units import File, plural
+
+PART: Final = ".part"
+"""The suffix of an archive until it is whole."""
+
+Write = Callable[[bytes], None]
+
+
+@click.command()
+@argument("queues", nargs=-1, required=True, metavar="QUEUE...")
+@option(
+    "--output",
+    "-o",
+    metavar="FILE",
+    type=File(),
+    default="-",
+    show_default=True,
+    help="A new file; -: standard output.",
+)
+@option("--quiet", "-q", is_flag=True, help="Print neither counts nor progress.")
+@looks_at_queues
+def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> int:
+    """Copy QUEUEs, their settings and all of their messages, into an archive.
+
+    What is leased is in it as ready, for a lease can't be exported; what is delayed
+    appears when it would have. The messages stay in their queues. What is sent or deleted in the
+    meantime may be in the archive or not.
+    """
+    names = list(dict.fromkeys(queues))
+    states: dict[str, Counter[MessageState]] = {name: Counter() for name in names}
+    with reach.patient() as client:
+        found = [client.queue(name).info() for name in names]
+        length = sum(info.counts.bytes for info in found)
+        with _opened(output) as write, progress_bar("Exporting", length, quiet) as advance:
+            now = datetime.now(UTC).isoformat(timespec="milliseconds")
+            for line in archive_format.beginning(str(uuid.uuid4()), now, found):
+                write(line)
+            written = 0
+            for name in names:
+                for line, state in _lines(client, name, written, advance):
+                    signals.check()
+                    write(line)
+                    written += 1
+                    states[name][state] += 1
+            write(archive_format.ending(written))
+    if not quiet:
+        for name in names:
+            tell(_told(name, states[name]))
+    return OK
+
+
+def _lines(
+    client: Client, queue: str, before: int, advance: Advance
+) -> Iterator[tuple[bytes, MessageState]]:
+    last = ""
+    for message in client.queue(queue).peek():
+        # What moves while pages are read may be seen twice. Ids are in the queue's order.
+        if message.id <= last:
+            continue
+        last = message.id
+        before += 1
+        yield archive_format.message_line(before, message), message.state
+        advance(1, message.size)
+
+
+def _told(queue: str, states: Counter[MessageState]) -> str:
+    notes = []
+    if states[MessageState.LEASED]:
+        notes.append(f"{states[MessageState.LEASED]:,} of them leased, and ready in the archive")
+    if states[MessageState.DELAYED]:
+        notes.append(f"{states[MessageState.DELAYED]:,} of them delayed")
+    return f"exported {plural(states.total(), 'message')} of {queue}" + "".join(
+        f"; {note}" for note in notes
+    )
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[Write]:
+    """Writes to a file that gets its name once it is whole and on stable media."""
+    if name == "-":
+        yield Output().write
+        return
+    if os.path.lexists(name):
+        raise Failed(f"{name} is there already, and nothing is written over it.", NOTHING)
+    part = name + PART
+    with open(part, "wb") as file:
+
+        def write(content: bytes) -> None:
+            file.write(content)
+
+        yield write
+        file.flush()
+        os.fsync(file.fileno())
+    # Unlike a rename, a link never replaces what has come there meanwhile.
+    os.link(part, name)
+    os.unlink(part)

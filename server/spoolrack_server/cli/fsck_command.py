@@ -1,0 +1,215 @@
+"""`spoolrack fsck`: checks the folders without a server, mends them, brings back from quarantine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from json import dumps
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from spoolrack_store import fsck
+from spoolrack_store.fsck.findings import Mended, Problem, Remedy, Report
+from spoolrack_store.model.terminal_text import printable
+from spoolrack_store.model.transitions import State
+
+from .command_base import argument, option, root_option
+from .output import columns, say
+from .units import Folder, plural, size_text
+
+_SHOWN: Final = (State.READY, State.LEASED, State.DELAYED, State.SENT, State.REMOVED)
+
+
+@click.command()
+@argument("root", type=Folder(), required=False)
+@root_option("The folder to look at, if ROOT isn't given.")
+@option(
+    "--repair", is_flag=True, help="Put aside what is damaged or foreign. No process may serve ROOT."
+)
+@option(
+    "--restore",
+    metavar="ID",
+    multiple=True,
+    help="Bring a whole message, or queue, back from quarantine, by its id or its folder's.",
+)
+@option("--queue", metavar="QUEUE", help="With --restore: into this queue.")
+@option("--verbose", "-v", is_flag=True, help="List also what is unfinished or in quarantine.")
+@option("--json", is_flag=True, help="Print the report as JSON.")
+@option("--quiet", "-q", is_flag=True, help="Print only the problems.")
+def command(
+    root: str | None,
+    data: str,
+    repair: bool,
+    restore: tuple[str, ...],
+    queue: str | None,
+    verbose: bool,
+    json: bool,
+    quiet: bool,
+) -> int:
+    """Check every name, size and checksum in the folder ROOT.
+
+    Changes nothing without --repair and --restore, and may then run beside a server. Nothing is ever
+    destroyed: --repair moves what is damaged or foreign to quarantine, and gives a queue that has
+    messages and no settings the default ones. What a crash has left unfinished is no problem: the next
+    start of a server finishes it.
+
+    Exits with 0 if there is no problem (any more), with 1 if there is one, and above if ROOT can't be
+    checked.
+    """
+    root = root or data
+    # What a repair does is printed; the store's own log would say it twice.
+    logging.getLogger("spoolrack_store").setLevel(logging.CRITICAL)
+    if queue and not restore:
+        raise click.UsageError("--queue goes with --restore.")
+    for id in restore:
+        say(f"{fsck.restore(root, id, queue=queue)}: restored")
+    if restore and not repair:
+        return 0
+    mended: list[Mended] = []
+    with _bar(quiet or json) as progress:
+        if repair:
+            report, mended, left = fsck.repair(root, progress=progress)
+        else:
+            report = fsck.check(root, progress=progress)
+            left = report.problems
+    if json:
+        say(*_as_json(root, report, mended, left).splitlines())
+    else:
+        _print(root, report, mended, left, verbose=verbose, quiet=quiet, repaired=repair)
+    return 1 if left else 0
+
+
+def _print(
+    root: str,
+    report: Report,
+    mended: Sequence[Mended],
+    left: Sequence[Problem],
+    *,
+    verbose: bool,
+    quiet: bool,
+    repaired: bool,
+) -> None:
+    for done in mended:
+        say(f"{done.problem.path}: {done.problem.why}: {done.how}")
+    for problem in left:
+        say(f"{problem.path}: {problem.why}")
+    if verbose:
+        for leftover in report.leftovers:
+            say(f"{leftover.path}: unfinished: {leftover.why}")
+        for aside in report.aside:
+            why = f"{aside.source}: {aside.why}" if aside.source else aside.why
+            say(f"{aside.path}: {why}")
+    if quiet:
+        return
+    if mended or left or (verbose and (report.leftovers or report.aside)):
+        say("")
+    if report.queues:
+        say(*_table(report), "")
+    for line in _summary(root, report, mended, left, repaired):
+        say(line)
+
+
+def _table(report: Report) -> list[str]:
+    rows = [
+        (
+            f"{name} (being deleted)" if tally.is_doomed else name,
+            *(f"{tally.counts.get(state, 0):,}" for state in _SHOWN),
+            size_text(tally.bytes),
+        )
+        for name, tally in report.queues.items()
+    ]
+    headers = ("QUEUE", *(state.value.upper() for state in _SHOWN), "BYTES")
+    return columns(headers, rows, right=frozenset(range(1, len(headers))))
+
+
+def _summary(
+    root: str, report: Report, mended: Sequence[Mended], left: Sequence[Problem], repaired: bool
+) -> Iterator[str]:
+    messages = sum(tally.messages for tally in report.queues.values())
+    yield (
+        f"{Path(root).resolve()}: {plural(len(report.queues), 'queue')}, "
+        f"{plural(messages, 'whole message')}, {size_text(report.bytes)} read."
+    )
+    if report.owners and not repaired:  # A repair has the root to itself, as its own owner.
+        yield f"Perhaps served by {' and '.join(report.owners)}."
+    if report.unchecked:
+        yield (
+            f"{plural(report.unchecked, 'message')} moved on before they could be read: "
+            "check again when the server is less busy, or stopped."
+        )
+    if report.leftovers:
+        yield (
+            f"{plural(len(report.leftovers), 'thing')} unfinished, which a server finishes "
+            "(--verbose lists them)."
+        )
+    if report.aside and not mended:
+        yield f"{plural(len(report.aside), 'thing')} in quarantine (--verbose lists them)."
+    if mended:
+        yield f"{plural(len(mended), 'problem')} mended; what was put aside is in quarantine/."
+    if not left:
+        yield "No problems." if not mended else "No problems left."
+        return
+    by_hand = sum(problem.remedy is Remedy.HAND for problem in left)
+    hint = "" if repaired or by_hand == len(left) else ": stop the server and use --repair"
+    yield f"{plural(len(left), 'problem')}{hint}."
+
+
+def _as_json(root: str, report: Report, mended: Sequence[Mended], left: Sequence[Problem]) -> str:
+    def problem(each: Problem) -> dict[str, str]:
+        return {"path": printable(each.path), "why": printable(each.why), "remedy": each.remedy.value}
+
+    return dumps(
+        {
+            "root": root,
+            "queues": {
+                name: {
+                    **{state.value: tally.counts.get(state, 0) for state in _SHOWN},
+                    "bytes": tally.bytes,
+                    "is_being_deleted": tally.is_doomed,
+                }
+                for name, tally in report.queues.items()
+            },
+            "problems": list(map(problem, left)),
+            "mended": [{**problem(done.problem), "how": done.how} for done in mended],
+            "unfinished": [
+                {"path": printable(each.path), "why": printable(each.why)} for each in report.leftovers
+            ],
+            "quarantine": [
+                {key: printable(value) for key, value in asdict(aside).items()}
+                for aside in report.aside
+            ],
+            "staged": report.staged,
+            "published": report.published,
+            "reserved": report.reserved,
+            "owners": report.owners,
+            "checked": report.checked,
+            "unchecked": report.unchecked,
+            "bytes_read": report.bytes,
+        },
+        indent=2,
+    )
+
+
+@contextmanager
+def _bar(hidden: bool) -> Iterator[fsck.Progress | None]:
+    """Show a progress bar on a terminal."""
+    console = Console(stderr=True)
+    if hidden or not console.is_terminal:
+        yield None
+        return
+    bar = Progress(
+        TextColumn("Checking"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task("")
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,66 @@
+"""`spoolrack health`: asks a server's health listener, where no HTTP client is at hand.
+
+That is a container's own check: an image needs no shell and no curl for it. It reads the listener's
+address from the variable that `serve --health` reads, and knows nothing of queues, TLS or tokens.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Final
+
+import click
+
+from .command_base import argument, option
+from .exit_codes import NOTHING, OK, UNAVAILABLE, Failed
+from .output import tell
+from .units import Address, Span
+
+_LONGEST: Final = 65_536
+_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Where to ask a server that listens at all addresses."""
+
+
+@click.command()
+@argument("which", type=click.Choice(["ready", "live"]), default="ready")
+@option(
+    "--health",
+    type=Address(),
+    envvar="SPOOLRACK_HEALTH",
+    default="127.0.0.1:8081",
+    show_default=True,
+    help="Where the server listens, as `serve --health` was told.",
+)
+@option(
+    "--timeout", type=Span(0.001), default="3s", show_default=True, help="How long an answer may take."
+)
+def command(which: str, health: tuple[str, int], timeout: float) -> int:
+    """Ask whether a server is ready, or live. Exits with 1 if it isn't, with 69 without an answer."""
+    host, port = _EVERYWHERE.get(health[0], health[0]), health[1]
+    connection = http.client.HTTPConnection(host, port, timeout=timeout)
+    try:
+        connection.request("GET", f"/-/health/{which}")
+        answer = connection.getresponse()
+        said = answer.read(_LONGEST)
+    except (OSError, http.client.HTTPException) as error:
+        why = str(error) or type(error).__name__
+        raise Failed(
+            f"no server answers at {host}:{port}: {why}. Is it served with --health?", UNAVAILABLE
+        ) from error
+    finally:
+        connection.close()
+    if answer.status == http.client.OK:
+        return OK
+    tell(f"the server at {host}:{port} is not {which}: {_reason(answer.status, said)}")
+    return NOTHING
+
+
+def _reason(status: int, said: bytes) -> str:
+    """Why not: as the server says it, if it does."""
+    try:
+        body = json.loads(said)
+    except (ValueError, RecursionError):
+        body = None
+    why = body.get("why") if isinstance(body, dict) else None
+    return why if isinstance(why, str) else f"it answers {status}"

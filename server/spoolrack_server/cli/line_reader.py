@@ -1,0 +1,113 @@
+"""Lines of a file or a pipe as they come, in chunks that one call can carry.
+
+A chunk is cut when it is full, and also when the input pauses: what somebody has typed, or a program
+has logged, is sent at once and doesn't wait for a thousand lines to come together.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import click
+from spoolrack._values import MAX_BATCH, MAX_BATCH_BYTES
+
+from .exit_codes import USAGE, Failed
+from .output import tell_if_typed
+from .units import Text
+
+LARGEST: Final = 64 * 1024 * 1024
+"""Bytes of the largest message that any queue takes."""
+TOO_LONG: Final = "it has more than 64 MiB, and no message may: split it"
+"""The error of a longer line."""
+_AT_ONCE: Final = 256 * 1024
+
+
+def named_in(arguments: Sequence[str]) -> list[str]:
+    """Ids or receipts: those of the command line, and, where "-" stands, those of standard input."""
+    named: list[str] = []
+    for argument in arguments:
+        if argument != "-":
+            named.append(argument)
+            continue
+        tell_if_typed("ids and receipts")
+        for word in sys.stdin.buffer.read().split():
+            text = os.fsdecode(word)
+            try:
+                named.append(Text().convert(text, None, None))
+            except click.BadParameter as error:
+                raise Failed(f"Standard input: {error.message}", USAGE) from error
+    return named
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Lines that one call can carry."""
+
+    first: int
+    """The number of the first one, counted from 1."""
+    lines: list[bytes] = field(default_factory=list)
+    is_too_long: bool = False
+    """Whether this is one line, without its content, that no message has room for."""
+
+
+class Lines:
+    """An open file, line by line. A line ends at a line feed, which isn't part of it."""
+
+    Advance = Callable[[int, int], None]
+    """Told of lines and bytes."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._parts: list[bytes] = []
+        """The line that has begun and not ended; empty where it is too long to be kept."""
+        self._held = 0
+
+    def chunks(self) -> Iterator[Chunk]:
+        """All lines in order, but for those that are too long."""
+        chunk = Chunk(1)
+        read = size = 0
+        while True:
+            if chunk.lines and not self._has_more_now():
+                yield chunk
+                chunk, size = Chunk(read + 1), 0
+            content = os.read(self._file, _AT_ONCE)
+            for line in self._split(content):
+                is_full = len(chunk.lines) >= MAX_BATCH or size + len(line or b"") > MAX_BATCH_BYTES
+                if chunk.lines and (line is None or is_full):
+                    yield chunk
+                    chunk, size = Chunk(read + 1), 0
+                read += 1
+                if line is None:
+                    yield Chunk(read, is_too_long=True)
+                    chunk = Chunk(read + 1)
+                    continue
+                chunk.lines.append(line)
+                size += len(line)
+            if not content:
+                break
+        if chunk.lines:
+            yield chunk
+
+    def _has_more_now(self) -> bool:
+        return bool(select.select([self._file], [], [], 0)[0])
+
+    def _split(self, content: bytes) -> list[bytes | None]:
+        """The lines that `content` ends; no `content` at all ends the last one. None: one too long."""
+        first, *others = content.split(b"\n")
+        self._held += len(first)
+        if self._held > LARGEST:
+            self._parts.clear()  # Of what can't be sent, nothing is kept.
+        else:
+            self._parts.append(first)
+        if content and not others:
+            return []
+        if not self._held and not content:
+            return []
+        whole = None if self._held > LARGEST else b"".join(self._parts)
+        self._parts, self._held = others[-1:], sum(map(len, others[-1:]))
+        return [whole, *others[:-1]]

@@ -1,0 +1,133 @@
+"""Sends lines in calls of many, several at one time if asked, and knows at any moment what is done.
+
+What a full queue or disk refuses is tried again for as long as the user's patience lasts; what can
+never be sent is noted, with its line, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Final
+
+from spoolrack import Outgoing, Queue, SpoolrackError
+
+from .exit_codes import line_of
+from .line_reader import TOO_LONG, Lines
+from .ranges import Ranges
+
+Refusals = list[tuple[int, str]]
+
+_PAUSE: Final = 0.5
+"""Seconds before a refused message is tried again, if the server doesn't say."""
+
+
+class LineSender:
+    def __init__(
+        self,
+        queue: Queue,
+        like: Outgoing,
+        *,
+        in_flight: int,
+        patience: float,
+        advance: Lines.Advance,
+    ) -> None:
+        """Every line becomes a message `like` that one. `advance` is told of what is acknowledged."""
+        self._queue = queue
+        self._like = like
+        self._in_flight = in_flight
+        self._patience = patience
+        self._advance = advance
+        self._calls: deque[tuple[int, int, Future[int]]] = deque()
+        """Lines, bytes and result of each call, in the order of the lines."""
+        self._noting = threading.Lock()
+        self.acknowledged = 0
+        """Messages that are on stable media."""
+        self.done = Ranges()
+        """The lines that are acknowledged, and those that are among the refused."""
+        self.refused: Refusals = []
+        """Lines that can never be sent, with the reason."""
+
+    def send(self, lines: Lines) -> None:
+        """Send all lines. Raises what ends it early; what was under way then is waited for."""
+        pool = ThreadPoolExecutor(self._in_flight, "spoolrack-send")
+        try:
+            for chunk in lines.chunks():
+                if chunk.is_too_long:
+                    self._note([], [(chunk.first, TOO_LONG)])
+                    continue
+                while len(self._calls) >= self._in_flight:
+                    self._settle_first()
+                count, size = len(chunk.lines), sum(map(len, chunk.lines))
+                sent = pool.submit(self._send, chunk.first, chunk.lines)
+                self._calls.append((count, size + count, sent))
+            while self._calls:
+                self._settle_first()
+        except BaseException:
+            # What is on its way can't be called back, and is worth knowing. A second Ctrl-C ends that.
+            self._settle_rest()
+            raise
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _settle_first(self) -> None:
+        _, _, future = self._calls[0]
+        future.exception()  # Waits. Interrupted here, the call is still the first.
+        lines, size, future = self._calls.popleft()
+        self._count(lines, size, future)
+
+    def _settle_rest(self) -> None:
+        while self._calls:
+            try:
+                self._settle_first()
+            except SpoolrackError:
+                continue  # The first failure is the one to be told of.
+
+    def _count(self, lines: int, size: int, future: Future[int]) -> None:
+        refused = future.result()
+        self._advance(lines - refused, size)
+
+    def _send(self, first: int, lines: list[bytes]) -> int:
+        """Send lines, of which the `first` has that number; answers how many can never be sent."""
+        refused = 0
+        left = [(first + at, line) for at, line in enumerate(lines)]
+        end = time.monotonic() + self._patience
+        while True:
+            messages = [replace(self._like, body=line) for _, line in left]
+            later: list[tuple[int, bytes]] = []
+            pause = _PAUSE
+            error: SpoolrackError | None = None
+            stored: list[int] = []
+            never: Refusals = []
+            for numbered, result in zip(left, self._queue.send_many(messages), strict=True):
+                if result.error is None:
+                    stored.append(numbered[0])
+                elif not result.error.retryable:
+                    never.append((numbered[0], line_of(result.error)))
+                else:
+                    later.append(numbered)
+                    error = result.error
+                    if error.retry_delay is not None:
+                        pause = error.retry_delay.total_seconds()
+            self._note(stored, never)
+            refused += len(never)
+            if error is None:
+                return refused
+            now = time.monotonic()
+            if len(later) < len(left):
+                end = now + self._patience
+            if now + pause > end:
+                raise error
+            time.sleep(pause)
+            left = later
+
+    def _note(self, stored: Sequence[int], refused: Refusals) -> None:
+        """Take down at once what has become of some lines of a call, whatever becomes of the others."""
+        with self._noting:
+            self.acknowledged += len(stored)
+            self.refused += refused
+            self.done.add(sorted([*stored, *(number for number, _ in refused)]))

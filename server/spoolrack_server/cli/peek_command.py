@@ -1,0 +1,129 @@
+"""`spoolrack peek`: looks at messages without leasing them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import click
+from spoolrack import Message, MessageFacts, MessageState, Queue
+from spoolrack_store.model.terminal_text import printable
+
+from .command_base import argument, option
+from .connection_options import Reach, looks_at_queues
+from .exit_codes import NOTHING, OK
+from .output import Output, columns, message_line, say
+from .units import COUNT, span_text
+
+SHOWN = 60
+"""Characters of a body in a table."""
+
+
+@click.command()
+@argument("queue")
+@argument("ids", nargs=-1, metavar="[ID]...")
+@option(
+    "--max",
+    "-n",
+    type=COUNT,
+    default=10,
+    show_default=True,
+    help="So many at most; 0: all.",
+)
+@option(
+    "--state",
+    "-s",
+    type=click.Choice([state.value for state in MessageState]),
+    multiple=True,
+    help="Only messages in this state. May be repeated.",
+)
+@option("--raw", is_flag=True, help="Print the bodies alone, a line each; that of one ID as it is.")
+@option("--json", is_flag=True, help="Print a line of JSON for each message.")
+@looks_at_queues
+def command(
+    reach: Reach,
+    queue: str,
+    ids: tuple[str, ...],
+    max: int,
+    state: tuple[str, ...],
+    raw: bool,
+    json: bool,
+) -> int:
+    """Show the first messages of QUEUE, or those with these IDs, without leasing them.
+
+    Exits with 1 if there is none.
+    """
+    if raw and json:
+        raise click.UsageError("Choose one of --raw and --json.")
+    is_table = not raw and not json
+    with reach.quick() as client:
+        found = _look(client.queue(queue), ids, max, state, SHOWN * 4 if is_table else None)
+        if is_table:
+            return print_table(list(found))
+        output = Output()
+        seen = 0
+        for message in found:
+            seen += 1
+            if json:
+                output.write(message_line(message, queue))
+            else:
+                output.write_body(message.body, is_only=len(ids) == 1)
+    return OK if seen else NOTHING
+
+
+def _look(
+    queue: Queue, ids: tuple[str, ...], most: int, states: tuple[str, ...], body_bytes: int | None
+) -> Iterator[Message]:
+    if ids:
+        return (queue.get(id) for id in ids)
+    return queue.peek(states, max_body_bytes=body_bytes, limit=most or None)
+
+
+def print_table(messages: Sequence[MessageFacts]) -> int:
+    """The messages in columns; answers the exit code."""
+    if not messages:
+        return NOTHING
+    has_dead = any(message.dead_letter_records for message in messages)
+    now = datetime.now(UTC)
+    rows = [
+        (
+            message.id,
+            _state(message, now),
+            span_text(_since(message.sent_at, now)),
+            str(message.receive_count),
+            str(message.size),
+            *(_death(message, now) if has_dead else ()),
+            _shortened(message.body),
+        )
+        for message in messages
+    ]
+    dead = ("CAME FROM", "BECAUSE OF", "DEAD FOR") if has_dead else ()
+    headers = ("ID", "STATE", "AGE", "RECEIVES", "BYTES", *dead, "BODY")
+    say(*columns(headers, rows, right=frozenset({3, 4})))
+    return OK
+
+
+def _death(message: MessageFacts, now: datetime) -> tuple[str, str, str]:
+    """Return source queue, reason and age of the last dead-letter record; empty texts without one."""
+    if not message.dead_letter_records:
+        return "", "", ""
+    last = message.dead_letter_records[-1]
+    because = f"{last.reason} ({last.receive_count})"
+    return last.source_queue, because, span_text(_since(last.dead_lettered_at, now))
+
+
+def _since(moment: datetime, now: datetime) -> float:
+    return max(0.0, (now - moment).total_seconds())
+
+
+def _state(message: MessageFacts, now: datetime) -> str:
+    end = message.lease_expires_at
+    if message.state is MessageState.READY or end is None:
+        return message.state.value
+    left = (end - now).total_seconds()
+    return f"{message.state.value} {span_text(left)}" if left > 0 else message.state.value
+
+
+def _shortened(body: bytes) -> str:
+    text = printable(body)
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"

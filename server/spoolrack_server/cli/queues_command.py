@@ -1,0 +1,382 @@
+"""`spoolrack queues`: creates, lists, shows, sets, pauses, deletes and purges queues."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+from spoolrack import QueueInfo, Reservation, ReservationState
+from spoolrack_store.model.settings import SCHEMA, Setting, SettingKind
+
+from . import apply_command
+from .command_base import argument, option
+from .connection_options import Reach, looks_at_queues, reaches_queues
+from .exit_codes import NOTHING, OK, Failed
+from .output import columns, queue_json, say, tell
+from .units import (
+    SETTING_TYPES,
+    Label,
+    Text,
+    moment_text,
+    plural,
+    size_text,
+    span_text,
+)
+
+SETTINGS: Final = tuple(setting.option for setting in SCHEMA.values())
+MAX_VERSION: Final = 10**15 - 1
+LOOKED_AT: Final = 1_000
+"""Leased messages that `describe` looks at, in the order of their sends."""
+OLDEST: Final = 5
+"""Of these it shows so many."""
+_LONG: Final = 18
+"""Characters of an option's name."""
+
+
+class SettingName(click.Choice[str]):
+    """A setting by the name of its option, or by the one that JSON has."""
+
+    def __init__(self) -> None:
+        super().__init__(SETTINGS)
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> str:
+        return super().convert(value.replace("_", "-"), parameter, context).replace("-", "_")
+
+
+@click.group()
+def command() -> None:
+    """Create, list, show, set, pause, delete and purge queues."""
+
+
+command.add_command(apply_command.command, "apply")
+
+
+def _has_settings(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command an option for each setting; those not given are None."""
+    for setting in reversed([*SCHEMA.values()]):
+        # A long name of a variable is cut in two in the help: that one is shared by the commands.
+        is_long = len(setting.option) > _LONG
+        more = {"envvar": f"SPOOLRACK_QUEUES_{setting.name.upper()}"} if is_long else {}
+        if setting.kind is SettingKind.QUEUE:
+            more["metavar"] = "QUEUE"
+        function = option(
+            f"--{setting.option}",
+            type=SETTING_TYPES[setting.name],
+            help=f"{setting.help}{zero_text(setting)}",
+            **more,
+        )(function)
+    return function
+
+
+def zero_text(setting: Setting) -> str:
+    if not setting.zero:
+        return ""
+    return f""" {'""' if setting.kind is SettingKind.QUEUE else "0"}: {setting.zero}."""
+
+
+def _if_version(function: Callable[..., Any]) -> Callable[..., Any]:
+    return option(
+        "--if-version",
+        type=click.IntRange(1, MAX_VERSION),
+        help="Only if the queue has this version, as `show` tells it.",
+    )(function)
+
+
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+@command.command()
+@argument("name")
+@_has_settings
+@option("--label", type=Label(), multiple=True, help="A note on the queue; repeatable.")
+@reaches_queues
+def create(reach: Reach, name: str, label: tuple[tuple[str, str], ...], **settings: Any) -> None:
+    """Create the queue NAME. If it is there with equal settings and these labels, nothing happens."""
+    with reach.quick() as client:
+        client.create_queue(name, labels=dict(label), **_given(settings))
+
+
+@command.command(name="list")
+@argument("prefix", default="", type=Text(may_be_empty=True))
+@option("--json", is_flag=True, help="Print a line of JSON for each queue.")
+@looks_at_queues
+def list_(reach: Reach, prefix: str, json: bool) -> int:
+    """List the queues, or those whose names begin with PREFIX."""
+    with reach.quick() as client:
+        found = list(client.list_queues(prefix))
+    if json:
+        for info in found:
+            say(queue_json(info))
+    elif found:
+        say(*table_of(found))
+    return OK
+
+
+def value_text(setting: Setting, value: Any) -> str:
+    if not value and setting.zero:
+        return setting.zero
+    match setting.kind:
+        case SettingKind.SPAN:
+            return span_text(value)
+        case SettingKind.SIZE:
+            return size_text(value)
+        case SettingKind.COUNT:
+            return f"{value:,}"
+    return str(value)
+
+
+def table_of(found: list[QueueInfo]) -> list[str]:
+    rows = [
+        (
+            info.name,
+            f"{info.counts.ready:,}",
+            f"{info.counts.leased:,}",
+            f"{info.counts.delayed:,}",
+            size_text(info.counts.bytes),
+            oldest_text(info),
+            _mark(info),
+        )
+        for info in found
+    ]
+    headers = ("QUEUE", "READY", "LEASED", "DELAYED", "BYTES", "OLDEST", "")
+    return columns(headers, rows, right=frozenset({1, 2, 3, 4, 5}))
+
+
+def _mark(info: QueueInfo) -> str:
+    """Name the causes that keep messages from going in or out."""
+    settings = info.settings
+    marks = {
+        "blocked": info.blocking_message is not None,
+        "sending paused": settings.sending == "paused",
+        "receiving paused": settings.receiving == "paused",
+    }
+    return ", ".join(mark for mark, is_set in marks.items() if is_set)
+
+
+def oldest_text(info: QueueInfo) -> str:
+    return "-" if info.counts.oldest_age is None else span_text(info.counts.oldest_age)
+
+
+@command.command()
+@argument("name")
+@option("--json", is_flag=True, help="Print it as JSON.")
+@looks_at_queues
+def show(reach: Reach, name: str, json: bool) -> None:
+    """Show what is in the queue NAME, how it is set, and which message blocks it, if one does."""
+    with reach.quick() as client:
+        info = client.queue(name).info()
+    if json:
+        say(*queue_json(info, indent=2).splitlines())
+        return
+    counts = info.counts
+    shown = {
+        "ready": f"{counts.ready:,}",
+        "leased": f"{counts.leased:,}",
+        "delayed": f"{counts.delayed:,}",
+        "bytes": f"{counts.bytes:,}",
+        "oldest": oldest_text(info),
+        "": "",
+        "created": moment_text(info.created_at),
+        "version": str(info.version),
+        **{
+            setting.title: value_text(setting, getattr(info.settings, setting.name))
+            for setting in SCHEMA.values()
+        },
+    }
+    say(info.name)
+    for title, value in shown.items():
+        say(f"  {title:<22}{value}".rstrip())
+    for label, text in sorted(info.labels.items()):
+        say(f"  {'label':<22}{label}={text}")
+    if info.blocking_message is not None:
+        blocking = info.blocking_message
+        say("")
+        say(f"Blocked by message {blocking.id}: {blocking.explanation}.")
+        say(f"  Look at it:  spoolrack peek {info.name} {blocking.id}")
+        say(f"  Delete it:   spoolrack delete {info.name} {blocking.id}")
+
+
+@command.command(name="set")
+@argument("name")
+@_has_settings
+@option("--reset", type=SettingName(), multiple=True, help="Set back to the default.")
+@option("--label", type=Label(), multiple=True, help="Set a label; repeatable.")
+@option("--remove-label", type=Text(), metavar="NAME", multiple=True, help="Repeatable.")
+@_if_version
+@reaches_queues
+def set_(
+    reach: Reach,
+    name: str,
+    if_version: int | None,
+    reset: tuple[str, ...],
+    label: tuple[tuple[str, str], ...],
+    remove_label: tuple[str, ...],
+    **settings: Any,
+) -> None:
+    """Change settings and labels of the queue NAME; those that are not named stay as they are."""
+    changes: dict[str, Any] = {**_given(settings), **dict.fromkeys(reset)}
+    named: dict[str, str | None] = {**dict(label), **dict.fromkeys(remove_label)}
+    if not changes and not named:
+        raise click.UsageError("Name at least one setting or label.")
+    with reach.quick() as client:
+        client.update_queue(name, labels=named, if_version=if_version, **changes)
+
+
+@command.command()
+@argument("name")
+@option("--yes", "-y", is_flag=True, help="Don't ask.")
+@_if_version
+@reaches_queues
+def delete(reach: Reach, name: str, yes: bool, if_version: int | None) -> None:
+    """Delete the queue NAME with all its messages, for good. Asks first, at a terminal."""
+    with reach.quick() as client:
+        _ask(yes, lambda: _held(client.queue(name).info(), "Delete the queue {}, with {} in it?"))
+        client.delete_queue(name, if_version=if_version)
+
+
+@command.command()
+@argument("name")
+@option("--yes", "-y", is_flag=True, help="Don't ask.")
+@option("--quiet", "-q", is_flag=True, help="Don't say how many were deleted.")
+@reaches_queues
+def purge(reach: Reach, name: str, yes: bool, quiet: bool) -> None:
+    """Delete all messages of the queue NAME, leased and delayed ones too. Asks first, at a terminal."""
+    with reach.quick() as client:
+        _ask(yes, lambda: _held(client.queue(name).info(), "Purge the queue {}, of {}?"))
+        purged = client.queue(name).purge()
+    if not quiet:
+        tell(f"deleted {plural(purged, 'message')} of {name}")
+
+
+@command.command()
+@argument("name")
+@looks_at_queues
+def describe(reach: Reach, name: str) -> None:
+    """Tell why the queue NAME stands still, if it does, and which leases are its oldest."""
+    with reach.quick() as client:
+        queue = client.queue(name)
+        info = queue.info()
+        leased = list(queue.peek(("leased",), max_body_bytes=0, limit=LOOKED_AT))
+        held = list(client.reservations.list(queue=name))
+    say(*table_of([info]), "", *causes_of(info, held))
+    if not leased:
+        return
+    now = datetime.now(UTC)
+    oldest = sorted(leased, key=lambda each: each.first_received_at or now)[:OLDEST]
+    rows = [
+        (
+            each.id,
+            span_text(_ahead(now, each.first_received_at)),
+            span_text(_ahead(each.lease_expires_at, now)),
+            str(each.receive_count),
+        )
+        for each in oldest
+    ]
+    headers = ("OLDEST LEASES", "FIRST RECEIVED", "LEASE ENDS IN", "RECEIVES")
+    say("", *columns(headers, rows, right=frozenset({1, 2, 3})))
+
+
+def _ahead(later: datetime | None, earlier: datetime | None) -> float:
+    if later is None or earlier is None:
+        return 0.0
+    return max(0.0, (later - earlier).total_seconds())
+
+
+def causes_of(info: QueueInfo, held: Sequence[Reservation]) -> list[str]:
+    """Return a sentence for each cause that keeps messages from going in or out."""
+    counts, settings, name = info.counts, info.settings, info.name
+    total = counts.ready + counts.leased + counts.delayed
+    causes: list[str] = []
+    if settings.sending == "paused":
+        causes.append(f"Sending is paused: spoolrack queues resume {name} --sending")
+    if settings.max_messages and total >= settings.max_messages:
+        causes.append(f"It is full, with {total:,} of {plural(settings.max_messages, 'message')}.")
+    if settings.max_bytes and counts.bytes >= settings.max_bytes:
+        causes.append(f"It is full, with {counts.bytes:,} of {settings.max_bytes:,} bytes.")
+    if settings.receiving == "paused":
+        causes.append(f"Receiving is paused: spoolrack queues resume {name} --receiving")
+    if not counts.ready and total:
+        states = [
+            text
+            for text, count in (
+                (f"{counts.leased:,} leased", counts.leased),
+                (f"{counts.delayed:,} delayed", counts.delayed),
+            )
+            if count
+        ]
+        causes.append(f"No message is ready: {' and '.join(states)}.")
+    if counts.ready and counts.leased + counts.delayed and settings.group_order == "strict":
+        causes.append(
+            "Its groups are strict: a ready message waits for a leased or delayed one of its group."
+        )
+    causes += [
+        f"The stream {each.stream} holds {plural(each.message_count, 'message')} in its reservation "
+        f"{each.sequence_number}."
+        for each in held
+        if each.state is ReservationState.HELD
+    ]
+    if info.blocking_message is not None:
+        blocking = info.blocking_message
+        causes.append(f"Message {blocking.id} blocks it: {blocking.explanation}.")
+    return causes or ["Nothing keeps messages from going in or out."]
+
+
+_pauses_one = (
+    option("--sending", is_flag=True, help="Only sends and publications."),
+    option("--receiving", is_flag=True, help="Only receives and reservations."),
+)
+
+
+def _has_directions(function: Callable[..., Any]) -> Callable[..., Any]:
+    for add in reversed(_pauses_one):
+        function = add(function)
+    return function
+
+
+def _set_flow(reach: Reach, name: str, flow: str, *, sending: bool, receiving: bool) -> None:
+    """Pause or resume the directions that are named; both, if none is."""
+    is_both = sending == receiving
+    changes: dict[str, Any] = {}
+    if sending or is_both:
+        changes["sending"] = flow
+    if receiving or is_both:
+        changes["receiving"] = flow
+    with reach.quick() as client:
+        client.update_queue(name, **changes)
+
+
+@command.command()
+@argument("name")
+@_has_directions
+@reaches_queues
+def pause(reach: Reach, name: str, sending: bool, receiving: bool) -> None:
+    """Refuse sends to the queue NAME, and hand out nothing of it, until `resume`."""
+    _set_flow(reach, name, "paused", sending=sending, receiving=receiving)
+
+
+@command.command()
+@argument("name")
+@_has_directions
+@reaches_queues
+def resume(reach: Reach, name: str, sending: bool, receiving: bool) -> None:
+    """Take sends to the queue NAME again, and hand out its messages."""
+    _set_flow(reach, name, "open", sending=sending, receiving=receiving)
+
+
+def _held(info: QueueInfo, question: str) -> str:
+    counts = info.counts
+    return question.format(info.name, plural(counts.ready + counts.leased + counts.delayed, "message"))
+
+
+def _ask(yes: bool, question: Callable[[], str]) -> None:
+    """Return only if the user wants it. A script is taken at its word."""
+    if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    if not click.confirm(question(), err=True):
+        raise Failed("nothing was deleted", NOTHING)

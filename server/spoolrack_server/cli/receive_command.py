@@ -1,0 +1,253 @@
+"""`spoolrack receive`: leases messages, and prints them or hands them to a command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Final
+
+import click
+from spoolrack import Message, Queue, SpoolrackError
+from spoolrack.errors import Draining, PermissionDenied, Unreachable
+
+from . import signals
+from .command_base import argument, option
+from .connection_options import Reach, reaches_queues
+from .exit_codes import NOTHING, OK, line_of
+from .output import Output, message_line, tell
+from .shell_runner import Runner
+from .units import COUNT, VISIBILITY, Span, Text, plural
+
+LONGEST_WAIT: Final = 3600.0
+"""Seconds that a receive may wait, on a server and on a folder."""
+BATCH: Final = 500
+"""Messages in one call, if they are only printed."""
+LONG_POLL: Final = 20.0
+"""Seconds of one call while it follows."""
+LAST_WORDS: Final = 5.0
+"""Seconds that giving leases back may take, when all is over."""
+
+
+@click.command()
+@argument("queue")
+@option(
+    "--max",
+    "-n",
+    type=COUNT,
+    help="Stop after so many messages; 0: when none is left.  [default: 1; with --follow: 0]",
+)
+@option(
+    "--wait",
+    "-w",
+    type=Span(0, LONGEST_WAIT),
+    default="0s",
+    show_default=True,
+    help="Wait so long for a message.",
+)
+@option("--follow", "-F", is_flag=True, help="Wait for ever, and go on after the server was away.")
+@option("--delete", "-d", is_flag=True, help="Delete each message, once its body was written.")
+@option(
+    "--exec",
+    "-x",
+    metavar="CMD",
+    type=Text(any_bytes=True),
+    help="Run CMD in a shell for each message, with the body as its standard input; delete the "
+    "message if CMD exits with 0, and release it otherwise.",
+)
+@option("--raw", is_flag=True, help="Print the bodies as they are, with nothing in between.")
+@option("--json", is_flag=True, help="Print a line of JSON for each message.")
+@option(
+    "--visibility-timeout",
+    type=VISIBILITY,
+    help="Hide the messages from others for so long.  [default: the queue's]",
+)
+@reaches_queues
+def command(
+    reach: Reach,
+    queue: str,
+    max: int | None,
+    wait: float,
+    follow: bool,
+    delete: bool,
+    exec: str | None,
+    raw: bool,
+    json: bool,
+    visibility_timeout: float | None,
+) -> int:
+    """Receive messages of QUEUE and print their bodies.
+
+    A line feed follows each body, unless --raw says no. The body of a single message, without --max and
+    --follow, goes to a file or a pipe as it is.
+
+    Without --delete or --exec the messages are only leased: they are hidden from other consumers for
+    the visibility timeout, and then come back. With --delete, a message is deleted only after its body
+    was written, and is on stable media if that is a file.
+
+    CMD finds SPOOLRACK_MESSAGE_ID, SPOOLRACK_MESSAGE_QUEUE, SPOOLRACK_MESSAGE_RECEIVE_COUNT,
+    SPOOLRACK_MESSAGE_SEND_TIME, SPOOLRACK_MESSAGE_ATTRIBUTES (JSON) and a SPOOLRACK_ATTRIBUTE_<NAME>
+    for each attribute in its environment. Its message stays leased for as long as it runs. A message
+    that it fails on is ready again when this command ends; with --follow after 1 s, then 2 s, and so on
+    to 1 min, or when this command ends.
+
+    Exits with 0 if there was a message, and with 1 if there was none, or if CMD has failed.
+    """
+    if follow and wait:
+        raise click.UsageError("--follow waits for ever: leave --wait out, or use --max 0 --wait.")
+    if exec is not None and (delete or raw or json):
+        raise click.UsageError(
+            "--exec prints nothing and deletes by itself: leave --delete, --raw and --json out."
+        )
+    if raw and json:
+        raise click.UsageError("Choose one of --raw and --json.")
+    most = max if max is not None else 0 if follow else 1
+    visibility = visibility_timeout or _visibility_of(reach, queue)
+    with reach.patient() if follow else reach.quick() as client:
+        handle = client.queue(queue)
+
+        def batches(size: int) -> Iterator[list[Message]]:
+            for_ever = LONG_POLL if follow else None
+            return _batches(handle, most, size, for_ever, wait, visibility_timeout)
+
+        if exec is not None:
+            return _run_each(batches(1), Runner(exec, queue, visibility), handle, follow)
+
+        output = Output()
+
+        def show(message: Message) -> None:
+            if json:
+                output.write(message_line(message, queue))
+            elif raw:
+                output.write(message.body)
+            else:
+                output.write_body(message.body, is_only=most == 1)
+
+        return _print_each(batches(BATCH), handle, output, show, delete)
+
+
+def _visibility_of(reach: Reach, queue: str) -> float | None:
+    """The queue's visibility timeout, and that the queue is there. None: it may not be looked at, with
+    a permission that is for receives alone; the messages tell it, too."""
+    try:
+        return reach.look_at(queue).settings.visibility_timeout
+    except PermissionDenied:
+        return None
+
+
+def _batches(
+    queue: Queue,
+    most: int,
+    size: int,
+    long_poll: float | None,
+    wait: float,
+    visibility_timeout: float | None,
+) -> Iterator[list[Message]]:
+    """Leases as they come: up to `most` messages (0: no limit), `size` at once.
+
+    Ends when none came in time; with a `long_poll` never, whatever happens to the server.
+    """
+    received = 0
+    is_away = False
+    while not most or received < most:
+        signals.check()
+        wanted = min(size, most - received) if most else size
+        try:
+            messages = queue.receive(
+                wanted,
+                wait=wait if long_poll is None else long_poll,
+                visibility_timeout=visibility_timeout,
+            )
+        except (Unreachable, Draining) as error:
+            if long_poll is None:
+                raise
+            if not is_away:
+                tell(f"waiting for the server to come back: {line_of(error)}")
+            is_away = True
+            continue
+        is_away = False
+        if not messages and long_poll is None:
+            return
+        received += len(messages)
+        if messages:
+            yield messages
+
+
+def _print_each(
+    batches: Iterator[list[Message]],
+    queue: Queue,
+    output: Output,
+    show: Callable[[Message], None],
+    delete: bool,
+) -> int:
+    received = 0
+    for messages in batches:
+        received += len(messages)
+        written: list[Message] = []
+        try:
+            for message in messages:
+                show(message)
+                written.append(message)
+        finally:
+            with signals.deferred():
+                if delete and written:
+                    output.settle()
+                    _delete(queue, written)
+                _give_back(queue, messages[len(written) :])
+    return OK if received else NOTHING
+
+
+def _delete(queue: Queue, messages: Sequence[Message]) -> None:
+    for message, result in zip(messages, queue.delete_many(messages), strict=True):
+        if result.error is not None:
+            tell(f"message {message.id} was printed, and is not deleted: {line_of(result.error)}")
+
+
+def _give_back(queue: Queue, messages: Sequence[Message]) -> None:
+    """Make ready again what was not printed. If that fails, the visibility timeout does it."""
+    if messages:
+        with suppress(SpoolrackError):
+            queue.release_many(messages, timeout=LAST_WORDS)
+
+
+def _run_each(batches: Iterator[list[Message]], runner: Runner, queue: Queue, follow: bool) -> int:
+    received = failed = 0
+    held: list[Message] = []
+    """Those that the command has failed on, or was stopped on. They stay leased to the end, so that
+    the others have their turn."""
+    put_off: dict[str, tuple[float, Message]] = {}
+    """With `follow`, those that come back by themselves, by id, and when."""
+    try:
+        for message in _singly(batches):
+            received += 1
+            held.append(message)
+            if runner.run(message):
+                _settle(message, message.delete, "is done, and is not deleted")
+                held.pop()
+                continue
+            failed += 1
+            if follow:
+                pause = min(60.0, 2.0 ** min(max(0, message.receive_count - 1), 6))
+                now = monotonic()
+                put_off = {id: late for id, late in put_off.items() if late[0] > now}
+                put_off[message.id] = now + pause, message
+                _settle(message, lambda: message.extend(pause), "can't be put off")  # noqa: B023
+                held.pop()
+    finally:
+        with signals.deferred():
+            _give_back(queue, [*held, *(message for _, message in put_off.values())])
+    if failed:
+        tell(f"the command failed on {plural(failed, 'message')} of {received:,}")
+    return OK if received and not failed else NOTHING
+
+
+def _singly(batches: Iterator[list[Message]]) -> Iterator[Message]:
+    for messages in batches:
+        yield from messages
+
+
+def _settle(message: Message, settle: Callable[[], object], otherwise: str) -> None:
+    try:
+        with signals.deferred():
+            settle()
+    except SpoolrackError as error:
+        tell(f"message {message.id} {otherwise}: {line_of(error)}")

@@ -1,0 +1,116 @@
+"""`spoolrack redrive`: moves dead letters back, and shows how far that is.
+
+The redrive is the store's, and goes on without the command: over a server the command only watches
+it. In a folder that no other process has open, it goes on as long as this one has it open.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import click
+from spoolrack import Client, Redrive, RedriveState
+
+from .command_base import argument, option
+from .connection_options import Reach, reaches_queues
+from .exit_codes import NOTHING, OK
+from .output import redrive_json, say, tell
+from .progress import Show, counting_bar
+from .units import plural
+
+FIRST_LOOK: Final = 0.02
+LONGEST_PAUSE: Final = 0.5
+"""Seconds between two looks; each pause is twice the last one."""
+
+
+@click.command()
+@argument("queue")
+@option("--to", metavar="QUEUE", help="Where to.  [default: where each came from]")
+@option("--id", metavar="ID", multiple=True, help="Only this message. May be repeated.")
+@option(
+    "--from",
+    "source",
+    metavar="QUEUE",
+    envvar="SPOOLRACK_REDRIVE_FROM",
+    help="Only messages that came from there.",
+)
+@option(
+    "--rate",
+    type=click.IntRange(0, 100_000),
+    default=0,
+    help="So many messages a second at most.  [default: no bound]",
+)
+@option("--no-wait", is_flag=True, help="Don't watch until it has ended: print its id.")
+@option("--json", is_flag=True, help="Print the redrive as a line of JSON.")
+@option("--quiet", "-q", is_flag=True, help="Don't show how far it is, nor say what was moved.")
+@reaches_queues
+def command(
+    reach: Reach,
+    queue: str,
+    to: str | None,
+    id: tuple[str, ...],
+    source: str | None,
+    rate: int,
+    no_wait: bool,
+    json: bool,
+    quiet: bool,
+) -> int:
+    """Move the dead letters of QUEUE back to the queues that they came from.
+
+    It goes on by itself: Ctrl-C ends the watching, `spoolrack redrives cancel` the redrive. Exits
+    with 1 if nothing was moved, if messages had to stay, or if it was cancelled.
+    """
+    with reach.quick() as client:
+        redrive = client.queue(queue).redrive(
+            destination=to or "",
+            message_ids=id or None,
+            source_queue=source or "",
+            max_messages_per_second=rate,
+        )
+    if not no_wait:
+        redrive = _watch(reach, redrive, quiet)
+    if json:
+        say(redrive_json(redrive))
+    elif no_wait:
+        say(redrive.id)
+    if no_wait:
+        if reach.root is not None and not quiet:
+            tell("it goes on as long as a process has the folder open")
+        return OK
+    if not quiet:
+        tell(_outcome(redrive))
+    has_done_all = redrive.state is RedriveState.DONE and not redrive.failed_count
+    return OK if has_done_all and redrive.moved_count else NOTHING
+
+
+def _watch(reach: Reach, redrive: Redrive, quiet: bool) -> Redrive:
+    """The redrive once it has ended."""
+    try:
+        with reach.patient() as client, counting_bar(f"{redrive.queue}: moved", quiet) as show:
+            return _until_ended(client, redrive, show)
+    except KeyboardInterrupt:
+        if reach.root is None:
+            tell(f"the redrive goes on; to end it: spoolrack redrives cancel {redrive.id}")
+        else:
+            tell("the redrive goes on as soon as, and as long as, a process has the folder open")
+        raise
+
+
+def _until_ended(client: Client, redrive: Redrive, show: Show) -> Redrive:
+    pause = FIRST_LOOK
+    while redrive.state is RedriveState.RUNNING:
+        show(redrive.moved_count, redrive.moved_count + redrive.failed_count + redrive.remaining_count)
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+        redrive = client.redrives.get(redrive.id)
+    return redrive
+
+
+def _outcome(redrive: Redrive) -> str:
+    words = [f"moved {plural(redrive.moved_count, 'message')} of {redrive.queue}"]
+    if redrive.failed_count:
+        words.append(f"{plural(redrive.failed_count, 'message')} had to stay ({redrive.last_failure})")
+    if redrive.state is RedriveState.CANCELLED:
+        words.append("then it was cancelled")
+    return "; ".join(words)

@@ -1,0 +1,75 @@
+"""`spoolrack redrives`: lists redrives, and ends them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+from spoolrack import Redrive, RedriveState
+
+from .command_base import argument, option
+from .connection_options import Reach, looks_at_queues, reaches_queues
+from .exit_codes import OK
+from .output import columns, redrive_json, say, tell
+from .units import plural, span_text
+
+
+@click.group()
+def command() -> None:
+    """List and cancel redrives: dead letters that are moved back in the background."""
+
+
+@command.command(name="list")
+@argument("queue", required=False)
+@option("--json", is_flag=True, help="Print a line of JSON for each redrive.")
+@looks_at_queues
+def list_(reach: Reach, queue: str | None, json: bool) -> int:
+    """List the redrives, or those of the dead-letter queue QUEUE, the oldest first.
+
+    What has ended is told for 30 days.
+    """
+    with reach.quick() as client:
+        found = list(client.redrives.list(queue or ""))
+    if json:
+        for redrive in found:
+            say(redrive_json(redrive))
+    elif found:
+        now = datetime.now(UTC)
+        headers = ("ID", "QUEUE", "TO", "STATE", "MOVED", "STAY", "LEFT", "BEGAN", "WHY SOME STAY")
+        rows = [_row(redrive, now) for redrive in found]
+        say(*columns(headers, rows, right=frozenset({4, 5, 6})))
+    return OK
+
+
+def _row(redrive: Redrive, now: datetime) -> tuple[str, ...]:
+    return (
+        redrive.id,
+        redrive.queue,
+        redrive.destination or "-",
+        redrive.state.value,
+        f"{redrive.moved_count:,}",
+        f"{redrive.failed_count:,}",
+        f"{redrive.remaining_count:,}",
+        f"{span_text(max(0.0, (now - redrive.started_at).total_seconds()))} ago",
+        redrive.last_failure,
+    )
+
+
+@command.command()
+@argument("ids", nargs=-1, required=True, metavar="ID...")
+@option("--quiet", "-q", is_flag=True, help="Don't say what they had moved.")
+@reaches_queues
+def cancel(reach: Reach, ids: tuple[str, ...], quiet: bool) -> None:
+    """End the redrives with these IDs. What they have moved stays moved.
+
+    Exits with 1 if there is no such redrive. One that had ended before is a success.
+    """
+    with reach.quick() as client:
+        for id in ids:
+            redrive = client.redrives.cancel(id)
+            if not quiet:
+                moved = f"it had moved {plural(redrive.moved_count, 'message')}"
+                if redrive.state is RedriveState.CANCELLED:
+                    tell(f"cancelled the redrive of {redrive.queue}: {moved}")
+                else:
+                    tell(f"the redrive of {redrive.queue} had ended before: {moved}")

@@ -1,0 +1,33 @@
+"""`spoolrack reject`: makes leased messages dead letters."""
+
+from __future__ import annotations
+
+import click
+
+from .command_base import argument, option
+from .connection_options import Reach, reaches_queues
+from .release_command import end_leases
+
+
+@click.command()
+@argument("queue")
+@argument("messages", nargs=-1, required=True, metavar="RECEIPT|ID...")
+@option("--reason", metavar="TEXT", help="Why: kept in the dead-letter record.")
+@option("--quiet", "-q", is_flag=True, help="Don't say how many were rejected.")
+@reaches_queues
+def command(
+    reach: Reach, queue: str, messages: tuple[str, ...], reason: str | None, quiet: bool
+) -> int:
+    """Move leased messages of QUEUE to its dead-letter queue, however often they were received.
+
+    They are named as `release` names them. Exits with 1 if one of them isn't leased any more; the
+    others are rejected all the same.
+    """
+    return end_leases(
+        reach,
+        queue,
+        messages,
+        lambda queue, receipts: queue.reject_many(receipts, reason or ""),
+        done="rejected",
+        quiet=quiet,
+    )

@@ -1,0 +1,96 @@
+"""`spoolrack release`: ends leases, so that messages are ready again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import click
+from spoolrack import LeaseResult, Queue
+from spoolrack_store.fsck import receipts_of
+
+from .command_base import argument, option
+from .connection_options import Reach, reaches_queues
+from .exit_codes import NOTHING, OK, line_of
+from .line_reader import named_in
+from .output import tell
+from .units import DELAY, plural, quoted
+
+
+@click.command()
+@argument("queue")
+@argument("messages", nargs=-1, required=True, metavar="RECEIPT|ID...")
+@option("--delay", type=DELAY, default="0s", help="Hide the messages for so long.")
+@option("--backoff", is_flag=True, help="Hide them for as long as the queue's back-off says.")
+@option(
+    "--reason", metavar="TEXT", help="Why: kept in the record of a message that becomes a dead letter."
+)
+@option("--uncounted", is_flag=True, help="Don't count the receive.")
+@option("--quiet", "-q", is_flag=True, help="Don't say how many were released.")
+@reaches_queues
+def command(
+    reach: Reach,
+    queue: str,
+    messages: tuple[str, ...],
+    delay: float,
+    backoff: bool,
+    reason: str | None,
+    uncounted: bool,
+    quiet: bool,
+) -> int:
+    """Make leased messages of QUEUE ready again, at their old place, before their leases end.
+
+    They are named by the receipts of a receive; with --root also by their ids, for the files' names
+    tell the receipts. With "-", both are read from standard input, one a line. Exits
+    with 1 if one of them isn't leased any more; the others are released all the same.
+    """
+    if backoff and delay:
+        raise click.UsageError("--backoff and --delay both say how long: use one of them.")
+    return end_leases(
+        reach,
+        queue,
+        messages,
+        lambda queue, receipts: queue.release_many(
+            receipts, delay=None if backoff else delay, reason=reason or "", count=not uncounted
+        ),
+        done="released",
+        quiet=quiet,
+    )
+
+
+def end_leases(
+    reach: Reach,
+    queue: str,
+    messages: Sequence[str],
+    end: Callable[[Queue, Sequence[str]], list[LeaseResult]],
+    *,
+    done: str,
+    quiet: bool,
+) -> int:
+    """End the leases of messages that are named by receipts or ids; `done` says what was done."""
+    wanted = named_in(messages)
+    # A receipt says so itself: it has what no id has.
+    ids = {named.lower() for named in wanted if "~" not in named}
+    if ids and reach.root is None:
+        raise click.UsageError(
+            f"{quoted(min(ids))} is an id, and a server wants receipts: ids can be {done} only with "
+            "--root, in the folder itself."
+        )
+    with reach.quick() as client:
+        client.queue(queue).info()
+        known = receipts_of(reach.root, queue, ids) if reach.root is not None and ids else {}
+        leased = {named: known.get(named.lower(), named) for named in wanted}
+        receipts = {named: receipt for named, receipt in leased.items() if "~" in receipt}
+        results = end(client.queue(queue), list(receipts.values()))
+        errors = {
+            named: line_of(result.error)
+            for named, result in zip(receipts, results, strict=True)
+            if result.error is not None
+        }
+    for named in leased.keys() - receipts.keys():
+        errors[named] = f"no message of {queue} with this id is leased"
+    for named in leased:
+        if named in errors:
+            tell(f"{named}: {errors[named]}")
+    if not quiet:
+        tell(f"{done} {plural(len(leased) - len(errors), 'message')} of {queue}")
+    return NOTHING if errors else OK

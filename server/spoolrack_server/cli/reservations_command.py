@@ -1,0 +1,115 @@
+"""`spoolrack reservations`: lists reservations, shows what they hold, and gives it back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import islice
+
+import click
+from spoolrack import Reservation, ReservationState
+from spoolrack_store.model.reservation_requests import MAX_SEQ
+
+from .command_base import argument, option
+from .connection_options import Reach, looks_at_queues, reaches_queues
+from .exit_codes import NOTHING, OK
+from .output import Output, columns, message_line, reservation_json, say, tell
+from .peek_command import print_table
+from .units import COUNT, STREAM, size_text, span_text
+
+
+@click.group()
+def command() -> None:
+    """List, show and release reservations: messages that are leased under a name, for a stream."""
+
+
+@command.command(name="list")
+@option("--queue", help="Only those of this queue.")
+@option("--stream", type=STREAM, help="Only those of this stream.")
+@option("--json", is_flag=True, help="Print a line of JSON for each reservation.")
+@looks_at_queues
+def list_(reach: Reach, queue: str | None, stream: str | None, json: bool) -> int:
+    """List the reservations, by stream and number.
+
+    READS is how often one was read from its beginning: a message that breaks its reader shows there.
+    """
+    with reach.quick() as client:
+        found = list(client.reservations.list(queue=queue or "", stream=stream or ""))
+    if json:
+        for reservation in found:
+            say(reservation_json(reservation))
+    elif found:
+        now = datetime.now(UTC)
+        rows = [
+            (
+                each.stream,
+                str(each.sequence_number),
+                each.queue,
+                f"{each.message_count:,}",
+                size_text(each.byte_count),
+                f"{each.read_count:,}",
+                _state(each, now),
+            )
+            for each in found
+        ]
+        headers = ("STREAM", "SEQ", "QUEUE", "MESSAGES", "BYTES", "READS", "STATE")
+        say(*columns(headers, rows, right=frozenset({1, 3, 4, 5})))
+    return OK
+
+
+def _state(reservation: Reservation, now: datetime) -> str:
+    left = (reservation.expires_at - now).total_seconds()
+    if reservation.state is not ReservationState.HELD or left <= 0:
+        return reservation.state.value
+    return f"{reservation.state.value} {span_text(left)}"
+
+
+@command.command()
+@argument("stream", type=STREAM)
+@argument("seq", type=click.IntRange(0, MAX_SEQ))
+@option(
+    "--max",
+    "-n",
+    type=COUNT,
+    default=10,
+    show_default=True,
+    help="So many messages at most; 0: all.",
+)
+@option("--raw", is_flag=True, help="Print the bodies alone, a line each.")
+@option("--json", is_flag=True, help="Print a line of JSON for each message.")
+@reaches_queues
+def show(reach: Reach, stream: str, seq: int, max: int, raw: bool, json: bool) -> int:
+    """Show the messages that reservation SEQ of STREAM holds. It counts as a read of it.
+
+    Exits with 1 if it holds none, or isn't held any more.
+    """
+    if raw and json:
+        raise click.UsageError("Choose one of --raw and --json.")
+    with reach.quick() as client:
+        found = islice(client.reservations.read(stream, seq), max or None)
+        if not raw and not json:
+            return print_table(list(found))
+        output = Output()
+        seen = 0
+        for message in found:
+            seen += 1
+            if json:
+                output.write(message_line(message))
+            else:
+                output.write_body(message.body, is_only=False)
+    return OK if seen else NOTHING
+
+
+@command.command()
+@argument("stream", type=STREAM)
+@argument("seq", type=click.IntRange(0, MAX_SEQ))
+@option("--quiet", "-q", is_flag=True, help="Don't say what was done.")
+@reaches_queues
+def release(reach: Reach, stream: str, seq: int, quiet: bool) -> None:
+    """Give back what reservation SEQ of STREAM holds: it is ready again, at its old places.
+
+    The reader of STREAM is told that the reservation is lost.
+    """
+    with reach.quick() as client:
+        client.reservations.release(stream, seq)
+    if not quiet:
+        tell(f"released reservation {seq} of {stream}")

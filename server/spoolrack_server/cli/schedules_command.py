@@ -1,0 +1,122 @@
+"""`spoolrack schedules`: creates, lists, pauses, resumes and deletes schedules."""
+
+from __future__ import annotations
+
+import click
+from spoolrack import Schedule
+
+from .command_base import argument, option
+from .connection_options import Reach, looks_at_queues, reaches_queues
+from .exit_codes import OK
+from .output import columns, say, schedule_json
+from .send_command import attribute_of
+from .units import Text, moment_text
+
+
+@click.group()
+def command() -> None:
+    """Create, list, pause and delete schedules: messages that are sent again and again."""
+
+
+@command.command()
+@argument("queue")
+@argument("name", type=Text())
+@argument("cron", type=Text())
+@argument("body", default="", type=Text(may_be_empty=True))
+@option(
+    "--time-zone",
+    metavar="ZONE",
+    type=Text(),
+    default="UTC",
+    show_default=True,
+    help="In which CRON is meant, such as Europe/Berlin.",
+)
+@option("--attribute", "-a", metavar="NAME=VALUE", multiple=True, help="May be repeated.")
+@option("--group", metavar="GROUP", help="Messages of one group are received in their order.")
+@reaches_queues
+def create(
+    reach: Reach,
+    queue: str,
+    name: str,
+    cron: str,
+    body: str,
+    time_zone: str,
+    attribute: tuple[str, ...],
+    group: str | None,
+) -> None:
+    """Send BODY to QUEUE at each time of CRON, and print the first of them.
+
+    CRON has five fields, as in crontab(5): "30 6 * * MON-FRI" is 6:30 on work days. If the schedule is
+    there with the same content, nothing happens.
+    """
+    with reach.quick() as client:
+        made = client.schedules.create(
+            queue,
+            name,
+            cron,
+            body,
+            time_zone=time_zone,
+            attributes=dict(map(attribute_of, attribute)),
+            group=group or "",
+        )
+    say("-" if made.next_tick_at is None else moment_text(made.next_tick_at))
+
+
+@command.command(name="list")
+@argument("queue", required=False)
+@option("--json", is_flag=True, help="Print a line of JSON for each schedule.")
+@looks_at_queues
+def list_(reach: Reach, queue: str | None, json: bool) -> int:
+    """List the schedules, or those of QUEUE."""
+    with reach.quick() as client:
+        found = list(client.schedules.list(queue or ""))
+    if json:
+        for schedule in found:
+            say(schedule_json(schedule))
+    elif found:
+        headers = ("QUEUE", "NAME", "CRON", "ZONE", "LAST", "NEXT")
+        say(*columns(headers, [_row(schedule) for schedule in found], right=frozenset()))
+    return OK
+
+
+def _row(schedule: Schedule) -> tuple[str, ...]:
+    last, following = schedule.last_tick_at, schedule.next_tick_at
+    coming = "-" if following is None else moment_text(following)
+    return (
+        schedule.queue,
+        schedule.name,
+        schedule.cron,
+        schedule.time_zone,
+        "-" if last is None else moment_text(last),
+        "paused" if schedule.paused else coming,
+    )
+
+
+@command.command()
+@argument("queue")
+@argument("name", type=Text())
+@reaches_queues
+def pause(reach: Reach, queue: str, name: str) -> None:
+    """Send no message of a schedule until it is resumed."""
+    with reach.quick() as client:
+        client.schedules.pause(queue, name)
+
+
+@command.command()
+@argument("queue")
+@argument("name", type=Text())
+@reaches_queues
+def resume(reach: Reach, queue: str, name: str) -> None:
+    """Go on with a schedule. The times that passed meanwhile are not made up for."""
+    with reach.quick() as client:
+        client.schedules.resume(queue, name)
+
+
+@command.command()
+@argument("queue")
+@argument("name", type=Text())
+@reaches_queues
+def delete(reach: Reach, queue: str, name: str) -> None:
+    """Delete a schedule. The messages that it has sent stay."""
+    with reach.quick() as client:
+        client.schedules.delete(queue, name)

@@ -1,0 +1,315 @@
+"""`spoolrack send`: one message, or one for each line."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+
+import click
+from click.core import ParameterSource
+from spoolrack import BatchOptions, Outgoing
+from spoolrack.errors import QueueExists, QueueNotFound, RootUnusable
+from spoolrack_store.model.stage_requests import MAX_EPOCH
+
+from .batch_send import LineBatch
+from .command_base import argument, option
+from .connection_options import Reach, reaches_queues
+from .exit_codes import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
+from .line_reader import LARGEST, Lines
+from .line_sender import LineSender
+from .output import say, tell, tell_if_typed
+from .progress import progress_bar
+from .signals import Terminated
+from .units import DELAY, WRITER, File, Moment, Text, plural
+
+STDIN = 0
+
+
+@click.command()
+@argument("queue")
+@argument("body", required=False, type=Text(may_be_empty=True, any_bytes=True))
+@option("--file", "-f", metavar="FILE", type=File(), help="Send the content of FILE as one message.")
+@option(
+    "--lines",
+    "-l",
+    metavar="[FILE]",
+    type=File(),
+    is_flag=False,
+    flag_value="-",
+    help="Send each line of FILE, or of standard input, as a message.",
+)
+@option("--attribute", "-a", metavar="NAME=VALUE", multiple=True, help="May be repeated.")
+@option(
+    "--delay",
+    type=DELAY,
+    help="Hide the message for so long, such as 30s or 5m.",
+)
+@option(
+    "--deliver-at",
+    metavar="TIME",
+    type=Moment(is_ahead=True),
+    help="Hide the message until TIME: 2026-12-24T18:00+01:00, or a span from now such as 3d.",
+)
+@option(
+    "--deduplication-id",
+    metavar="ID",
+    help="Send it only if no message with this ID was, within the queue's deduplication window.",
+)
+@option("--group", metavar="GROUP", help="Messages of one group are received in their order.")
+@option("--create", is_flag=True, help="Create the queue if it isn't there.")
+@option(
+    "--in-flight",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="With --lines: calls at one time, each of up to 1,000 lines. More are faster, and the lines' "
+    "order is then kept only roughly.",
+)
+@option("--batch", is_flag=True, help="With --lines: send all of them at once, or nothing.")
+@option("--writer", type=WRITER, help="With --batch: the name of who sends it. Goes with --epoch.")
+@option(
+    "--epoch",
+    type=click.IntRange(0, MAX_EPOCH),
+    help="With --batch: a number that rises with each batch of it.",
+)
+@option(
+    "--no-publish",
+    is_flag=True,
+    help="With --batch: leave it in a stage, and print that one's name for 'stages publish'.",
+)
+@option("--quiet", "-q", is_flag=True, help="Print neither ids, nor counts, nor progress.")
+@reaches_queues
+def command(
+    reach: Reach,
+    queue: str,
+    body: str | None,
+    file: str | None,
+    lines: str | None,
+    attribute: tuple[str, ...],
+    delay: float | None,
+    deliver_at: float | None,
+    deduplication_id: str | None,
+    group: str | None,
+    create: bool,
+    in_flight: int,
+    batch: bool,
+    writer: str | None,
+    epoch: int | None,
+    no_publish: bool,
+    quiet: bool,
+) -> int:
+    """Send BODY to QUEUE, and print the message's id.
+
+    Without BODY, or with "-", the body is all of standard input. Returns when the message is on stable
+    media: whatever happens then, it will be delivered.
+
+    With --lines, ends with the number of messages that the server has acknowledged; if it is stopped
+    or something fails, it says which lines are not stored. A line that can't be sent is named. With
+    --batch, all lines appear at one moment, or none does, whatever happens. A batch with a --writer and
+    an --epoch is sent once: of a writer's epochs each is sent only if it is higher than the last.
+    """
+    given = [source for source in (body, file, lines) if source is not None]
+    if len(given) > 1:
+        raise click.UsageError("Choose one of BODY, --file and --lines.")
+    if delay is not None and deliver_at is not None:
+        raise click.UsageError("Choose one of --delay and --deliver-at.")
+    if batch and deliver_at is not None:
+        raise click.UsageError("--deliver-at can't go with --batch, whose delays count from its end.")
+    message = Outgoing(
+        body=b"",
+        attributes=dict(map(attribute_of, attribute)),
+        delay=delay,
+        deliver_at=None if deliver_at is None else datetime.fromtimestamp(deliver_at, UTC),
+        group=group or "",
+    )
+    options = _batch_options(batch, writer, epoch, no_publish, in_flight)
+    if lines is None and options is not None:
+        raise click.UsageError("--batch goes with --lines.")
+    if lines is not None:
+        if deduplication_id is not None:
+            raise click.UsageError("--deduplication-id is of one message, and can't go with --lines.")
+        if create:
+            _ensure(reach, queue)
+        if options is not None:
+            return _send_batch(reach, queue, lines, message, options, quiet)
+        return _send_lines(reach, queue, lines, message, in_flight, quiet)
+    content = _content(body, file)
+    with reach.quick() as client:
+        send = partial(
+            client.queue(queue).send,
+            content,
+            attributes=message.attributes,
+            delay=delay,
+            deliver_at=message.deliver_at,
+            deduplication_id=deduplication_id or "",
+            group=message.group,
+        )
+        try:
+            id = send()
+        except (QueueNotFound, RootUnusable):
+            if not create:
+                raise
+            _ensure(reach, queue)
+            id = send()
+    if not quiet:
+        say(id)
+    return OK
+
+
+def attribute_of(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--attribute")
+    return name, value
+
+
+def _ensure(reach: Reach, queue: str) -> None:
+    with reach.quick() as client:
+        try:
+            client.create_queue(queue)
+        except QueueExists:
+            return  # With settings of its own, and that is fine.
+
+
+def _content(body: str | None, file: str | None) -> bytes:
+    if body is not None and body != "-":
+        return os.fsencode(body)
+    if file is None or file == "-":
+        tell_if_typed("the message")
+        name, content = "Standard input", sys.stdin.buffer.read(LARGEST + 1)
+    else:
+        name = file
+        with open(file, "rb") as opened:
+            content = opened.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise Failed(f"{name} has more than 64 MiB, and no message may: split it.", BAD_CONTENT)
+    return content
+
+
+def _batch_options(
+    batch: bool, writer: str | None, epoch: int | None, no_publish: bool, in_flight: int
+) -> BatchOptions | None:
+    """How the batch is made that was asked for; None if none was."""
+    if not batch:
+        if writer is not None or epoch is not None or no_publish:
+            raise click.UsageError("--writer, --epoch and --no-publish go with --batch.")
+        return None
+    if (writer is None) is not (epoch is None):
+        raise click.UsageError("--writer and --epoch go together.")
+    if no_publish and writer is not None:
+        raise click.UsageError("Without publishing there is no writer: leave --writer out.")
+    return BatchOptions(writer=writer, epoch=epoch, publish=not no_publish, in_flight=in_flight)
+
+
+def _send_batch(
+    reach: Reach, queue: str, name: str, like: Outgoing, options: BatchOptions, quiet: bool
+) -> int:
+    reach.look_at(queue)
+    with (
+        _opened(name) as file,
+        reach.patient() as client,
+        progress_bar(f"Staging for {queue}", _length_of(file), quiet) as advance,
+    ):
+        code, stage = LineBatch(client, queue, like, advance, quiet).send(Lines(file), options)
+    if stage is not None:
+        say(stage)
+    return code
+
+
+def _send_lines(
+    reach: Reach, queue: str, name: str, like: Outgoing, in_flight: int, quiet: bool
+) -> int:
+    reach.look_at(queue)
+    with (
+        _opened(name) as file,
+        reach.patient() as client,
+        # Its measure is the bytes that were acknowledged.
+        progress_bar(f"Sending to {queue}", _length_of(file), quiet) as advance,
+    ):
+        sender = LineSender(
+            client.queue(queue), like, in_flight=in_flight, patience=reach.timeout, advance=advance
+        )
+        code, why = OK, ""
+        try:
+            sender.send(Lines(file))
+        except Terminated:
+            code, why = TERMINATED, "stopped"
+        except KeyboardInterrupt:
+            code, why = INTERRUPTED, "interrupted"
+        except Exception as error:
+            found = code_of(error)
+            if found is None:
+                raise
+            code, why = found, line_of(error)
+    for number, refusal in sorted(sender.refused):
+        tell(f"line {number} is not sent: {refusal}")
+    if code is not OK:
+        tell(f"{why}; {_where_to_go_on(sender, name, queue)}")
+        return code
+    if not quiet:
+        tell(f"sent {plural(sender.acknowledged, 'message')} to {queue}")
+    return BAD_CONTENT if sender.refused else OK
+
+
+def _where_to_go_on(sender: LineSender, name: str, queue: str) -> str:
+    """Return how to continue, without a repeated or a missing line."""
+    sent = f"{plural(sender.acknowledged, 'message')} acknowledged"
+    missing = sender.done.missing()
+    ((first, _), *others) = missing
+    if others:
+        sent += f"; lines {_ranges_text(missing)} are not"
+    if name == "-":
+        return f"{sent}; go on with {'these' if others else f'line {first}'}"
+    cut = f"sed -n '{_sed(missing)}'" if others else f"tail -n +{first}"
+    # A dash or a space in a name must not become an option, or two names.
+    return f"{sent}; go on with: {cut} -- {shlex.quote(name)} | {_again(queue)}"
+
+
+def _again(queue: str) -> str:
+    """This command for the lines of a pipe, with the other options that were typed."""
+    context = click.get_current_context()
+    words = ["spoolrack", "send", queue, "--lines"]
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        is_typed = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if not isinstance(parameter, click.Option) or not is_typed or name == "lines":
+            continue
+        option, value = max(parameter.opts, key=len), context.params[name]
+        if parameter.is_flag:
+            words.append(option)
+        else:
+            words += [f"{option}={each}" for each in (value if parameter.multiple else [value])]
+    return shlex.join(words)
+
+
+def _ranges_text(ranges: Sequence[tuple[int, int | None]]) -> str:
+    """ "3, 7 to 9 and all from 12 on"."""
+    *inner, (tail, _) = ranges
+    parts = [f"{first}" if first == last else f"{first} to {last}" for first, last in inner]
+    return f"{', '.join(parts)} and all from {tail} on"
+
+
+def _sed(ranges: Sequence[tuple[int, int | None]]) -> str:
+    return ";".join(f"{first},{'$' if last is None else last}p" for first, last in ranges)
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[int]:
+    if name == "-":
+        tell_if_typed("a message for each line")
+        yield STDIN
+        return
+    with open(name, "rb", buffering=0) as file:
+        yield file.fileno()
+
+
+def _length_of(file: int) -> int | None:
+    """Of a file whose end is known."""
+    facts = os.fstat(file)
+    return facts.st_size if stat.S_ISREG(facts.st_mode) else None

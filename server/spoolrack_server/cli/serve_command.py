@@ -1,0 +1,328 @@
+"""`spoolrack serve`: the server, until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.core import ParameterSource
+from spoolrack._credentials import is_loopback
+from spoolrack_store.model.disk_watermark import KEPT_BYTES, KEPT_FILES
+
+from ..serve_settings import ServeSettings
+from .command_base import option
+from .output import say, tell
+from .units import Address, Folder, Size, Span, Watermark
+
+if TYPE_CHECKING:
+    from ..serve import ListenAddresses
+
+DEFAULTS: Final = ServeSettings()
+OFF: Final = "off"
+USUAL_GRPC: Final = "127.0.0.1:50051"
+COMPATIBLE: Final[Mapping[str, Mapping[str, Any]]] = {
+    "mq": {"root": "/tmp/mq", "http": ("0.0.0.0", 8080), "workers": 8, "peers": 0},
+}
+"""The defaults of others."""
+
+
+class _AddressOrOff(Address):
+    name = "host:port|off"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[str, int] | None:
+        return None if value == OFF else super().convert(value, parameter, context)
+
+
+@click.command()
+@option(
+    "--data",
+    "--root",
+    "root",
+    metavar="DIR",
+    type=Folder(),
+    envvar=["SPOOLRACK_DATA", "SPOOLRACK_SERVE_ROOT"],
+    default=DEFAULTS.root,
+    show_default=True,
+    help="The folder of the queues; made if it isn't there.",
+)
+@option(
+    "--grpc",
+    type=Address(),
+    envvar="SPOOLRACK_GRPC",
+    default=USUAL_GRPC,
+    show_default=True,
+    help="Where to listen for clients; port 0 takes a free one.",
+)
+@option(
+    "--http",
+    type=_AddressOrOff(),
+    envvar="SPOOLRACK_HTTP",
+    default="127.0.0.1:8080",
+    show_default=True,
+    help='Where to listen for HTTP; "off": nowhere.',
+)
+@option(
+    "--sqs",
+    type=_AddressOrOff(),
+    envvar="SPOOLRACK_SQS",
+    default=OFF,
+    show_default=True,
+    help="Where to listen for clients of Amazon SQS, such as 127.0.0.1:9324.",
+)
+@option(
+    "--sqs-url",
+    metavar="URL",
+    envvar="SPOOLRACK_SQS_URL",
+    default=None,
+    show_default="what the request was sent to",
+    help="Begin each QueueUrl with this.",
+)
+@option(
+    "--sqs-keys",
+    type=click.Path(exists=True, dir_okay=False),
+    envvar="SPOOLRACK_SQS_KEYS",
+    help="Clients of SQS must sign with a key of this file; `spoolrack tokens sqs-key NAME` makes one.",
+)
+@option(
+    "--processes",
+    type=click.IntRange(min=1, max=256),
+    default=1,
+    show_default=True,
+    help="Serve with so many processes, which share the ports.",
+)
+@option(
+    "--peers",
+    type=click.IntRange(min=0, max=10_000),
+    default=0,
+    show_default=True,
+    help="Accepted from former versions, and without effect: the order is exact.",
+)
+@option(
+    "--workers",
+    type=click.IntRange(min=1, max=1_000_000),
+    default=None,
+    show_default="no bound",
+    help="So many fetches, and so many saves, at a time.",
+)
+@option(
+    "--no-mover",
+    is_flag=True,
+    help="Leave to `spoolrack mover` what time brings about, where no call waits for it.",
+)
+@option(
+    "--no-reaper",
+    is_flag=True,
+    help="Leave it to `spoolrack reaper` to unlink what is deleted.",
+)
+@option(
+    "--compat",
+    type=click.Choice(sorted(COMPATIBLE)),
+    default=None,
+    help="Take the defaults of softlayer/mq: --root /tmp/mq --http 0.0.0.0:8080 --workers 8 --peers 0. "
+    "Say --insecure with it, or give a certificate.",
+)
+@option(
+    "--group-access",
+    envvar="SPOOLRACK_GROUP_ACCESS",
+    is_flag=True,
+    help="A root that is made is one for all processes of its group.",
+)
+@option(
+    "--tls-certificate",
+    type=click.Path(exists=True, dir_okay=False),
+    envvar="SPOOLRACK_TLS_CERTIFICATE",
+    help="The server's certificate, in PEM, with those between it and its CA: both ports speak TLS.",
+)
+@option(
+    "--tls-key",
+    type=click.Path(exists=True, dir_okay=False),
+    envvar="SPOOLRACK_TLS_KEY",
+    help="Its key, in PEM, without a password.",
+)
+@option(
+    "--tls-client-ca",
+    type=click.Path(exists=True, dir_okay=False),
+    envvar="SPOOLRACK_TLS_CLIENT_CA",
+    help="Clients must show a certificate that one of the CAs in this file has signed.",
+)
+@option(
+    "--tokens",
+    type=click.Path(exists=True, dir_okay=False),
+    envvar="SPOOLRACK_TOKENS",
+    help="Clients must send a token; `spoolrack tokens new NAME` makes one and its line for this file.",
+)
+@option(
+    "--permissions",
+    type=click.Path(exists=True, dir_okay=False),
+    envvar="SPOOLRACK_PERMISSIONS",
+    help="Who of them may do what to which queues; without it, all of them everything.",
+)
+@option(
+    "--insecure",
+    envvar="SPOOLRACK_INSECURE",
+    is_flag=True,
+    help="Serve other machines without TLS, too.",
+)
+@option(
+    "--connections",
+    type=click.IntRange(min=1, max=1_000_000),
+    envvar="SPOOLRACK_CONNECTIONS",
+    default=DEFAULTS.connections,
+    show_default=True,
+    help="So many at each port of each process; one more is closed.",
+)
+@option(
+    "--memory-watermark",
+    type=Watermark(),
+    envvar="SPOOLRACK_MEMORY_WATERMARK",
+    default="0.5",
+    show_default=True,
+    help="Refuse sends while the processes have more memory together: a size, or a part of the "
+    "container's or machine's memory; \"off\": never.",
+)
+@option(
+    "--min-free-space",
+    type=Size(least=KEPT_BYTES),
+    envvar="SPOOLRACK_MIN_FREE_SPACE",
+    default="4M",
+    show_default=True,
+    help="Refuse sends while the root's disk has less than this free.",
+)
+@option(
+    "--min-free-inodes",
+    type=click.IntRange(KEPT_FILES, 1_000_000_000),
+    envvar="SPOOLRACK_MIN_FREE_INODES",
+    default=KEPT_FILES,
+    show_default=True,
+    help="Refuse sends while the root's disk can have fewer files more.",
+)
+@option(
+    "--grace",
+    type=Span(),
+    default="10s",
+    show_default=True,
+    help="How long calls may take to end when the server stops.",
+)
+@option(
+    "--health",
+    type=_AddressOrOff(),
+    envvar="SPOOLRACK_HEALTH",
+    default=OFF,
+    show_default=True,
+    help="Where to answer probes, and nothing else, in plain text.",
+)
+@option(
+    "--traces",
+    metavar="URL",
+    default=None,
+    show_default="none",
+    help='Give spans of what is asked to this OTLP endpoint; needs "spoolrack[otel]".',
+)
+@option(
+    "--metrics-queues",
+    type=click.IntRange(min=0, max=1_000_000),
+    default=DEFAULTS.metrics_queues,
+    show_default=True,
+    help="So many queues have metrics of their own; the rest shares those of the queue *.",
+)
+@option(
+    "--log-format",
+    type=click.Choice(["logfmt", "json"]),
+    default=DEFAULTS.log_format,
+    show_default=True,
+    help="Of the log, on standard error.",
+)
+@click.pass_context
+def command(context: click.Context, /, processes: int, compat: str | None, **chosen: Any) -> int:
+    """Serve the queues in a folder, until SIGTERM or Ctrl-C.
+
+    The first signal drains: nothing more is leased, and what was sent is committed. A second one ends
+    the server at once, which is safe too.
+    """
+    from ..cgroup import memory_of_process
+    from ..serve import serve
+    from ..supervisor import supervise
+
+    if compat is not None:
+        for name, value in COMPATIBLE[compat].items():
+            if context.get_parameter_source(name) is ParameterSource.DEFAULT:
+                chosen[name] = value
+    watermark: int | float | None = chosen.pop("memory_watermark")
+    if isinstance(watermark, float):
+        watermark = int(watermark * memory_of_process())
+    if chosen.pop("peers"):
+        tell("--peers has no effect: the order is exact, however many processes share the root")
+    settings = ServeSettings(
+        mover=not chosen.pop("no_mover"),
+        reaper=not chosen.pop("no_reaper"),
+        memory_watermark=None if watermark is None else watermark // processes,
+        **chosen,
+    )
+    if processes > 1:
+        return asyncio.run(supervise(settings, processes, partial(_announce, settings)))
+    return asyncio.run(serve(settings, partial(_announce, settings)))
+
+
+def _announce(settings: ServeSettings, server: ListenAddresses) -> None:
+    address = server.grpc_address
+    lines = [f"Spoolrack serves the queues in {Path(server.root).resolve()}", f"  gRPC  {address}"]
+    if server.http_url is not None:
+        lines.append(f"  HTTP  {server.http_url}/-/health")
+    program = _program()
+    if server.sqs_url is not None:
+        lines.append(f"  SQS   {server.sqs_url}")
+    if server.health_url is not None:
+        lines.append(f"  Probes  {server.health_url}/-/health/ready")
+    at, hints = _way_in(settings, address)
+    lines += [
+        "Next, in another terminal:",
+        f"  {program} send{at} --create hello 'Hello, world' && {program} receive{at} hello --delete",
+        *(f"  {hint}" for hint in hints),
+    ]
+    try:
+        say(*lines)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return  # Not worth a line.
+
+
+def _way_in(settings: ServeSettings, address: str) -> tuple[str, list[str]]:
+    """The options of a client of this server, and what the names of files in them stand for."""
+    options, hints = "" if address == USUAL_GRPC else f" --url {address}", []
+    if settings.tls_certificate is not None:
+        options = f" --url grpcs://{address} --ca CA"
+        hints.append(f"CA: the certificate of the CA that signed {settings.tls_certificate}")
+    if settings.tls_client_ca is not None:
+        options += " --certificate CERTIFICATE --key KEY"
+        hints.append(f"CERTIFICATE, KEY: a client's own, signed by a CA of {settings.tls_client_ca}")
+    elif settings.tokens is not None:
+        options += " --token-file TOKEN"
+        hints.append(
+            f"TOKEN: a file with a token, as this makes one: {_program()} tokens new NAME "
+            f"2>>{shlex.quote(settings.tokens)} >TOKEN"
+        )
+        if settings.tls_certificate is None and not is_loopback(settings.grpc[0]):
+            options += " --insecure"
+    return options, hints
+
+
+def _program() -> str:
+    """How to call this program from the shell that started it."""
+    found = shutil.which("spoolrack")
+    started = os.path.abspath(sys.argv[0])
+    if found is not None and os.path.realpath(found) == os.path.realpath(started):
+        return "spoolrack"
+    if os.path.basename(started) != "spoolrack":
+        return f"{os.path.basename(sys.executable)} -m spoolrack_server"
+    relative = os.path.relpath(started)
+    return started if relative.startswith("..") else relative

@@ -1,0 +1,106 @@
+"""Runs a shell command on a message, and keeps the message leased while it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import IO, Final
+
+from spoolrack import Message, QueueSettings, SpoolrackError
+
+from .exit_codes import line_of
+from .output import binary_attributes, tell
+from .signals import Terminated
+
+SHELL: Final = "/bin/sh"
+EXTEND_AT: Final = 0.4
+"""Of the visibility timeout, so that one extension may fail and the next still help."""
+_DEFAULT: Final = QueueSettings().visibility_timeout
+_LONGEST: Final = 100_000
+"""Characters of one variable: the system allows 128 KiB."""
+_UNFIT: Final = re.compile(r"[^A-Z0-9_]")
+
+
+class Runner:
+    def __init__(self, shell: str, queue: str, visibility: float | None) -> None:
+        self._shell = shell
+        self._queue = queue
+        self._visibility = visibility
+        """Seconds of a lease. None: each message tells."""
+
+    def run(self, message: Message) -> bool:
+        """Whether the command exits with 0 on this message.
+
+        Interrupted, it waits for the command's end first.
+        """
+        process = subprocess.Popen(
+            [SHELL, "-c", self._shell],
+            stdin=subprocess.PIPE,
+            env={**os.environ, **self._environment(message)},
+        )
+        assert process.stdin is not None
+        feeder = threading.Thread(target=_feed, args=(process.stdin, message.body), daemon=True)
+        feeder.start()
+        try:
+            code = self._wait(process, message)
+        except BaseException as error:
+            # At a terminal, Ctrl-C has reached the command as well; a SIGTERM hasn't.
+            if isinstance(error, Terminated):
+                process.terminate()
+            _end(process)
+            raise
+        feeder.join()
+        if code:
+            ended = f"was ended by signal {-code}" if code < 0 else f"exited with {code}"
+            tell(f"the command {ended} on message {message.id}")
+        return code == 0
+
+    def _wait(self, process: subprocess.Popen[bytes], message: Message) -> int:
+        # Only an older server doesn't tell: its queues begin with the same default.
+        visibility = self._visibility or message.visibility_timeout or _DEFAULT
+        while True:
+            try:
+                return process.wait(visibility * EXTEND_AT)
+            except subprocess.TimeoutExpired:
+                try:
+                    message.extend(visibility)
+                except SpoolrackError as error:
+                    tell(f"the lease on message {message.id} can't be extended: {line_of(error)}")
+
+    def _environment(self, message: Message) -> Mapping[str, str]:
+        text = {name: value for name, value in message.attributes.items() if isinstance(value, str)}
+        found = {
+            "SPOOLRACK_MESSAGE_ID": message.id,
+            "SPOOLRACK_MESSAGE_QUEUE": self._queue,
+            "SPOOLRACK_MESSAGE_RECEIVE_COUNT": str(message.receive_count),
+            "SPOOLRACK_MESSAGE_SEND_TIME": message.sent_at.isoformat(timespec="milliseconds"),
+            "SPOOLRACK_MESSAGE_GROUP": message.group,
+            "SPOOLRACK_MESSAGE_ATTRIBUTES": json.dumps({**text, **binary_attributes(message)}),
+        }
+        for name, value in text.items():
+            found.setdefault(f"SPOOLRACK_ATTRIBUTE_{_UNFIT.sub('_', name.upper())}", value)
+        unfit = [name for name, value in found.items() if "\0" in value or len(value) > _LONGEST]
+        for name in unfit:
+            del found[name]
+            tell(f"message {message.id}: {name} is not set, its value is too long or has a NUL")
+        return found
+
+
+def _feed(pipe: IO[bytes], body: bytes) -> None:
+    # A command needn't read its input to the end.
+    with suppress(BrokenPipeError), pipe:
+        pipe.write(body)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the command; who is interrupted again wants its end now."""
+    try:
+        process.wait()
+    except KeyboardInterrupt:
+        process.kill()
+        process.wait()

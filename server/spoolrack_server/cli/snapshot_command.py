@@ -1,0 +1,25 @@
+"""`spoolrack snapshot`: a copy of a whole root by hard links, while it is served."""
+
+from __future__ import annotations
+
+import click
+from spoolrack_store.snapshot import take_snapshot
+
+from .command_base import argument, root_option
+from .output import say
+from .units import Folder, plural
+
+
+@click.command()
+@argument("target", type=Folder())
+@root_option("The root to copy; it may be served.")
+def command(target: str, data: str) -> int:
+    """Make TARGET a root that has all that the root has now, by hard links.
+
+    TARGET must not exist, and its folder lies on the root's file system. Calls wait while the names
+    are linked. The snapshot can be checked, served, and copied elsewhere (rsync -aH); what becomes of
+    it doesn't touch the root. It needs room for names, and for what the root deletes meanwhile.
+    """
+    taken = take_snapshot(data, target)
+    say(f"{target}: {plural(taken.files, 'file')} linked in {taken.held:,} ms.")
+    return 0

@@ -1,0 +1,118 @@
+"""`spoolrack top`: the queues and what moves in them, redrawn until Ctrl-C."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text as RichText
+from spoolrack import Client, QueueInfo, SpoolrackError
+
+from .command_base import argument, option
+from .connection_options import Reach, reaches_queues
+from .exit_codes import OK, line_of
+from .output import say
+from .queues_command import oldest_text, table_of
+from .signals import Terminated
+from .units import Span, Text, plural, size_text
+
+_NUMBERS: Final = ("READY", "LEASED", "DELAYED", "CHANGE/S", "BYTES", "OLDEST")
+
+
+@click.command()
+@argument("prefix", default="", type=Text(may_be_empty=True))
+@option("--interval", "-i", type=Span(0.1), default="1s", show_default=True, help="Look so often.")
+@option("--once", is_flag=True, help="Print one table and exit, as it does without a terminal.")
+@reaches_queues
+def command(reach: Reach, prefix: str, interval: float, once: bool) -> int:
+    """Watch the queues, or those whose names begin with PREFIX. Ctrl-C ends it.
+
+    CHANGE/S is by how many messages a second the queue grows, in all states together.
+    """
+    console = Console()
+    with reach.quick() as client:
+        found = list(client.list_queues(prefix))
+        if once or not console.is_terminal:
+            if found:
+                say(*table_of(found))
+            return OK
+        try:
+            _watch(client, console, reach.url, prefix, interval, found)
+        except Terminated:
+            raise
+        except KeyboardInterrupt:
+            pass  # As one leaves it.
+    return OK
+
+
+def _watch(
+    client: Client, console: Console, url: str, prefix: str, interval: float, found: list[QueueInfo]
+) -> None:
+    rates: Mapping[str, float] = {}
+    looked = time.monotonic()
+    trouble = ""
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(_screen(found, rates, url, trouble), refresh=True)
+            time.sleep(interval)
+            before, then = found, looked
+            try:
+                found = list(client.list_queues(prefix))
+            except SpoolrackError as error:
+                trouble = line_of(error)
+                continue
+            trouble, looked = "", time.monotonic()
+            rates = rates_of(before, found, looked - then)
+
+
+def rates_of(
+    before: Sequence[QueueInfo], after: Sequence[QueueInfo], seconds: float
+) -> dict[str, float]:
+    """By how many messages a second each queue has grown."""
+    held = {info.name: _messages(info) for info in before}
+    return {
+        info.name: (_messages(info) - held[info.name]) / seconds
+        for info in after
+        if info.name in held and seconds > 0
+    }
+
+
+def _messages(info: QueueInfo) -> int:
+    return info.counts.ready + info.counts.leased + info.counts.delayed
+
+
+def _numbers(info: QueueInfo, rate: float | None) -> tuple[str, ...]:
+    counts = info.counts
+    return (
+        f"{counts.ready:,}",
+        f"{counts.leased:,}",
+        f"{counts.delayed:,}",
+        "" if rate is None else f"{rate:+,.0f}" if round(rate) else "0",
+        size_text(counts.bytes),
+        oldest_text(info),
+    )
+
+
+def _screen(found: Sequence[QueueInfo], rates: Mapping[str, float], url: str, trouble: str) -> Group:
+    table = Table(box=None, header_style="bold", expand=False)
+    rows = [_numbers(info, rates.get(info.name)) for info in found]
+    # Where the terminal is too narrow, the names give way: a number that is cut is another number.
+    table.add_column("QUEUE", overflow="ellipsis")
+    for title, *column in zip(_NUMBERS, *rows, strict=True):
+        table.add_column(
+            title, justify="right", no_wrap=True, min_width=max(map(len, (title, *column)))
+        )
+    table.add_column("", no_wrap=True)
+    for info, row in zip(found, rows, strict=True):
+        is_blocked = info.blocking_message is not None
+        table.add_row(info.name, *row, RichText("blocked", style="bold red") if is_blocked else "")
+    total = sum(map(_messages, found))
+    now = datetime.now().strftime("%H:%M:%S")
+    head = f"{url}  {plural(len(found), 'queue')}, {plural(total, 'message')}  {now}"
+    return Group(RichText(head, style="dim"), RichText(trouble, style="bold red"), table)

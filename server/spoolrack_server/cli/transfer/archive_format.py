@@ -1,0 +1,252 @@
+"""The portable archive: queues and their messages as lines of JSON, written and read as a stream.
+
+    {"type":"archive","format":"spoolrack archive 1","id":UUID,"time":MOMENT,"crc32":SUM}
+    {"type":"queue","name":NAME,"settings":{...},"crc32":SUM}            all queues first, labels too
+    {"type":"message","number":1,"queue":NAME,...,"crc32":SUM}           numbered from 1
+    {"type":"end","messages":COUNT,"crc32":SUM}
+
+SUM is the CRC-32 (zlib's) of the line's bytes before `,"crc32"`, in 8 hexadecimal digits. Pure, but for
+the file that it is handed; one message is in memory at a time. docs/moving.md has every field.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from functools import partial
+from math import isfinite
+from types import NoneType
+from typing import Any, BinaryIO, Final, cast
+from uuid import UUID
+
+from spoolrack import Message, MessageState, QueueInfo, Settings
+
+from ..exit_codes import BAD_CONTENT, Failed
+from ..units import plural
+from .sources import Item
+
+FORMAT: Final = "spoolrack archive 1"
+_TAIL: Final = re.compile(rb',"crc32":"([0-9a-f]{8})"}\n')
+_TAIL_LENGTH: Final = len(b',"crc32":"00000000"}\n')
+_LONGEST: Final = 256 * 1024 * 1024
+"""Bytes that no line of ours reaches: of the largest body, with all that JSON escapes."""
+_SCALARS: Final = (str, int, float, NoneType)
+_MISMATCHES: Final = (KeyError, TypeError, ValueError, AttributeError)
+"""Errors of a line that has a checksum and fields of another format."""
+_CONTROLS: Final = bytes(n for n in range(32) if n not in b"\n\r\t")
+
+
+def sealed(fields: Mapping[str, object]) -> bytes:
+    """A line with its sum."""
+    head = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()[:-1]
+    return head + b',"crc32":"%08x"}\n' % zlib.crc32(head)
+
+
+def beginning(id: str, time: str, queues: Sequence[QueueInfo]) -> Iterator[bytes]:
+    yield sealed({"type": "archive", "format": FORMAT, "id": id, "time": time})
+    for info in queues:
+        labels = {"labels": dict(info.labels)} if info.labels else {}
+        yield sealed({"type": "queue", "name": info.name, "settings": asdict(info.settings), **labels})
+
+
+def message_line(number: int, message: Message) -> bytes:
+    fields: dict[str, object] = {
+        "type": "message",
+        "number": number,
+        "queue": message.queue_name,
+        "id": message.id,
+        "send_time": message.sent_at.isoformat(timespec="milliseconds"),
+        "receive_count": message.receive_count,
+    }
+    if message.state is MessageState.DELAYED and message.lease_expires_at is not None:
+        fields["visible_at"] = message.lease_expires_at.isoformat(timespec="milliseconds")
+    if message.group:
+        fields["group"] = message.group
+    texts = {name: value for name, value in message.attributes.items() if isinstance(value, str)}
+    others = {name: value for name, value in message.attributes.items() if isinstance(value, bytes)}
+    if texts:
+        fields["attributes"] = texts
+    if others:
+        fields["binary_attributes"] = {name: _text64(value) for name, value in others.items()}
+    return sealed(fields | _body(message.body))
+
+
+def ending(messages: int) -> bytes:
+    return sealed({"type": "end", "messages": messages})
+
+
+def _body(body: bytes) -> dict[str, object]:
+    """As text if it is text to be read, and else as base64, which then takes less room."""
+    controls = len(body) - len(body.translate(None, _CONTROLS))
+    if controls * 16 <= len(body):
+        try:
+            return {"body": body.decode()}
+        except UnicodeDecodeError:
+            pass  # Bytes, then.
+    return {"body_base64": _text64(body)}
+
+
+def _text64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+class Archive:
+    """An archive as a source: read once, from its beginning to its end."""
+
+    def __init__(self, file: BinaryIO, shown: str, *, length: int | None, queue: str | None) -> None:
+        """Read as far as the first message. `shown` names the file in errors, and `queue` is another
+        name for its queue, if there is but one. Raises `Failed` if it is no archive."""
+        self._file = file
+        self._shown = shown
+        self.length = length
+        self._lines = 0
+        self._line_length = 0
+        self._read = 0
+        """Messages."""
+        self._fault: Failed | None = None
+        first = self._next()
+        if first is None or first.get("format") != FORMAT:
+            raise self._fault or self._broken("is not an archive that this version can read")
+        try:
+            # It becomes a file's name, and a part of every message's origin.
+            self.name = f"archive:{UUID(first['id'])}"
+            self.queues: dict[str, Settings] = {}
+            self.labels: dict[str, dict[str, str]] = {}
+            self._first = self._next()
+            while self._first is not None and self._first.get("type") == "queue":
+                name = _text(self._first["name"])
+                self.queues[name] = _settings(self._first["settings"])
+                self.labels[name] = _texts(self._first.get("labels", {}))
+                self._first = self._next()
+        except _MISMATCHES as error:
+            raise self._mismatch() from error
+        self._renamed = self._rename(queue)
+
+    def items(self) -> Iterator[Item]:
+        fields, self._first = self._first, None
+        while fields is not None:
+            if fields.get("type") == "end":
+                self._finish(fields)
+                return
+            try:
+                item = self._item(fields)
+            except _MISMATCHES:
+                self._fault = self._mismatch()
+                return
+            self._read += 1
+            yield item
+            fields = self._next()
+
+    def check(self) -> None:
+        if self._fault is not None:
+            raise self._fault
+
+    def remove(self, items: Sequence[Item]) -> int:
+        return 0
+
+    def remove_rest(self, done: Collection[str]) -> bool:
+        return False
+
+    def _rename(self, queue: str | None) -> dict[str, str]:
+        if queue is None:
+            return {}
+        if len(self.queues) != 1:
+            raise self._broken(f"has {len(self.queues)} queues, and --queue is for one")
+        (old,) = self.queues
+        self.queues = {queue: self.queues[old]}
+        self.labels = {queue: self.labels[old]}
+        return {old: queue}
+
+    def _next(self) -> dict[str, Any] | None:
+        """The next line; None if there is none that is whole, and then `check` says why."""
+        line = self._file.readline(_LONGEST)
+        self._lines += 1
+        self._line_length = len(line)
+        head, tail = line[:-_TAIL_LENGTH], _TAIL.fullmatch(line[-_TAIL_LENGTH:])
+        if not line:
+            self._fault = self._broken("has no end, something is missing")
+        elif tail is None and not line.endswith(b"\n") and len(line) < _LONGEST:
+            self._fault = self._broken(f"ends in the middle of line {self._lines}")
+        elif tail is None or zlib.crc32(head) != int(tail[1], 16):
+            what = "is not an archive" if self._lines == 1 else f"line {self._lines} is damaged"
+            self._fault = self._broken(what)
+        else:
+            try:
+                fields = json.loads(head + b"}")
+            except (ValueError, RecursionError):
+                fields = None
+            if isinstance(fields, dict):
+                return fields
+            self._fault = self._mismatch()
+        return None
+
+    def _item(self, fields: dict[str, Any]) -> Item:
+        number = self._read + 1
+        if fields["type"] != "message" or str(fields["number"]) != str(number):
+            raise ValueError(fields["type"])
+        queue = self._renamed.get(fields["queue"], fields["queue"])
+        if queue not in self.queues:
+            raise ValueError(queue)
+        body = fields["body"].encode() if "body" in fields else _bytes(fields["body_base64"])
+        attributes: dict[str, str | bytes] = {**_texts(fields.get("attributes", {}))}
+        for name, value in fields.get("binary_attributes", {}).items():
+            attributes[name] = _bytes(value)
+        visible_at = fields.get("visible_at")
+        return Item(
+            key=str(number),
+            queue=queue,
+            length=self._line_length,
+            read=partial(bytes, body),
+            attributes=attributes,
+            group=_text(fields.get("group", "")),
+            visible_at=None if visible_at is None else _millis(visible_at),
+        )
+
+    def _finish(self, fields: dict[str, Any]) -> None:
+        if fields.get("messages") != self._read:
+            self._fault = self._broken("says it has another number of messages")
+        elif self._file.read(1):
+            self._fault = self._broken(f"has more after its end in line {self._lines}")
+
+    def _broken(self, what: str) -> Failed:
+        after = f", after {plural(self._read, 'whole message')}" if self._read else ""
+        return Failed(f"{self._shown} {what}{after}", BAD_CONTENT)
+
+    def _mismatch(self) -> Failed:
+        return self._broken(f"line {self._lines} is not what an archive says")
+
+
+def _settings(fields: dict[str, object]) -> Settings:
+    # A setting of a later version is passed over, as in a settings file.
+    known = {name: value for name, value in fields.items() if name in Settings.__annotations__}
+    for name, value in known.items():
+        if not isinstance(value, _SCALARS) or (isinstance(value, float) and not isfinite(value)):
+            raise ValueError(name)
+    return cast(Settings, known)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _texts(fields: dict[str, object]) -> dict[str, str]:
+    return {name: _text(value) for name, value in fields.items()}
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(text) from error
+
+
+def _millis(moment: str) -> int:
+    return round(datetime.fromisoformat(moment).timestamp() * 1_000)

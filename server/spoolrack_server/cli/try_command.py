@@ -1,0 +1,54 @@
+"""`spoolrack try`: one message's whole life, to see that a server does what it is there for."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Final
+
+import click
+from spoolrack import Client, SpoolrackError
+
+from . import signals
+from .connection_options import Reach, reaches_queues
+from .exit_codes import OK, TRY_AGAIN, Failed, line_of
+from .output import say, tell
+
+_PREFIX: Final = "try-"
+_WAIT: Final = 10.0
+
+
+@click.command()
+@reaches_queues
+def command(reach: Reach) -> int:
+    """Send a message, receive it, and delete it.
+
+    That happens in a queue of its own, whose name begins with "try-", and which it deletes at the end:
+    where there are permissions, it needs all of them on "try-*".
+    """
+    name = f"{_PREFIX}{secrets.token_hex(8)}"
+    with reach.patient() as client:
+        client.create_queue(name)
+        try:
+            took = _live(client, name)
+        finally:
+            with signals.deferred():
+                try:
+                    client.delete_queue(name)
+                except SpoolrackError as error:
+                    tell(f"the queue {name} is not deleted: {line_of(error)}")
+    say(f"sent, received and deleted a message in {1_000 * took:.1f} ms")
+    return OK
+
+
+def _live(client: Client, name: str) -> float:
+    """One message's life; returns how many seconds it took."""
+    queue, body = client.queue(name), secrets.token_bytes(1_024)
+    began = time.monotonic()
+    sent = queue.send(body)
+    for message in queue.receive(wait=_WAIT):
+        if (message.id, message.body) != (sent, body):
+            raise Failed(f"{message.id} came where {sent} was sent, or not with its body", TRY_AGAIN)
+        message.delete()
+        return time.monotonic() - began
+    raise Failed(f"the message {sent} was sent to {name} and doesn't come", TRY_AGAIN)

@@ -1,0 +1,144 @@
+"""Views of queues: settings and counts, without a change."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from ..model.clock import Millis
+from ..model.ids import sent_at
+from ..model.members import lowest
+from ..model.operations import Blocking, Counts, Queue
+from ..model.overview_values import Ages, Traffic
+from ..model.statistics import QueueFigures
+from ..model.transitions import State
+from .catalog import Catalog, QueueRecord
+from .index import QueueIndex
+from .moves import Moves
+
+MANY_RECEIVES: Final = 3
+"""The oldest message is said to block its queue after so many receives."""
+
+
+class Views:
+    """Not thread-safe."""
+
+    def __init__(self, moves: Moves, catalog: Catalog) -> None:
+        self._moves = moves
+        self._catalog = catalog
+
+    def queue(self, record: QueueRecord) -> Queue:
+        index = self._moves.index.queue(record.name)
+        return Queue(
+            name=record.name,
+            settings=record.settings,
+            created_at=record.created_at,
+            version=record.version,
+            labels=record.labels,
+            counts=Counts(
+                ready=index.counts[State.READY],
+                leased=index.counts[State.LEASED],
+                delayed=index.counts[State.DELAYED],
+                bytes=index.bytes,
+                oldest=_oldest_at(index),
+            ),
+            blocking=self._blocking(record, index),
+            traffic=Traffic(entered=index.entered, left=index.left),
+        )
+
+    def queues(self, prefix: str, after: str, limit: int) -> list[Queue]:
+        """Return up to `limit` queues by name, above the name `after`."""
+        records = self._catalog.records
+        names = (name for name in records if name.startswith(prefix) and name > after)
+        return [self.queue(records[name]) for name in heapq.nsmallest(limit, names)]
+
+    def ages(self, name: str, bounds: Sequence[Millis]) -> Ages | None:
+        """Return a queue's ready messages by age; None if there is no such queue.
+
+        All messages of a file were sent in one millisecond, so that a file is counted by its id.
+        """
+        if name not in self._catalog.records:
+            return None
+        index, now = self._moves.index.queue(name), self._moves.clock.wall()
+        names = index.ready.names
+        # In the order of ids the oldest come first.
+        starts = [_id_from(now - bound) for bound in reversed(bounds)]
+        places = [0, *names.counts_below(starts), len(names)]
+        firsts = list(names.since(""))
+        counts = [
+            sum(index.ready.by_first[first].held.bit_count() for first in firsts[start:end])
+            for start, end in pairwise(places)
+        ]
+        return Ages(counts=tuple(reversed(counts)), is_exact=True)
+
+    def figures(self, name: str) -> QueueFigures | None:
+        """Return a queue's figures; None if there is no such queue."""
+        if name not in self._catalog.records:
+            return None
+        index = self._moves.index.queue(name)
+        head = index.head()
+        return QueueFigures(
+            name=name,
+            ready=index.counts[State.READY],
+            leased=index.counts[State.LEASED],
+            delayed=index.counts[State.DELAYED],
+            bytes=index.bytes,
+            oldest_ready=None if head is None else sent_at(head.first_id),
+            oldest_ready_receives=0 if head is None else head.name.receives,
+            entered=index.entered,
+            left=index.left,
+        )
+
+    def dead_letter_queues(self) -> frozenset[str]:
+        """Return the names that queues have for their dead-letter queues, whether these are there or
+        not."""
+        records = self._catalog.records.values()
+        return frozenset(record.settings.dead_letter_queue for record in records) - {""}
+
+    def overdue(self) -> Millis:
+        """Return how long ago that should have come back which is due first; 0 if nothing is due."""
+        due = self._moves.index.next_due()
+        return Millis(0 if due is None else max(0, self._moves.clock.monotonic() - due))
+
+    def _blocking(self, record: QueueRecord, index: QueueIndex) -> Blocking | None:
+        """Return the message that comes back again and again, if the oldest is one."""
+        entry = min(_undelayed(index), default=None)
+        if entry is None:
+            return None
+        id, receives = entry
+        limit, target = record.settings.max_receives, record.settings.dead_letter_queue
+        if limit and receives >= limit and target not in self._catalog.records:
+            why = (
+                f"it was received {receives} times, and its dead-letter queue {target} is missing: "
+                f"create {target}, or delete the message"
+            )
+        elif receives >= MANY_RECEIVES:
+            why = (
+                f"it is the oldest, and was received {receives} times without a delete: look at it, "
+                "and at what its consumers say"
+            )
+        else:
+            return None
+        return Blocking(id=id, receives=receives, why=why)
+
+
+def _undelayed(index: QueueIndex) -> list[tuple[str, int]]:
+    """Return the first message of each entry that is ready or leased, and its receives."""
+    head = index.head()
+    entries = [entry for entry in index.entries if entry.name.state is State.LEASED]
+    if head is not None:
+        entries.append(head)
+    return [(entry.batch.stem.message_id(lowest(entry.held)), entry.name.receives) for entry in entries]
+
+
+def _oldest_at(index: QueueIndex) -> Millis | None:
+    oldest = min(_undelayed(index), default=None)
+    return None if oldest is None else sent_at(oldest[0])
+
+
+def _id_from(moment: int) -> str:
+    """Return what stands below all ids of the Unix time `moment` and later, and above earlier ones."""
+    digits = f"{max(moment, 0):012x}"
+    return f"{digits[:8]}-{digits[8:]}"

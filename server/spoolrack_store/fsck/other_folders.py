@@ -1,0 +1,197 @@
+"""Inspects the folders that hold no messages of queues: owners, reservations, stages, redrives.
+
+One function for each folder; `BESIDE` lists them. A server may be at work: what is gone when it is to
+be read has moved on, and what isn't whole yet is being written, or was never answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from ..files.disk import Kind
+from ..model import manifest, names, redrive_order
+from ..model.content import Damaged, body, decode, is_torn
+from ..model.members import indexes
+from ..model.names import NotAName, is_owner
+from ..model.redrive_names import parse_redrive
+from ..model.reservation_names import parse_hold
+from ..model.sealed import NotWhole, Torn, unseal
+from ..model.stage_names import parse_published, parse_stage_folder
+from .findings import Notes
+
+OWNERS: Final = "owners"
+RESERVED: Final = "reserved"
+STAGED: Final = "staged"
+PUBLISHED: Final = "published"
+REDRIVES: Final = "redrives"
+KEYS: Final = "keys"
+
+
+def look_at_owners(notes: Notes) -> None:
+    """Note the processes that say that they have the root open; they may be dead."""
+    for name, path in _files(notes, OWNERS):
+        if not is_owner(name):
+            notes.foreign(path, "not an owner's file")
+            continue
+        content = _read(notes, path)
+        if content is not None:
+            notes.report.owners.append(content[:200].decode(errors="replace").strip())
+
+
+def look_at_reserved(notes: Notes) -> None:
+    """Note sets whose records are damaged, and count those that are held."""
+    for name, path in _files(notes, RESERVED):
+        try:
+            hold = parse_hold(name)
+        except NotAName:
+            notes.foreign(path)
+            continue
+        content = _read(notes, path)
+        if content is None:
+            continue
+        try:
+            values = unseal(content)
+        except NotWhole as error:
+            _tell_not_whole(notes, path, error, f"this reservation's file is damaged: {error}")
+            continue
+        if hold.due is not None:
+            notes.set_tokens.add(str(values.get("token")))
+            notes.report.reserved += not hold.is_lost
+
+
+def look_at_staged(notes: Notes) -> None:
+    """Note chunks that are not whole, and count the stages."""
+    lives: set[str] = set()
+    for name, path in _files(notes, STAGED):
+        life, _, rest = name.partition(":")
+        try:
+            folder = parse_stage_folder(life)
+            if folder.is_dropped != (not rest):
+                raise NotAName(name)
+            if folder.is_dropped:
+                notes.leave(path, "a stage that is dropped: its chunks are being unlinked")
+                continue
+            stem = _stem_of_chunk(rest)
+        except NotAName:
+            notes.foreign(path)
+            continue
+        lives.add(life)
+        _look_at_chunk(notes, path, stem)
+    notes.report.staged = len(lives)
+
+
+def look_at_published(notes: Notes) -> None:
+    """Note manifests that are damaged, and count the publications that are remembered."""
+    for name, path in _files(notes, PUBLISHED):
+        try:
+            parse_published(name)
+        except NotAName:
+            notes.foreign(path)
+            continue
+        content = _read(notes, path)
+        if content is None:
+            continue
+        try:
+            manifest.decode(content)
+        except NotWhole as error:
+            _tell_not_whole(notes, path, error, f"no manifest: {error}")
+        else:
+            notes.report.published += 1
+
+
+def look_at_redrives(notes: Notes) -> None:
+    """Note redrives whose records are damaged, and those that go on."""
+    for name, path in _files(notes, REDRIVES):
+        try:
+            redrive = parse_redrive(name)
+        except NotAName:
+            notes.foreign(path)
+            continue
+        content = _read(notes, path)
+        if content is None:
+            continue
+        try:
+            order = redrive_order.decode(content)
+        except NotWhole as error:
+            _tell_not_whole(notes, path, error, f"no redrive: {error}")
+            continue
+        if redrive.ended is None:
+            why = f"a redrive of {order.queue}: any process that has the root open goes on with it"
+            notes.leave(path, why)
+
+
+BESIDE: Final[Mapping[str, Callable[[Notes], None]]] = {
+    OWNERS: look_at_owners,
+    RESERVED: look_at_reserved,
+    STAGED: look_at_staged,
+    PUBLISHED: look_at_published,
+    REDRIVES: look_at_redrives,
+}
+"""By folder."""
+
+
+def _files(notes: Notes, folder: str) -> Iterator[tuple[str, str]]:
+    """Yield name and path of each file in a folder; note what is none."""
+    for found in notes.scan(folder):
+        path = f"{folder}/{found.name}"
+        if found.kind is Kind.FILE:
+            yield found.name, path
+        else:
+            notes.foreign(path, "it is no file")
+
+
+def _read(notes: Notes, path: str) -> bytes | None:
+    try:
+        return notes.disk.read(path)
+    except FileNotFoundError:
+        return None  # It was renamed, or is over.
+    except OSError as error:
+        notes.by_hand(path, f"it can't be read: {error.strerror}")
+        return None
+
+
+def _tell_not_whole(notes: Notes, path: str, error: NotWhole, why: str) -> None:
+    """Note a record that isn't as it was sealed. One that is torn was never answered."""
+    if isinstance(error, Torn):
+        notes.leave(path, "it is being written, or was never written whole: the next start unlinks it")
+    else:
+        notes.foreign(path, why)
+
+
+def _stem_of_chunk(text: str) -> names.Stem:
+    """Return the stem in `chunk ["+" delay] ":" queue ":" stem`; raise `NotAName`."""
+    head, _, rest = text.partition(":")
+    queue, _, stem = rest.partition(":")
+    for number in head.split("+", 1):
+        if not (number.isascii() and number.isdecimal()) or str(int(number)) != number:
+            raise NotAName(text)
+    parsed = names.parse(f"queues/{queue}/{stem}")
+    if parsed.stem.text != stem:
+        raise NotAName(text)
+    return parsed.stem
+
+
+def _look_at_chunk(notes: Notes, path: str, stem: names.Stem) -> None:
+    """Note what is wrong with a chunk's file, if it isn't gone."""
+    torn = "it was never staged, and the next start unlinks it"
+    try:
+        size = notes.disk.facts(path).size
+    except FileNotFoundError:
+        return
+    if size != stem.length:
+        notes.leave(path, f"it has {size} bytes instead of {stem.length}: {torn}")
+        return
+    content = _read(notes, path) if notes.deep else None
+    if content is None:
+        return
+    notes.report.bytes += len(content)
+    try:
+        line = decode(stem, content, len(content))
+        for index in indexes(stem.full):
+            body(line, content, index)
+    except Damaged as error:
+        if is_torn(content):
+            notes.leave(path, f"{error}: {torn}")
+        else:
+            notes.foreign(path, f"this chunk of a stage is damaged: {error}")

@@ -1,0 +1,238 @@
+"""Mends what an inspection found, and brings back what lies in quarantine, with no other process there.
+
+Nothing is destroyed: what is damaged, foreign or superseded goes to quarantine. Messages move as the
+store moves them: see `moves`. All of it is durable at return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from random import Random
+
+from ..engine.index import COUNTED
+from ..engine.moves import Moves
+from ..engine.recovery import appear
+from ..files.disk import Disk, Kind
+from ..files.layout import QUARANTINE
+from ..files.syncer import Syncer, explained
+from ..model.batch import Batch, Entry
+from ..model.clock import Clock
+from ..model.content import Damaged, body, decode
+from ..model.errors import StoreError
+from ..model.ids import FileIds, is_id
+from ..model.members import indexes
+from ..model.names import Name, NotAName, batch_of, index_of, is_queue_name, make_token, parse
+from ..model.settings import QueueSettings, Record, encode
+from ..model.transitions import State
+from .findings import Aside, Mended, Notes, NotRestorable, Problem, Remedy
+from .inspection import KNOWN
+from .listing import QUEUES, Lister
+from .quarantined_files import own_id, read_asides, take_back
+from .settings_files import Registry, settings_path
+
+
+class Mender:
+    """Knows all names of a root. The caller keeps other processes out."""
+
+    def __init__(self, disk: Disk, clock: Clock, random: Random) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._random = random
+        self._notes = Notes(disk)
+        self._moves = Moves(disk, clock, "", FileIds(clock, random))
+        self._syncer: Syncer = self._moves.syncer
+        lister = Lister(self._notes)
+        for paths in lister.list().values():
+            for path in paths:
+                appear(self._moves, parse(path))
+        self._batches: dict[str, list[Batch]] = {}
+        """By the ids of their files."""
+        for batch in self._moves.index.batches.values():
+            self._batches.setdefault(batch.stem.id, []).append(batch)
+        # What a process that died has changed, and not synced, must be durable before more is.
+        there = {found.name for found in disk.scan(".")}
+        for folder in (*sorted(there & set(KNOWN)), *(f"{QUEUES}/{q}" for q in lister.queues), "."):
+            self._syncer.folder_changed(folder)
+        self._sync()
+
+    def mend(self, problems: Sequence[Problem]) -> tuple[list[Mended], list[Problem]]:
+        """Deal with `problems`; return what was mended, and what is left for a person."""
+        mended: list[Mended] = []
+        left: list[Problem] = []
+        # Folders and settings first: messages may be moved there, or wait for them.
+        early = (Remedy.FOLDER, Remedy.SETTINGS)
+        for problem in sorted(problems, key=lambda problem: problem.remedy not in early):
+            try:
+                how = self._mend(problem)
+            except StoreError as error:
+                left.append(replace(problem, why=f"{problem.why}; not mended: {error}"))
+                continue
+            if how:
+                mended.append(Mended(problem=problem, how=how))
+            else:
+                left.append(problem)
+        self._sync()
+        return mended, left
+
+    def _mend(self, problem: Problem) -> str:
+        match problem.remedy:
+            case Remedy.HAND:
+                return ""
+            case Remedy.FOLDER:
+                self._make_folder(problem.path)
+                return "made anew"
+            case Remedy.SETTINGS:
+                self._use_defaults(problem.queue)
+                return f"the queue {problem.queue} has the default settings now"
+            case Remedy.QUARANTINE if not problem.members:
+                is_there = self._moves.put_aside(problem.path, problem.why)
+                return "put into quarantine" if is_there else "gone by now"
+        entry = self._moves.index.entry_at(parse(problem.path))
+        assert entry is not None, "the root is locked"
+        # Of two problems of one message the first has moved it.
+        members = problem.members & (entry.held | entry.batch.unlisted)
+        state = State.READY if problem.remedy is Remedy.READY else State.QUARANTINED
+        if members:
+            self._moves.move(entry, members, state)
+        return "ready" if state is State.READY else "put into quarantine"
+
+    def _use_defaults(self, queue: str) -> None:
+        registry = Registry(self._disk)
+        registry.read()
+        record = Record(
+            settings=QueueSettings(), created_at=self._clock.wall(), salt=make_token(self._random)
+        )
+        path = settings_path(queue, registry.versions.get(queue, 0) + 1)
+        self._moves.create_file(path, encode(record))
+        self._make_folder(f"{QUEUES}/{queue}")
+
+    def _make_folder(self, path: str) -> None:
+        try:
+            self._disk.make_folder(path)
+        except FileExistsError:
+            return
+        except OSError as error:
+            raise explained(error) from error
+        self._syncer.folder_changed(path.rpartition("/")[0] or ".")
+
+    def _sync(self) -> None:
+        number, commit = self._moves.begin_sync()
+        commit.sync()
+        self._moves.end_sync(number)
+
+    # Back from quarantine.
+
+    def restore(self, id: str, queue: str | None) -> str:
+        """Make the messages under `id` ready; return their path. Raise `NotRestorable`, `DiskError`."""
+        found = self._messages(id)
+        asides = [
+            aside
+            for aside in read_asides(self._notes)
+            if aside.name and id in (aside.id, own_id(aside))
+        ]
+        if found:
+            path = self._restore_messages(found, queue)
+        elif asides:
+            path = self._restore_file(asides[0], queue)
+        else:
+            raise NotRestorable(f"There is nothing with the id {id} in quarantine.")
+        self._sync()
+        return path
+
+    def _messages(self, id: str) -> list[tuple[Entry, int]]:
+        """Return what quarantine holds of the message or batch `id`."""
+        found = []
+        for batch in self._batches_with(id):
+            stem = batch.stem
+            wanted = stem.full if stem.id == id else 0
+            if stem.count and 0 < index_of(id) < stem.count:
+                wanted = 1 << index_of(id)
+            for entry in batch.entries:
+                if entry.name.state is State.QUARANTINED and entry.held & wanted:
+                    found.append((entry, entry.held & wanted))
+        return found
+
+    def _batches_with(self, id: str) -> Iterator[Batch]:
+        """Yield the files that may have the message `id`."""
+        for key in dict.fromkeys((id, batch_of(id))) if is_id(id) else ():
+            yield from self._batches.get(key, ())
+
+    def _restore_messages(self, found: Sequence[tuple[Entry, int]], queue: str | None) -> str:
+        for entry, members in found:
+            self._require_queue(queue or entry.name.queue)
+            self._require_whole(entry.name.path, entry.batch, members)
+            self._require_nowhere(entry.batch, members)
+        made = []
+        for entry, members in found:
+            target = queue or entry.name.queue
+            self._make_folder(f"{QUEUES}/{target}")
+            made += self._moves.move(entry, members, State.READY, queue=target)
+        return made[0].name.path
+
+    def _restore_file(self, aside: Aside, queue: str | None) -> str:
+        """Bring back a message's file that lay where it doesn't belong."""
+        name = self._name_of(aside, queue)
+        if self._disk.facts(aside.path).kind is not Kind.FILE:
+            raise NotRestorable(f"{aside.path} is not a message's file, and stays in quarantine.")
+        known = self._moves.index.batches.get(name.stem.text)
+        batch = known or Batch(name.stem)
+        self._require_queue(name.queue)
+        self._require_whole(aside.path, batch, name.members)
+        self._require_nowhere(batch, name.members)
+        if known is not None and any(known.holder(index) for index in indexes(name.members)):
+            raise NotRestorable(f"A message of {aside.path} is there already.")
+        self._make_folder(f"{QUEUES}/{name.queue}")
+        ready = replace(name, version=batch.top + 1)
+        self._moves.take_over(aside.path, ready, 0)
+        self._sync()
+        take_back(self._disk, aside)
+        self._syncer.folder_changed(QUARANTINE)
+        return ready.path
+
+    def _name_of(self, aside: Aside, queue: str | None) -> Name:
+        """Return the name that a file would have as ready messages."""
+        there = aside.source.split("/")
+        home = queue or (there[1] if there[0] == QUEUES and len(there) > 1 else "")
+        for path in (f"{QUEUES}/{home}/{aside.name}", *(f"{f}/{aside.name}" for f in KNOWN)):
+            try:
+                name = parse(path)
+            except NotAName:
+                continue
+            return replace(
+                name, state=State.READY, queue=queue or name.queue, owner="", due=None, token=""
+            )
+        raise NotRestorable(
+            f"{aside.name!a} is not the name of a message, or doesn't say from which queue it came: "
+            f"look at {aside.path}, and name the queue, or send it anew."
+        )
+
+    def _require_queue(self, queue: str) -> None:
+        if not is_queue_name(queue):
+            raise NotRestorable(f"{queue!a} can't be a queue's name.")
+        registry = Registry(self._disk)
+        registry.read()
+        if queue not in registry.names - registry.doomed:
+            raise NotRestorable(f"There is no queue {queue}: create it, or name another one.")
+
+    def _require_whole(self, path: str, batch: Batch, members: int) -> None:
+        try:
+            content = self._disk.read(path, batch.stem.length + 1)
+            line = decode(batch.stem, content, len(content))
+            for index in indexes(members):
+                body(line, content, index)
+        except OSError as error:
+            raise NotRestorable(f"{path} can't be read: {error.strerror}.") from error
+        except Damaged as error:
+            raise NotRestorable(f"{path} is not whole, and stays in quarantine: {error}.") from error
+
+    def _require_nowhere(self, batch: Batch, members: int) -> None:
+        """Raise `NotRestorable` if another file has a message with one of these ids in a queue."""
+        for index in indexes(members):
+            id = batch.stem.message_id(index)
+            for other in self._batches_with(id):
+                if other is batch or other.stem.message_id(index_of(id)) != id:
+                    continue
+                entry = other.holder(index_of(id) if other.stem.count else 0)
+                if entry is not None and entry.name.state in COUNTED:
+                    raise NotRestorable(f"The message is in a queue already: {entry.name.path}.")

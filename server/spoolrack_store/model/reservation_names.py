@@ -1,0 +1,97 @@
+"""The grammar of `reserved/`: how its names are spelt, and what a marker says.
+
+    held   = stream "." seq "@" due            its record: the set is leased until then
+    read   = stream "." seq "@" due "~read"    the same, once a reader has marked it as read
+    lost   = stream "." seq "@" ended ["~read"] "~lost"  the same, once the hold is over
+    marker = stream "." seq                    the stream is committed up to this number
+
+The files are sealed, as `sealed` says. Pure: it knows text, not folders. What it doesn't recognise
+raises `NotAName` or `NotWhole`, and the caller decides what becomes of the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from .clock import Millis
+from .names import NotAName
+from .reservation_requests import MAX_SEQ
+from .sealed import NotWhole, seal, unseal
+
+_STREAM: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_NAME: Final = re.compile(
+    rf"(?P<stream>{_STREAM.pattern})\.(?P<seq>0|[1-9][0-9]{{0,18}})"
+    r"(?:@(?P<due>[0-9]{13})(?P<read>~read)?(?P<lost>~lost)?)?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldName:
+    """A name in `reserved/`, as values."""
+
+    stream: str
+    seq: int
+    due: Millis | None = None
+    """Unix time at which the hold ends, or has ended; None: a marker."""
+    is_lost: bool = False
+    is_read: bool = False
+
+    def __str__(self) -> str:
+        text = f"{self.stream}.{self.seq}"
+        if self.due is not None:
+            text += f"@{self.due:013d}"
+            if self.is_read:
+                text += "~read"
+            if self.is_lost:
+                text += "~lost"
+        return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker:
+    """The record of a commit. A process that finds sets of it still there finishes it."""
+
+    sets: tuple[int, ...]
+    """The numbers of those that were held: their messages are deleted."""
+    made_at: Millis
+    """Unix time."""
+
+    def encode(self) -> bytes:
+        return seal({"sets": self.sets, "made_at": self.made_at})
+
+    @classmethod
+    def decode(cls, content: bytes) -> Marker:
+        """The marker in `content`; raises `NotWhole`."""
+        values = unseal(content)
+        sets = values.get("sets")
+        if not isinstance(sets, list) or not all(type(seq) is int for seq in sets):
+            raise NotWhole("it doesn't say which sets are committed")
+        return cls(sets=tuple(sets), made_at=Millis(_number(values, "made_at")))
+
+
+def is_stream(text: str) -> bool:
+    return _STREAM.fullmatch(text) is not None
+
+
+def parse_hold(text: str) -> HoldName:
+    match = _NAME.fullmatch(text)
+    if match is None or int(match["seq"]) > MAX_SEQ:
+        raise NotAName(text)
+    due = match["due"]
+    return HoldName(
+        stream=match["stream"],
+        seq=int(match["seq"]),
+        due=None if due is None else Millis(int(due)),
+        is_lost=match["lost"] is not None,
+        is_read=match["read"] is not None,
+    )
+
+
+def _number(values: Mapping[str, object], name: str) -> int:
+    value = values.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise NotWhole(f"its {name} is {value!r}")
+    return value

@@ -1,0 +1,158 @@
+"""Counts and measures of the store: plain numbers.
+
+Knows no format and no reader. Each number has one writer, and readers in other threads see it
+a moment late at most. What is counted for each message is one addition for all messages of a request.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .clock import Millis, stopwatch
+from .errors import StoreError
+from .operations import Delete, Outcome, Purge, Receive, Request
+from .reservation_requests import Reservation, Reserve
+
+SECONDS: Final = (
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+)
+"""Upper ends of the ranges in which spans of time are counted."""
+SIZES: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 5_000.0, 20_000.0)
+"""The same for how many there were at once."""
+
+
+class Histogram:
+    """How often a value lay in which range, and the sum of all."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        """`bounds` are upper ends, which belong to their ranges; beyond the last there is one more."""
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+
+class Statistics:
+    """The work of one store since it was opened."""
+
+    def __init__(self, watch: Callable[[], float] = stopwatch) -> None:
+        """`watch` tells seconds; nothing is decided by it."""
+        self.watch = watch
+        self.commits = Histogram(SECONDS)
+        """Seconds from the first change of a commit to its answers."""
+        self.requests = Histogram(SIZES)
+        """Requests that were answered by one commit."""
+        self.syncs = Histogram(SECONDS)
+        """Seconds that a sync took which succeeded."""
+        self.failed_syncs = 0
+        self.messages: dict[str, dict[str, int]] = {}
+        """By queue and what was done: so many messages."""
+
+    def count(self, queue: str, what: str, messages: int) -> None:
+        if messages:
+            counts = self.messages.get(queue)
+            if counts is None:
+                counts = self.messages[queue] = {}
+            counts[what] = counts.get(what, 0) + messages
+
+    def commit(
+        self, requests: Sequence[Request[Any]], outcomes: Sequence[Outcome], began: float
+    ) -> None:
+        """Count a commit that began then and is answered now.
+
+        One addition for each request, none for a message. What isn't counted here is counted where a
+        file moves: `send`, `requeue`, `expire`, `bury`, `publish`, `commit` and `redrive`.
+        """
+        if not requests:
+            return
+        self.commits.observe(self.watch() - began)
+        self.requests.observe(len(requests))
+        for request, outcome in zip(requests, outcomes, strict=True):
+            if not isinstance(outcome, StoreError):
+                self._answered(request, outcome)
+
+    def _answered(self, request: Request[Any], outcome: Outcome) -> None:
+        if isinstance(request, Receive):
+            self.count(request.queue, "receive", sum(len(each.ids) for each in outcome))
+        elif isinstance(request, Delete):
+            self.count(request.queue, "delete", outcome.count(None))
+        elif isinstance(request, Purge):
+            self.count(request.queue, "purge", outcome)
+        elif isinstance(request, Reserve) and isinstance(outcome, Reservation) and outcome.is_new:
+            self.count(request.queue, "reserve", outcome.messages)
+
+    def forget_all_but(self, queues: Sequence[str]) -> None:
+        """Queues come and go, and what is counted of those that are gone must not stay for ever."""
+        known = set(queues)
+        for queue in [queue for queue in list(self.messages) if queue not in known]:
+            self.messages.pop(queue, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFigures:
+    """A queue at one moment, as far as it is known without looking into any folder."""
+
+    name: str
+    ready: int
+    leased: int
+    delayed: int
+    bytes: int
+    """Of bodies and attributes; without those of batches that weren't listed yet."""
+    oldest_ready: Millis | None
+    """Unix time at which the oldest message that is ready was sent; None: none is."""
+    oldest_ready_receives: int
+    """How often it was received before."""
+    entered: int
+    """Messages that this process brought into the queue, as in `Traffic`."""
+    left: int
+    """Messages that this process deleted, let expire or moved away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RootFigures:
+    """Figures of all but messages."""
+
+    queues: int
+    quarantined: int
+    """Files and folders put into quarantine since the start."""
+    unlinked: int
+    """Messages unlinked since the start."""
+    to_be_unlinked: int
+    """Messages that are durably deleted, and wait here for the reaper."""
+    overdue: Millis
+    """How long ago the first one should have been brought back of what is hidden; 0: nothing should."""
+    deduplication_keys: int
+    reservations_held: int
+    reservations_lost: int
+    redrives: int
+    """Those that this process drives."""
+    dead_letter_queues: frozenset[str]
+    """Those that others name as theirs."""
+    stages: int | None
+    """None: other processes may make some, and the store hasn't looked."""
+    waiting: int
+    """Receives that wait for a message."""
+    failed: bool
+    """Nothing is promised any more before a restart."""

@@ -1,0 +1,113 @@
+"""Opens a root to look at it: no file in it is changed, and the store answers nothing but questions.
+
+What a start would do is done in memory: a torn file in `new/` isn't shown, a deleted queue is gone, a
+queue that lost its settings has the default ones. The folders are listed under a shared lock, which
+keeps commits of other processes out meanwhile, so that the list is exact. What others move afterwards
+isn't seen: a message that they move is passed over.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Final
+
+from .committer import Committer, ThreadDriver, run_whole
+from .files import layout
+from .files.disk import Lock
+from .files.local_disk import LocalDisk
+from .files.overlay import OverlayDisk
+from .files.root import is_living, is_root, owners_of
+from .model.background_work import Chores
+from .model.clock import Clock
+from .model.errors import RootUnusable
+from .store import Store
+
+log = logging.getLogger(__name__)
+
+_CHORES: Final = Chores(adopts=False, unlinks=False, ticks=False)
+_TRIES: Final = 250
+_TRY_EVERY: Final = 0.02
+"""Seconds. A process that holds the lock for more than five is stopped, or moves very much."""
+_MOST_COMMITS: Final = 100_000
+"""Commits of work that a start may have to finish, in memory."""
+_NEVER: Final = threading.Event()
+
+
+def open_to_look(root: str | os.PathLike[str], *, clock: Clock | None = None) -> Store:
+    """Open the root as a start would find it now, with all that it would finish finished in memory.
+
+    Requests that change something change nothing on the disk, so none should be made. Raise as
+    `Store.open` does, and `RootUnusable` for a folder that isn't a root.
+    """
+    if not is_root(root):
+        raise RootUnusable(root=os.fspath(root), why="it is none yet: create a queue in it first")
+    disk = LocalDisk(root)
+    with _still(disk, os.fspath(root)):
+        return Store.open(
+            root,
+            clock=clock,
+            # Only how names are made in memory depends on it.
+            random=Random(0),
+            disk=OverlayDisk(disk),
+            chores=_CHORES,
+            driver=_Finished(),
+        )
+
+
+def has_owners(root: str | os.PathLike[str]) -> bool:
+    """Return whether a process has the root open; it needs write permission. Raise `OSError`."""
+    disk = LocalDisk(root)
+    return any(is_living(disk, owner) for owner in owners_of(disk))
+
+
+def may_have_owners(root: str | os.PathLike[str]) -> bool:
+    """Return whether a process has the root open, or was killed with it open. Raise `OSError`."""
+    return bool(owners_of(LocalDisk(root)))
+
+
+def owners_changed_ns(root: str | os.PathLike[str]) -> int:
+    """Return when a process has last opened or closed the root, in Unix nanoseconds. Raise
+    `OSError`."""
+    return LocalDisk(root).facts(layout.OWNERS).changed_ns
+
+
+class _Finished(ThreadDriver):
+    """Finishes the work of a start before the store is open."""
+
+    def start(self, committer: Committer) -> None:
+        for _ in range(_MOST_COMMITS):
+            if not committer.look_for_work()[0]:
+                break
+            run_whole(committer)
+        super().start(committer)
+
+
+@contextmanager
+def _still(disk: LocalDisk, root: str) -> Iterator[None]:
+    """Keep other processes from committing, as far as this one may."""
+    lock: Lock | None = None
+    try:
+        for _ in range(_TRIES):
+            lock = disk.share_lock()
+            if lock is not None:
+                break
+            _NEVER.wait(_TRY_EVERY)
+        else:
+            log.warning(
+                "another process holds the lock of %s: what it moves meanwhile may be missing", root
+            )
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.ENOENT):
+            raise
+        log.warning("%s can't be locked: what other processes move meanwhile may be missing", root)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()

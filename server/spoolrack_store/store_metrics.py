@@ -1,0 +1,124 @@
+"""The figures of a store at one moment, for metrics.
+
+Where it isn't said otherwise no folder is listed and no file is read, so that it costs the same with
+one message and with a million. Many queues are told in parts, between which commits go on: the numbers
+of two queues may be of two moments.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Final
+
+from .committer import Committer
+from .engine.catalog import QueueRecord
+from .engine.engine import Engine
+from .files import layout
+from .files.changes import Poisoned
+from .files.disk import Disk, Space
+from .files.syncer import SyncFailed
+from .model.statistics import QueueFigures, RootFigures, Statistics
+
+log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 100
+"""Queues that are looked at while no commit may go on."""
+
+
+class Tally:
+    """Thread-safe."""
+
+    def __init__(
+        self, engine: Engine, disk: Disk, changing: threading.RLock, committer: Committer
+    ) -> None:
+        self._engine = engine
+        self._disk = disk
+        self._changing = changing
+        self._committer = committer
+
+    @property
+    def statistics(self) -> Statistics:
+        """Counts of all work since the start; they go on."""
+        return self._engine.moves.statistics
+
+    def space(self) -> Space | None:
+        """Return what room the root's file system has; None if it doesn't say."""
+        try:
+            return self._disk.space()
+        except OSError as error:
+            log.debug("the room on the disk can't be told: %s", error)
+            return None
+
+    def refuses_sends(self, space: Space) -> bool:
+        """Return whether this process stores nothing with so much free room."""
+        return self._engine.moves.watermark.is_reached(space.bytes, space.files_left)
+
+    def root(self) -> RootFigures:
+        """Return all but the queues' figures."""
+        engine = self._engine
+        with self._changing:
+            held, lost = engine.reservations.count()
+            records = engine.catalog.records
+            self.statistics.forget_all_but(list(records))
+            return RootFigures(
+                queues=len(records),
+                quarantined=engine.moves.quarantined,
+                unlinked=engine.moves.unlinked,
+                to_be_unlinked=engine.to_be_unlinked,
+                overdue=engine.views.overdue(),
+                deduplication_keys=engine.deduplication.count,
+                reservations_held=held,
+                reservations_lost=lost,
+                redrives=engine.redrives.running,
+                dead_letter_queues=engine.views.dead_letter_queues(),
+                stages=engine.stages.count,
+                waiting=self._committer.waiting,
+                failed=self._committer.failure is not None,
+            )
+
+    def _take_in(self) -> None:
+        """Know what was answered and what other processes did, unless one of them holds the lock."""
+        with self._changing:
+            if not self._engine.has_exact_index:
+                with suppress(Poisoned, SyncFailed):  # The next commit says so.
+                    self._engine.with_exact_index(lambda: None)
+
+    def names(self) -> list[str]:
+        """Return all queues, the oldest first, so that what stands first stays there."""
+        with self._changing:
+            records = list(self._engine.catalog.records.values())
+        return [record.name for record in sorted(records, key=_age)]
+
+    def queues(self) -> Iterator[list[QueueFigures]]:
+        """Yield all queues in parts, in the same order."""
+        self._take_in()
+        names = iter(self.names())
+        while part := list(islice(names, AT_ONCE)):
+            with self._changing:
+                found = [self._engine.views.figures(name) for name in part]
+            yield [each for each in found if each is not None]
+
+    # What only a folder says. It takes the longer the more there is.
+
+    def quarantined(self) -> int | None:
+        """Return how many things lie in `quarantine/`; None if that can't be told."""
+        return self._count_in(layout.QUARANTINE)
+
+    def removed(self) -> int | None:
+        """Return how many names lie in `remove/`; None if that can't be told."""
+        return self._count_in(layout.REMOVE)
+
+    def _count_in(self, folder: str) -> int | None:
+        try:
+            return len(self._disk.scan(folder))
+        except OSError as error:
+            log.debug("%s can't be listed: %s", folder, error)
+            return None
+
+
+def _age(record: QueueRecord) -> tuple[int, str]:
+    return record.created_at, record.name
