@@ -53,7 +53,7 @@ from .reservation_service import ReservationService
 from .rpc import Context, Requests, outlast
 from .schedule_service import ScheduleService
 from .staging_service import StagingService
-from .status import error_of
+from .status import status_of
 from .store_access import FRAME_BYTES, StoreAccess
 from .streams import Streams
 
@@ -182,7 +182,7 @@ class QueueService:
             begun = send_requests.start(self._store, request.queue, request.messages)
             del request  # The store has the bodies.
             await answer(begun.future)
-            return encoding.send_results(b"\x0a", begun.stored())
+            return encoding.send_response(begun.stored())
 
     async def StreamSend(self, requests: Requests, context: Context) -> None:
         begin = partial(send_requests.start_in_turn, self._store, self._workers)
@@ -264,10 +264,10 @@ class QueueService:
     async def Delete(self, request: rpc.DeleteRequest, context: Context) -> bytes:
         begun = delete_requests.start(self._store, request.queue, request.targets)
         await answer(begun.future)
-        return encoding.delete_results(b"\x0a", begun.results())
+        return encoding.delete_response(begun.results())
 
     async def StreamDelete(self, requests: Requests, context: Context) -> None:
-        async def begin(request: rpc.StreamDeleteRequest) -> delete_requests.SubmittedDelete:
+        async def begin(request: rpc.DeleteRequest) -> delete_requests.SubmittedDelete:
             return delete_requests.start(self._store, request.queue, request.targets)
 
         await self._streams.serve(requests, context, begin, "StreamDelete")
@@ -315,7 +315,7 @@ class QueueService:
         for position in range(len(request.changes)):
             result = results[position]
             if isinstance(result, StoreError):
-                response.results.add(error=error_of(result))
+                response.results.add(error=status_of(result))
             elif result:
                 response.results.add(lease_expire_time=convert.timestamp(result))
             else:
@@ -359,7 +359,7 @@ class QueueService:
         for position in range(len(request.releases)):
             result = results[position]
             if isinstance(result, StoreError):
-                response.results.add(error=error_of(result))
+                response.results.add(error=status_of(result))
             else:
                 response.results.add(deliver_time=convert.timestamp(result))
         return response
@@ -397,7 +397,7 @@ class QueueService:
             if result is None:
                 response.results.add().rejected.SetInParent()
             else:
-                response.results.add(error=error_of(result))
+                response.results.add(error=status_of(result))
         return response
 
     # Looks at messages.

@@ -12,6 +12,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.rpc import status_pb2 as _status_pb2
 from spoolrack.v1 import queue_pb2 as _queue_pb2
 import builtins as _builtins
 import sys
@@ -414,14 +415,14 @@ class SendResult(_message.Message):
         """It is on stable media."""
 
     @_builtins.property
-    def error(self) -> _queue_pb2.Error:
+    def error(self) -> _status_pb2.Status:
         """It was refused, and nothing of it is stored."""
 
     def __init__(
         self,
         *,
         sent: Global___SentMessage | None = ...,
-        error: _queue_pb2.Error | None = ...,
+        error: _status_pb2.Status | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "result", b"result", "sent", b"sent"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -472,26 +473,22 @@ class StreamSendRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
-    QUEUE_FIELD_NUMBER: _builtins.int
-    MESSAGES_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """Repeated in the response to this request."""
-    queue: _builtins.str
-    """The queue's name."""
     @_builtins.property
-    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.OutgoingMessage]:
-        """1 to 1,000 messages."""
+    def request(self) -> Global___SendRequest:
+        """What is asked for, as in the unary call."""
 
     def __init__(
         self,
         *,
         correlation_id: _builtins.int = ...,
-        queue: _builtins.str = ...,
-        messages: _abc.Iterable[_queue_pb2.OutgoingMessage] | None = ...,
+        request: Global___SendRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "messages", b"messages", "queue", b"queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -504,30 +501,32 @@ class StreamSendResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
-    RESULTS_FIELD_NUMBER: _builtins.int
+    RESPONSE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """The correlation_id of the request."""
     @_builtins.property
-    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___SendResult]:
-        """A result for each message, in the request's order. Empty if `error` is set."""
+    def response(self) -> Global___SendResponse:
+        """A result for each message, in the request's order."""
 
     @_builtins.property
-    def error(self) -> _queue_pb2.Error:
-        """Why the whole request failed. Absent: it didn't. The stream goes on."""
+    def error(self) -> _status_pb2.Status:
+        """Why the whole request failed. The stream goes on."""
 
     def __init__(
         self,
         *,
         correlation_id: _builtins.int = ...,
-        results: _abc.Iterable[Global___SendResult] | None = ...,
-        error: _queue_pb2.Error | None = ...,
+        response: Global___SendResponse | None = ...,
+        error: _status_pb2.Status | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "response", b"response", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "error", b"error", "results", b"results"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "error", b"error", "response", b"response", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["response", "error"]  # noqa: Y015
+    _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
 Global___StreamSendResponse: _TypeAlias = StreamSendResponse  # noqa: Y015
 
@@ -798,7 +797,7 @@ class DeleteResult(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     DELETED_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def error(self) -> _queue_pb2.Error:
+    def error(self) -> _status_pb2.Status:
         """Why it was not deleted."""
 
     @_builtins.property
@@ -808,7 +807,7 @@ class DeleteResult(_message.Message):
     def __init__(
         self,
         *,
-        error: _queue_pb2.Error | None = ...,
+        error: _status_pb2.Status | None = ...,
         deleted: _empty_pb2.Empty | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deleted", b"deleted", "error", b"error", "result", b"result"]  # noqa: Y015
@@ -828,26 +827,22 @@ class StreamDeleteRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
-    QUEUE_FIELD_NUMBER: _builtins.int
-    TARGETS_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """Repeated in the response to this request."""
-    queue: _builtins.str
-    """The queue's name."""
     @_builtins.property
-    def targets(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteTarget]:
-        """1 to 1,000 messages."""
+    def request(self) -> Global___DeleteRequest:
+        """What is asked for, as in the unary call."""
 
     def __init__(
         self,
         *,
         correlation_id: _builtins.int = ...,
-        queue: _builtins.str = ...,
-        targets: _abc.Iterable[Global___DeleteTarget] | None = ...,
+        request: Global___DeleteRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "queue", b"queue", "targets", b"targets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -860,30 +855,32 @@ class StreamDeleteResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
-    RESULTS_FIELD_NUMBER: _builtins.int
+    RESPONSE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """The correlation_id of the request."""
     @_builtins.property
-    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteResult]:
-        """A result for each message, in the request's order. Empty if `error` is set."""
+    def response(self) -> Global___DeleteResponse:
+        """A result for each message, in the request's order."""
 
     @_builtins.property
-    def error(self) -> _queue_pb2.Error:
-        """Why the whole request failed. Absent: it didn't. The stream goes on."""
+    def error(self) -> _status_pb2.Status:
+        """Why the whole request failed. The stream goes on."""
 
     def __init__(
         self,
         *,
         correlation_id: _builtins.int = ...,
-        results: _abc.Iterable[Global___DeleteResult] | None = ...,
-        error: _queue_pb2.Error | None = ...,
+        response: Global___DeleteResponse | None = ...,
+        error: _status_pb2.Status | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "response", b"response", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "error", b"error", "results", b"results"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "error", b"error", "response", b"response", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["response", "error"]  # noqa: Y015
+    _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
 Global___StreamDeleteResponse: _TypeAlias = StreamDeleteResponse  # noqa: Y015
 
@@ -992,7 +989,7 @@ class ChangeVisibilityResult(_message.Message):
         """When the lease ends now."""
 
     @_builtins.property
-    def error(self) -> _queue_pb2.Error:
+    def error(self) -> _status_pb2.Status:
         """Why the change failed."""
 
     @_builtins.property
@@ -1003,7 +1000,7 @@ class ChangeVisibilityResult(_message.Message):
         self,
         *,
         lease_expire_time: _timestamp_pb2.Timestamp | None = ...,
-        error: _queue_pb2.Error | None = ...,
+        error: _status_pb2.Status | None = ...,
         released: _empty_pb2.Empty | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "lease_expire_time", b"lease_expire_time", "released", b"released", "result", b"result"]  # noqa: Y015
@@ -1123,14 +1120,14 @@ class ReleaseResult(_message.Message):
         """When the message is ready again, unless it became a dead letter."""
 
     @_builtins.property
-    def error(self) -> _queue_pb2.Error:
+    def error(self) -> _status_pb2.Status:
         """Why the release failed."""
 
     def __init__(
         self,
         *,
         deliver_time: _timestamp_pb2.Timestamp | None = ...,
-        error: _queue_pb2.Error | None = ...,
+        error: _status_pb2.Status | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deliver_time", b"deliver_time", "error", b"error", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -1233,14 +1230,14 @@ class RejectResult(_message.Message):
         """It is a dead letter."""
 
     @_builtins.property
-    def error(self) -> _queue_pb2.Error:
+    def error(self) -> _status_pb2.Status:
         """Why it is not."""
 
     def __init__(
         self,
         *,
         rejected: _empty_pb2.Empty | None = ...,
-        error: _queue_pb2.Error | None = ...,
+        error: _status_pb2.Status | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "rejected", b"rejected", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
