@@ -39,7 +39,7 @@ class QueueIndex:
         self.groups: GroupOrder | None = None
         """Whose turn it is, once the queue had a message with a group."""
         self.priorities: PriorityOrder | None = None
-        """What is ready, in the order of the priorities, once the queue had a message with one."""
+        """The ready entries in the order of their priorities, once the queue had a message with one."""
         self.counts = dict.fromkeys(COUNTED, 0)
         self.bytes = 0
         """Of all messages that are counted."""
