@@ -107,6 +107,10 @@ def _chunk(request: rpc.StageRequest) -> Stage:
     for position, delay in enumerate(delays):
         if delay != delays[0]:
             raise _refused(position, "its delay is not that of the first message of its chunk")
+    priority = made.priorities.get(0, 0)
+    for position in range(len(made.bodies)):
+        if made.priorities.get(position, 0) != priority:
+            raise _refused(position, "its priority is not that of the first message of its chunk")
     for position in made.deliver_at:
         raise _refused(position, "it has a deliver_time, and in a stage messages have delays only")
     for position in made.deduplication_ids:
@@ -119,6 +123,7 @@ def _chunk(request: rpc.StageRequest) -> Stage:
         attributes=made.attributes,
         groups=made.groups,
         delay=delays[0],
+        priority=priority,
         time_to_live=lives,
     )
 
@@ -129,16 +134,19 @@ def _refused(position: int, why: object) -> InvalidMessage:
 
 def _publication(request: rpc.PublishRequest, allowed: Callable[[str], bool] | None) -> ops.Publish:
     convert.place(len(request.stages), "the number of stages", most=ops.MAX_STAGES)
-    memory = ops.DEFAULT_MEMORY
+    epoch_retention = ops.DEFAULT_EPOCH_RETENTION
     if request.HasField("epoch_retention"):
-        memory = convert.millis(
-            request.epoch_retention, "epoch_retention", least=ops.MIN_MEMORY, most=ops.MAX_MEMORY
+        epoch_retention = convert.millis(
+            request.epoch_retention,
+            "epoch_retention",
+            least=ops.MIN_EPOCH_RETENTION,
+            most=ops.MAX_EPOCH_RETENTION,
         )
     return ops.Publish(
         writer=convert.word(request.writer, "writer", most=MAX_WRITER_NAME),
         epoch=convert.place(request.epoch, "epoch", most=ops.MAX_EPOCH),
         stages=[_stage_name(stage) for stage in request.stages],
-        memory=memory,
+        epoch_retention=epoch_retention,
         digest=request.digest and convert.word(request.digest, "digest", most=MAX_DIGEST),
         allowed=allowed,
     )

@@ -71,6 +71,7 @@ def message(message: Message, *, body: bytes | None) -> dict[str, Any]:
         "first_receive": message.first_receive,
         "due": message.due,
         "group": message.group,
+        "priority": message.priority,
         "attributes": _attributes(message.attributes),
         "body": None if body is None else b64encode(body).decode(),
         "deaths": [_death(death) for death in message.deaths],
@@ -110,7 +111,7 @@ def reservation(reservation: Reservation) -> dict[str, Any]:
     return {
         "queue": reservation.queue,
         "stream": reservation.stream,
-        "seq": str(reservation.seq),
+        "sequence_number": str(reservation.sequence_number),
         "messages": reservation.messages,
         "bytes": reservation.bytes,
         "expires_at": reservation.expires_at,

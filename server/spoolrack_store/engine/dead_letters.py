@@ -66,7 +66,7 @@ class _Burial:
     """How the source held the message then."""
 
 
-class Letters(Part):
+class DeadLetters(Part):
     """Not thread-safe."""
 
     def __init__(self, moves: Moves, catalog: Catalog, reader: Reader, clock: Clock) -> None:
@@ -274,7 +274,8 @@ class Letters(Part):
             deaths=[*history_of(name, self._reader.line(entry)), death][-MAX_TOLD:],
         )
         encoded = encode(line)
-        copy = stem_of(id, line, encoded, deaths=min(stem.deaths + 1, MAX_DEATHS))
+        deaths = min(stem.deaths + 1, MAX_DEATHS)
+        copy = stem_of(id, line, encoded, deaths=deaths, priority=stem.priority)
         there = self._moves.index.batches.get(copy.text)
         if there is not None and there.entries:
             return there.entries[0]  # It died in the same millisecond, and then the lease was extended.

@@ -39,7 +39,7 @@ from ..model.operations import (
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
-from .dead_letters import Letters, deaths_of
+from .dead_letters import DeadLetters, deaths_of
 from .index import Index
 from .moves import RETRY, Moves, NameVanished
 from .part import Part
@@ -96,7 +96,7 @@ class Leaser(Part):
         moves: Moves,
         catalog: Catalog,
         reader: Reader,
-        letters: Letters,
+        dead_letters: DeadLetters,
         clock: Clock,
         random: Random,
         chores: Chores,
@@ -105,7 +105,7 @@ class Leaser(Part):
         self._index: Index = moves.index
         self._catalog = catalog
         self._reader = reader
-        self._letters = letters
+        self._dead_letters = dead_letters
         self._clock = clock
         self._chores = chores
         self._began = clock.monotonic()
@@ -127,7 +127,7 @@ class Leaser(Part):
         outcomes: list[list[Delivery] | StoreError] = []
         self._written = written
         shares: list[_Share] = []
-        chosen = self._letters.not_to_be_leased()
+        chosen = self._dead_letters.not_to_be_leased()
         for queue in {request.queue for request in requests} & self._catalog.records.keys():
             self.expire(self._catalog.records[queue])  # Nothing moves once a request has chosen.
         for request in requests:
@@ -185,12 +185,8 @@ class Leaser(Part):
             return []
         picked: list[tuple[Entry, int]] = []
         dead: dict[Entry, int] = {}
-        ready = self._index.queue(record.name).runs(
-            room,
-            chosen,
-            is_strict=record.settings.group_order == "strict",
-            commit=self._moves.commit,
-        )
+        index = self._index.queue(record.name)
+        ready = index.runs(room, chosen, record.settings, self._moves.commit)
         for entry, members in chain(ready, written):
             if room <= 0:
                 break
@@ -201,7 +197,7 @@ class Leaser(Part):
                 if not picked:
                     raise
                 break
-            if self._letters.is_dead(entry):
+            if self._dead_letters.is_dead(entry):
                 chosen[entry] = chosen.get(entry, 0) | members
                 dead[entry] = dead.get(entry, 0) | members
                 continue
@@ -216,7 +212,7 @@ class Leaser(Part):
                 break
         for entry, members in dead.items():
             try:
-                self._letters.bury(entry, members)
+                self._dead_letters.bury(entry, members)
             except StoreError as error:
                 log.warning("%s has dead letters that have to wait: %s", entry.name.path, error)
         return picked
@@ -224,11 +220,11 @@ class Leaser(Part):
     def _just_written(self, queue: str, chosen: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
         """Yield what this commit has written for a queue, the oldest first, and no receive has taken.
 
-        It is younger than all that is ready: nothing is overtaken. What has groups waits for the next
-        commit, where its groups have their turns.
+        It is younger than all that is ready: nothing is overtaken. What has groups or a priority waits
+        for the next commit, where it takes its place.
         """
         for entry in self._written.get(queue, ()):
-            if entry.batch.stem.is_grouped:
+            if entry.batch.stem.is_grouped or entry.batch.stem.priority:
                 continue
             members = entry.held & ~chosen.get(entry, 0)
             if members:
@@ -399,6 +395,7 @@ class Leaser(Part):
                 attributes=attributes,
                 groups=_groups_of(groups, where),
                 deaths=deaths_of(name, self._reader.line(entry)) if stem.deaths else (),
+                priority=stem.priority,
             )
         )
         return members
@@ -520,17 +517,19 @@ class Leaser(Part):
                 delay = self._back_off(record, entry)
             for _, position in places:
                 results[position] = Millis(wall + delay)
-            is_dead = not request.is_uncounted and self._letters.dies_with_lease(entry)
+            is_dead = not request.is_uncounted and self._dead_letters.dies_with_lease(entry)
             try:
                 if is_dead and request.explanation:
                     wanted = [(entry, index) for index in indexes(members)]
                     reason, explanation = MAX_RECEIVES_REASON, request.explanation
-                    refused = self._letters.bury_now(wanted, reason=reason, explanation=explanation)
+                    refused = self._dead_letters.bury_now(
+                        wanted, reason=reason, explanation=explanation
+                    )
                     by_index = dict(zip(indexes(members), refused, strict=True))
                     for index, position in places:
                         results[position] = by_index[index] or results[position]
                 elif is_dead:
-                    self._letters.bury(entry, members)
+                    self._dead_letters.bury(entry, members)
                 else:
                     count = entry.name.receives
                     if request.is_uncounted:
@@ -571,7 +570,9 @@ class Leaser(Part):
         for entry, found in together.items():
             for index, position in found:
                 places.setdefault((entry, index), []).append(position)
-        refused = self._letters.bury_now(list(places), reason=REJECTED, explanation=request.explanation)
+        refused = self._dead_letters.bury_now(
+            list(places), reason=REJECTED, explanation=request.explanation
+        )
         for positions, error in zip(places.values(), refused, strict=True):
             for position in positions:
                 results[position] = error
@@ -595,8 +596,8 @@ class Leaser(Part):
     def bring_back(self, entry: Entry, members: int) -> None:
         """End the lease or the delay of `members`; what was received too often dies, here or as the
         next receive reaches it."""
-        if entry.name.state is State.LEASED and self._letters.dies_with_lease(entry):
-            self._letters.bury(entry, members)
+        if entry.name.state is State.LEASED and self._dead_letters.dies_with_lease(entry):
+            self._dead_letters.bury(entry, members)
         else:
             self._moves.move(entry, members, State.READY)
 
@@ -648,7 +649,7 @@ class Leaser(Part):
             or name.state is not State.LEASED
             or record is None
             or record.settings.backoff_at == "release"
-            or self._letters.dies_with_lease(entry)
+            or self._dead_letters.dies_with_lease(entry)
         ):
             self.bring_back(entry, entry.held)
             return
