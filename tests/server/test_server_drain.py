@@ -30,7 +30,7 @@ async def test_a_drain_ends_streams_and_polls_with_a_status_that_says_try_again(
             request=rpc.SendRequest(queue="empty", messages=[pb.OutgoingMessage(body=b"x")])
         )
     )
-    assert (await sending.read()).response.response.results[0].sent.id
+    assert (await sending.read()).response.results[0].sent.id
     await next_messages(waiting, 1)
     await next_messages(without_credit, 1)
     poll = client.stub.Receive(rpc.ReceiveRequest(queue="empty", wait=LONG))

@@ -348,7 +348,7 @@ async def test_the_stream_of_deletes_takes_a_last_receive(client: Client, clock:
         )
 
     (response,) = [found async for found in client.stub.StreamDelete(requests())]
-    assert [reason_of(result.error) for result in response.results] == ["", "STALE_RECEIPT"]
+    assert [reason_of(result.error) for result in response.response.results] == ["", "STALE_RECEIPT"]
 
 
 async def test_a_message_can_be_looked_at_without_leasing_it(client: Client) -> None:
