@@ -212,7 +212,7 @@ def test_the_messages_of_a_published_stage_that_are_not_yet_in_their_queue_are_n
         messages=3,
         digest="",
         published_at=Millis(NOW),
-        memory=Millis(DAY),
+        epoch_retention=Millis(DAY),
     )
     (made.path / "published" / "load.0").write_bytes(encode(published))
     (made.path / "published" / "other.0").write_bytes(b"torn")
