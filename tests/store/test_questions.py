@@ -137,6 +137,20 @@ def test_without_bodies_no_file_is_read_that_says_nothing_but_its_body(tmp_path:
         assert len(paths) == 3
 
 
+def test_a_list_opens_the_file_of_a_batch_once(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        rig.ask(Send(queue="q", bodies=[b"1", b"2", b"3"], attributes={1: {"a": "b"}}))
+        rig.receive(1)
+    for most, bodies in ((None, [b"1", b"2", b"3"]), (0, [b""] * 3)):
+        with opened(tmp_path) as rig:
+            paths: list[str] = []
+            rig.disk.open = _noting(rig.disk.open, paths)  # type: ignore[method-assign]
+            found = rig.store.messages("q", max_body_bytes=most)
+            assert [each.body for each in found] == bodies
+            assert [dict(each.attributes) for each in found] == [{}, {"a": "b"}, {}]
+            assert len(paths) == 1
+
+
 def _noting(call: object, paths: list[str]) -> object:
     def noting(path: str) -> object:
         paths.append(path)
