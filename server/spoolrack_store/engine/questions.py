@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -133,17 +133,28 @@ class Questions:
         return self._look_up(queue, id, self._opened)
 
     def messages(
-        self, queue: str, states: frozenset[State], after: str, limit: int, most: int | None
+        self,
+        queue: str,
+        states: frozenset[State],
+        between: tuple[str, str],
+        skip: int,
+        limit: int,
+        most: int | None,
     ) -> list[Message]:
-        """Return up to `limit` messages above the id `after`, in order, with `most` bytes of each body.
+        """Return up to `limit` messages with ids `between` two, in order, after the first `skip`.
 
-        Fewer if their bodies get too many bytes; none only if there are no more.
+        Each has `most` bytes of its body. Fewer if their bodies get too many bytes; none only if there
+        are no more. Without an upper id there is no end.
         """
+        after, before = between
         found: list[Message] = []
         bytes_left = _PAGE_BYTES
         with _FileReader(self._disk) as files:
             while not found:
-                sights = self.up_to_date(partial(self._sights, queue, states or COUNTED, after, limit))
+                sights = self.up_to_date(
+                    partial(self._sights, queue, states or COUNTED, (after, before), skip, limit)
+                )
+                skip = 0
                 if not sights:
                     break
                 for sight in sights:
@@ -167,18 +178,32 @@ class Questions:
             raise MessageNotFound(queue=queue, id=id)
         return self._sight(*found)
 
-    def _sights(self, queue: str, states: Collection[State], after: str, limit: int) -> list[_Sight]:
+    def _sights(
+        self, queue: str, states: Collection[State], between: tuple[str, str], skip: int, limit: int
+    ) -> list[_Sight]:
+        after, before = between
         self._engine.catalog.require(queue)
         index, superseded = self._engine.index.queue(queue), self._engine.index.superseded
         # The file that has `after` may have messages above it, too.
         start = min(after, batch_of(after[:_ID_LENGTH]))
         found: list[_Sight] = []
-        for _, together in groupby(index.since(start, states), lambda each: batch_of(each[0])):
-            for id, entry, place in sorted(_messages_of(together), key=itemgetter(0)):
-                if len(found) >= limit:
+        for first, together in groupby(index.since(start, states), lambda each: batch_of(each[0])):
+            entries = [entry for _, entry in together]
+            is_between = first > after and (not before or first < batch_of(before))
+            if skip and is_between and not superseded:
+                # Without a look at each message: commits wait meanwhile.
+                held = sum(entry.held.bit_count() for entry in entries)
+                if held <= skip:
+                    skip -= held
+                    continue
+            for id, entry, place in sorted(_messages_of(entries), key=itemgetter(0)):
+                if len(found) >= limit or (before and id >= before):
                     return found
                 if id > after and (entry.batch, place) not in superseded:
-                    found.append(self._sight(entry, place))
+                    if skip:
+                        skip -= 1
+                    else:
+                        found.append(self._sight(entry, place))
         return found
 
     def _sight(self, entry: Entry, index: int) -> _Sight:
@@ -275,8 +300,8 @@ class _FileReader:
         return self._opened
 
 
-def _messages_of(entries: Iterator[tuple[str, Entry]]) -> Iterator[tuple[str, Entry, int]]:
-    for _, entry in entries:
+def _messages_of(entries: Iterable[Entry]) -> Iterator[tuple[str, Entry, int]]:
+    for entry in entries:
         for index in indexes(entry.held):
             yield entry.batch.stem.message_id(index), entry, index
 
