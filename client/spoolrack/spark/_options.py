@@ -16,6 +16,7 @@ from typing import Final
 
 from .._credentials import NONE, Credentials
 from .._transports.url import DEFAULT_PORT
+from ..v1 import queue_pb2 as pb
 from ._credentials_option import InvalidOption as InvalidOption
 from ._credentials_option import credentials_in
 
@@ -43,7 +44,7 @@ KAFKAS_ALONE: Final = {
     "assign": "a query reads one queue, which the option queue names",
     "minoffsetspertrigger": "a batch has what is ready, so use a longer processingTime",
     "maxtriggerdelay": "a batch has what is ready, so use a longer processingTime",
-    "includeheaders": "the column attributes is always there",
+    "includeheaders": "the column attributes is there unless the option columns says otherwise",
     "groupidprefix": "a query shares a queue without a group",
 }
 """Options of Kafka that nothing here does, in lower case, and what is instead."""
@@ -62,7 +63,22 @@ NAMES: Final = (
     "mode",
     "txnId",
     "onDifferentRows",
+    "columns",
+    "states",
+    "sentAfter",
+    "sentBefore",
 )
+READ: Final = (
+    *("id", "body", "attributes", "sent_at", "receive_count", "binary_attributes", "group"),
+    *("body_size", "state", "first_received_at", "deliver_at", "lease_expires_at"),
+)
+"""The columns of a queue that is read."""
+READ_UNASKED: Final = READ[:7]
+STATES: Final = {
+    "ready": pb.MESSAGE_STATE_READY,
+    "leased": pb.MESSAGE_STATE_LEASED,
+    "delayed": pb.MESSAGE_STATE_DELAYED,
+}
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]@?#,]+)(:[0-9]{1,5})?/?")
 _QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 _WRITER: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
@@ -96,6 +112,13 @@ class ReadOptions:
     redelivers: bool = False
     """What becomes of a batch whose messages were given to others: it is empty, and they come again.
     False: the query fails."""
+    columns: tuple[str, ...] = READ_UNASKED
+    states: tuple[pb.MessageState.ValueType, ...] = ()
+    """Of a batch read: only messages in these states. None: in all."""
+    since: int | None = None
+    """Of a batch read: only messages that were sent from this Unix millisecond on."""
+    until: int | None = None
+    """Of a batch read: only messages that were sent before this Unix millisecond."""
     deletes_unread: bool = False
     """Whether a batch that is done for Spark is deleted if no task has read it. False: the query
     fails."""
@@ -130,6 +153,10 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         wait_seconds=_seconds(given, "waitSeconds", 0.0, least=0.0, most=MAX_WAIT),
         hold_seconds=_seconds(given, "holdSeconds", 600.0, least=1.0, most=MAX_HOLD),
         redelivers=lost == "redeliver",
+        columns=listed(given, "columns", READ) or READ_UNASKED,
+        states=tuple(STATES[state] for state in listed(given, "states", [*STATES])),
+        since=moment(given, "sentAfter"),
+        until=moment(given, "sentBefore"),
         deletes_unread=unread == "delete",
     )
 
