@@ -25,7 +25,7 @@ from spoolrack_store.model.errors import (
     InvalidRequest,
     InvalidSetting,
 )
-from spoolrack_store.model.ids import is_id
+from spoolrack_store.model.ids import first_id_of, is_id
 from spoolrack_store.model.names import is_queue_name
 from spoolrack_store.model.operations import CreateQueue, LastReceive, Message, Queue, UpdateQueue
 from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, SCHEMA, QueueSettings, SettingKind
@@ -33,6 +33,8 @@ from spoolrack_store.model.transitions import State
 
 MAX_COUNT: Final = 1_000
 """Messages, targets, changes or items of a page in one request."""
+MAX_SKIP: Final = 100_000
+"""Messages that a page of a list may pass over: commits wait meanwhile."""
 MAX_IN_FLIGHT: Final = 10_000
 DEFAULT_IN_FLIGHT: Final = 100
 DEFAULT_PAGE: Final = 100
@@ -390,6 +392,24 @@ def body_bytes(request: rpc.ListMessagesRequest) -> int | None:
         rule = "must be from 0 on, and goes with the view full"
         raise InvalidRequest(what="max_body_bytes", value=request.max_body_bytes, rule=rule)
     return (request.max_body_bytes or None) if is_full else 0
+
+
+def send_times(request: rpc.ListMessagesRequest) -> tuple[str, str]:
+    """Return the ids between which the messages of a list are; "" is no bound."""
+    begin = end = ""
+    if request.HasField("begin_send_time"):
+        # The list begins after an id: without its last digit it is below all ids of that time.
+        begin = first_id_of(moment(request.begin_send_time, "begin_send_time"))[:-1]
+    if request.HasField("end_send_time"):
+        end = first_id_of(moment(request.end_send_time, "end_send_time"))
+    return begin, end
+
+
+def skip(request: rpc.ListMessagesRequest) -> int:
+    """Return how many messages a list passes over."""
+    if not 0 <= request.skip <= MAX_SKIP:
+        raise InvalidRequest(what="skip", value=request.skip, rule=f"must be from 0 to {MAX_SKIP}")
+    return request.skip
 
 
 def visibility(message: rpc.ReceiveRequest | rpc.StreamReceiveRequest) -> Millis | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -30,7 +31,6 @@ from spoolrack_store.model.operations import (
     ReleaseMessages,
 )
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
-from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
 
 from . import convert, delete_requests, encoding, send_requests
@@ -413,12 +413,18 @@ class QueueService:
         self, request: rpc.ListMessagesRequest, context: Context
     ) -> rpc.ListMessagesResponse:
         queue, states = convert.queue_name(request.queue), convert.states(request.states)
-        tokens = PageTokens("ListMessages", queue, sorted(state.value for state in states))
+        begin, end = convert.send_times(request)
+        tokens = PageTokens("ListMessages", queue, sorted(state.value for state in states), begin, end)
         messages, last = await self._access.read(
             self._page,
-            queue,
-            states,
-            tokens.after(request.page_token, convert.message_id, ""),
+            partial(
+                self._store.messages,
+                queue,
+                states=states,
+                after=tokens.after(request.page_token, convert.message_id, begin),
+                before=end,
+                skip=convert.skip(request),
+            ),
             page_size(request.page_size),
             convert.body_bytes(request),
         )
@@ -428,10 +434,9 @@ class QueueService:
         )
 
     def _page(
-        self, queue: str, states: frozenset[State], after: str, limit: int, max_body: int | None
+        self, look: Callable[..., list[ops.Message]], limit: int, max_body: int | None
     ) -> tuple[list[ops.Message], str]:
         """Return a page of at most `FRAME_BYTES`, and its last id, if there is another page."""
-        look = partial(self._store.messages, queue, states=states, after=after)
         # The bodies' sizes first: a thousand bodies of 64 MiB must never be in memory together.
         found = look(limit=limit + 1, max_body_bytes=0)
         if not found:

@@ -251,15 +251,18 @@ class Store:
         *,
         states: frozenset[State] = frozenset(),
         after: str = "",
+        before: str = "",
+        skip: int = 0,
         limit: int = 100,
         max_body_bytes: int | None = None,
     ) -> list[Message]:
         """Return up to `limit` messages above the id `after`, in order, without leasing them.
 
         Fewer if their bodies get too many bytes; none only if there are no more. Of each body no more
-        than `max_body_bytes`; None: all. No `states`: in all.
+        than `max_body_bytes`; None: all. No `states`: in all. The first `skip` of them are passed over;
+        with `before`, only ids below it count.
         """
-        return self._questions.messages(queue, states, after, limit, max_body_bytes)
+        return self._questions.messages(queue, states, (after, before), skip, limit, max_body_bytes)
 
     @property
     def waiting(self) -> int:

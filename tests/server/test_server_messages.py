@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.testing import ManualClock
@@ -390,6 +391,34 @@ async def test_messages_are_listed_in_order_a_page_at_a_time_and_none_twice(clie
     assert page.messages[0].body_size == 1
 
 
+async def test_a_list_has_the_messages_of_a_time_and_passes_over_as_many_as_it_is_told(
+    client: Client,
+) -> None:
+    await client.create()
+    ids = []
+    for number in range(6):
+        ids += await client.send(b"%d" % number)
+    request = rpc.ListMessagesRequest(queue="q")
+    listed = (await client.stub.ListMessages(request)).messages
+    times = [message.send_time for message in listed]
+    moments = [time.ToMilliseconds() for time in times]
+    middle = moments[3]
+
+    request = rpc.ListMessagesRequest(queue="q", begin_send_time=times[3], page_size=1)
+    late = []
+    for _ in ids:
+        page = await client.stub.ListMessages(request)
+        late += [message.id for message in page.messages]
+        request.page_token = page.next_page_token
+        if not page.next_page_token:
+            break
+    request = rpc.ListMessagesRequest(queue="q", end_send_time=times[3], skip=1)
+    early = [message.id for message in (await client.stub.ListMessages(request)).messages]
+
+    assert late == [id for id, moment in zip(ids, moments, strict=True) if moment >= middle]
+    assert early == [id for id, moment in zip(ids, moments, strict=True) if moment < middle][1:]
+
+
 async def test_a_listed_body_is_cut_where_asked(client: Client) -> None:
     await client.create()
     await client.send(b"0123456789")
@@ -424,6 +453,10 @@ async def test_a_page_of_large_bodies_fits_into_what_a_client_takes(client: Clie
         rpc.ListMessagesRequest(queue="q", view=rpc.MESSAGE_VIEW_FULL, max_body_bytes=-1),
         rpc.ListMessagesRequest(queue="q", view=7),  # type: ignore[arg-type]
         rpc.ListMessagesRequest(queue="q", states=[99]),
+        rpc.ListMessagesRequest(queue="q", skip=-1),
+        rpc.ListMessagesRequest(queue="q", skip=100_001),
+        rpc.ListMessagesRequest(queue="q", begin_send_time=Timestamp(seconds=-1)),
+        rpc.ListMessagesRequest(queue="q", end_send_time=Timestamp(nanos=-1)),
     ],
 )
 async def test_a_list_that_cannot_be_is_refused(

@@ -83,7 +83,13 @@ def counts_of(docstrings: list[str], prose: str) -> Counter[str]:
 
 
 def _parts() -> Iterator[Counter[str]]:
-    for folder in ("client/spoolrack", "client/kombu_spoolrack", "client/pyspark_spoolrack", "server"):
+    for folder in (
+        "client/spoolrack",
+        "client/kombu_spoolrack",
+        "client/pyspark_spoolrack",
+        "client/pyspark_spoolrack_root",
+        "server",
+    ):
         for path in sorted((CHECKOUT / folder).rglob("*.py")):
             if "v1" not in path.parts:
                 source = path.read_text()

@@ -1311,6 +1311,9 @@ class ListMessagesRequest(_message.Message):
     STATES_FIELD_NUMBER: _builtins.int
     VIEW_FIELD_NUMBER: _builtins.int
     MAX_BODY_BYTES_FIELD_NUMBER: _builtins.int
+    SKIP_FIELD_NUMBER: _builtins.int
+    BEGIN_SEND_TIME_FIELD_NUMBER: _builtins.int
+    END_SEND_TIME_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
     """The queue's name."""
     page_size: _builtins.int
@@ -1321,9 +1324,19 @@ class ListMessagesRequest(_message.Message):
     """How much of each message. Absent: MESSAGE_VIEW_BASIC."""
     max_body_bytes: _builtins.int
     """With MESSAGE_VIEW_FULL, how many bytes of each body at most; 0: all of it. Otherwise 0."""
+    skip: _builtins.int
+    """How many messages to pass over before the page, up to 100,000."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_queue_pb2.MessageState.ValueType]:
         """Only messages in these states. Empty: in all."""
+
+    @_builtins.property
+    def begin_send_time(self) -> _timestamp_pb2.Timestamp:
+        """Only messages that were sent at this time or later. Absent: from the oldest on."""
+
+    @_builtins.property
+    def end_send_time(self) -> _timestamp_pb2.Timestamp:
+        """Only messages that were sent before this time. Absent: to the newest."""
 
     def __init__(
         self,
@@ -1334,10 +1347,13 @@ class ListMessagesRequest(_message.Message):
         states: _abc.Iterable[_queue_pb2.MessageState.ValueType] | None = ...,
         view: Global___MessageView.ValueType = ...,
         max_body_bytes: _builtins.int = ...,
+        skip: _builtins.int = ...,
+        begin_send_time: _timestamp_pb2.Timestamp | None = ...,
+        end_send_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["begin_send_time", b"begin_send_time", "end_send_time", b"end_send_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_body_bytes", b"max_body_bytes", "page_size", b"page_size", "page_token", b"page_token", "queue", b"queue", "states", b"states", "view", b"view"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_send_time", b"begin_send_time", "end_send_time", b"end_send_time", "max_body_bytes", b"max_body_bytes", "page_size", b"page_size", "page_token", b"page_token", "queue", b"queue", "skip", b"skip", "states", b"states", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -126,33 +125,46 @@ class Questions:
 
     def message(self, queue: str, id: str) -> Message:
         """Return a message; raise `MessageNotFound`, `MessageDamaged`, `DiskError`."""
-        return self._look_up(queue, id, self._shown)
+        with _FileReader(self._disk) as files:
+            return self._look_up(queue, id, partial(self._shown, files))
 
     def open_message(self, queue: str, id: str) -> OpenMessage:
         """Return the same with the body as an open file, which was read and checked in pieces."""
         return self._look_up(queue, id, self._opened)
 
     def messages(
-        self, queue: str, states: frozenset[State], after: str, limit: int, most: int | None
+        self,
+        queue: str,
+        states: frozenset[State],
+        between: tuple[str, str],
+        skip: int,
+        limit: int,
+        most: int | None,
     ) -> list[Message]:
-        """Return up to `limit` messages above the id `after`, in order, with `most` bytes of each body.
+        """Return up to `limit` messages with ids `between` two, in order, after the first `skip`.
 
-        Fewer if their bodies get too many bytes; none only if there are no more.
+        Each has `most` bytes of its body. Fewer if their bodies get too many bytes; none only if there
+        are no more. Without an upper id there is no end.
         """
+        after, before = between
         found: list[Message] = []
         bytes_left = _PAGE_BYTES
-        while not found:
-            sights = self.up_to_date(partial(self._sights, queue, states or COUNTED, after, limit))
-            if not sights:
-                break
-            for sight in sights:
-                after = sight.id
-                message = self._listed(sight, most)
-                if message is not None:
-                    found.append(message)
-                    bytes_left -= len(message.body)
-                if bytes_left <= 0:
+        with _FileReader(self._disk) as files:
+            while not found:
+                sights = self.up_to_date(
+                    partial(self._sights, queue, states or COUNTED, (after, before), skip, limit)
+                )
+                skip = 0
+                if not sights:
                     break
+                for sight in sights:
+                    after = sight.id
+                    message = self._listed(files, sight, most)
+                    if message is not None:
+                        found.append(message)
+                        bytes_left -= len(message.body)
+                    if bytes_left <= 0:
+                        break
         return found
 
     # Where messages are: while the index doesn't change.
@@ -166,18 +178,32 @@ class Questions:
             raise MessageNotFound(queue=queue, id=id)
         return self._sight(*found)
 
-    def _sights(self, queue: str, states: Collection[State], after: str, limit: int) -> list[_Sight]:
+    def _sights(
+        self, queue: str, states: Collection[State], between: tuple[str, str], skip: int, limit: int
+    ) -> list[_Sight]:
+        after, before = between
         self._engine.catalog.require(queue)
         index, superseded = self._engine.index.queue(queue), self._engine.index.superseded
         # The file that has `after` may have messages above it, too.
         start = min(after, batch_of(after[:_ID_LENGTH]))
         found: list[_Sight] = []
-        for _, together in groupby(index.since(start, states), lambda each: batch_of(each[0])):
-            for id, entry, place in sorted(_messages_of(together), key=itemgetter(0)):
-                if len(found) >= limit:
+        for first, together in groupby(index.since(start, states), lambda each: batch_of(each[0])):
+            entries = [entry for _, entry in together]
+            is_between = first > after and (not before or first < batch_of(before))
+            if skip and is_between and not superseded:
+                # Without a look at each message: commits wait meanwhile.
+                held = sum(entry.held.bit_count() for entry in entries)
+                if held <= skip:
+                    skip -= held
+                    continue
+            for id, entry, place in sorted(_messages_of(entries), key=itemgetter(0)):
+                if len(found) >= limit or (before and id >= before):
                     return found
                 if id > after and (entry.batch, place) not in superseded:
-                    found.append(self._sight(entry, place))
+                    if skip:
+                        skip -= 1
+                    else:
+                        found.append(self._sight(entry, place))
         return found
 
     def _sight(self, entry: Entry, index: int) -> _Sight:
@@ -201,20 +227,20 @@ class Questions:
                 raise MessageDamaged(queue=queue, id=id, why=str(error)) from error
         raise MessageNotFound(queue=queue, id=id)
 
-    def _listed(self, sight: _Sight, most: int | None) -> Message | None:
+    def _listed(self, files: _FileReader, sight: _Sight, most: int | None) -> Message | None:
         """Return a message of a list; None if it is gone, or can't be read."""
         try:
             try:
-                return self._shown(sight, most)
+                return self._shown(files, sight, most)
             except FileNotFoundError:
-                return self._look_up(sight.name.queue, sight.id, partial(self._shown, most=most))
+                return self._look_up(sight.name.queue, sight.id, partial(self._shown, files, most=most))
         except MessageNotFound:
             return None
         except (Damaged, MessageDamaged, DiskError) as error:
             log.warning("a list passes over message %s: %s", sight.id, error)
             return None
 
-    def _shown(self, sight: _Sight, most: int | None = None) -> Message:
+    def _shown(self, files: _FileReader, sight: _Sight, most: int | None = None) -> Message:
         line, stem = sight.line, sight.name.stem
         if line is not None and most == 0:
             return _message(sight, line, b"")
@@ -222,10 +248,9 @@ class Questions:
             return _message(sight, line, body_in(line, sight.content, sight.index)[:most])
         if not stem.line and most == 0:
             return _message(sight, Line([stem.size], [stem.crc]), b"")
-        with closing(_opened(self._disk, sight)) as file:
-            line = _line_of(file, sight)
-            body = b"" if most == 0 else b"".join(_body_of(file, line, sight.index))
-            return _message(sight, line, body[:most])
+        file, line = files.open(sight)
+        body = b"" if most == 0 else b"".join(_body_of(file, line, sight.index))
+        return _message(sight, line, body[:most])
 
     def _opened(self, sight: _Sight) -> OpenMessage:
         file = _opened(self._disk, sight)
@@ -241,8 +266,42 @@ class Questions:
             raise
 
 
-def _messages_of(entries: Iterator[tuple[str, Entry]]) -> Iterator[tuple[str, Entry, int]]:
-    for _, entry in entries:
+class _FileReader:
+    """Opens the files of messages, and reads a file's line once for messages that follow each other."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._stem = ""
+        self._opened: tuple[BinaryIO, Line] | None = None
+
+    def __enter__(self) -> _FileReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._opened is not None:
+            self._opened[0].close()
+            self._opened = None
+
+    def open(self, sight: _Sight) -> tuple[BinaryIO, Line]:
+        """Return a message's file, which the next call may close, and its line.
+
+        Raise `FileNotFoundError`, `Damaged`, or `DiskError`.
+        """
+        stem = sight.name.stem.text
+        if self._opened is None or stem != self._stem:
+            self.__exit__()
+            file = _opened(self._disk, sight)
+            try:
+                self._opened = file, _line_of(file, sight)
+            except BaseException:
+                file.close()
+                raise
+            self._stem = stem
+        return self._opened
+
+
+def _messages_of(entries: Iterable[Entry]) -> Iterator[tuple[str, Entry, int]]:
+    for entry in entries:
         for index in indexes(entry.held):
             yield entry.batch.stem.message_id(index), entry, index
 
