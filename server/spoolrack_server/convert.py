@@ -27,7 +27,14 @@ from spoolrack_store.model.errors import (
 )
 from spoolrack_store.model.ids import is_id
 from spoolrack_store.model.names import is_queue_name
-from spoolrack_store.model.operations import CreateQueue, LastReceive, Message, Queue, UpdateQueue
+from spoolrack_store.model.operations import (
+    CreateQueue,
+    LastReceive,
+    Message,
+    Purge,
+    Queue,
+    UpdateQueue,
+)
 from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, SCHEMA, QueueSettings, SettingKind
 from spoolrack_store.model.transitions import State
 
@@ -378,6 +385,15 @@ def states(numbers: Iterable[pb.MessageState.ValueType]) -> frozenset[State]:
             raise InvalidRequest(what="states", value=number, rule="must hold ready, leased or delayed")
         found.add(_STATES_BACK[number])
     return frozenset(found)
+
+
+def purge(request: rpc.PurgeQueueRequest) -> Purge:
+    has_age = request.HasField("sent_before")
+    return Purge(
+        queue=queue_name(request.name),
+        sent_before=moment(request.sent_before, "sent_before") if has_age else None,
+        states=states(request.states),
+    )
 
 
 def body_bytes(request: rpc.ListMessagesRequest) -> int | None:

@@ -24,7 +24,6 @@ from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     LastReceive,
-    Purge,
     Receive,
     RejectMessages,
     ReleaseMessages,
@@ -171,7 +170,7 @@ class QueueService:
     async def PurgeQueue(
         self, request: rpc.PurgeQueueRequest, context: Context
     ) -> rpc.PurgeQueueResponse:
-        purged = await self._access.submit(Purge(queue=convert.queue_name(request.name)))
+        purged = await self._access.submit(convert.purge(request))
         return rpc.PurgeQueueResponse(purged_count=purged)
 
     # Sends.

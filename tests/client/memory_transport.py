@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from spoolrack._runtime import Runtime
 from spoolrack._transports.no_schedules import NoSchedules
@@ -146,14 +147,27 @@ class MemoryTransport:
             raise VersionMismatch(f"The queue {name} has version {box.version}, not {version}.")
         return box
 
-    async def purge_queue(self, name: str, *, timeout: float) -> int:
+    async def purge_queue(
+        self,
+        name: str,
+        *,
+        sent_before: datetime | None,
+        states: Collection[MessageState],
+        timeout: float,
+    ) -> int:
         with self._memory.lock:
             self._memory.called("purge_queue")
             box = self._memory.box(name)
-            purged = len(box.messages)
-            for held in box.messages.values():
+            going = [
+                held
+                for held in box.messages.values()
+                if (sent_before is None or held.sent_ms < millis_of(sent_before))
+                and (not states or held.state in states)
+            ]
+            purged = len(going)
+            for held in going:
                 self._memory.give_back(held)
-            box.messages.clear()
+                del box.messages[held.id]
         self._memory.wake()
         return purged
 

@@ -299,6 +299,22 @@ async def test_a_purge_takes_the_queues_name_typed(http: Http) -> None:
     assert answer.json == {"deleted": 1}
 
 
+async def test_a_purge_takes_only_the_age_and_the_states_that_are_asked_for(
+    http: Http, clock: ManualClock
+) -> None:
+    await http.create()
+    await http.send()
+    clock.advance(2_000)
+    await http.send()
+    await http.receive()
+    asked = {"queue": "q", "confirm": "q", "older_than": 1_000}
+    assert (await change(http, "queues/purge", asked | {"states": ["ready"]})).json == {"deleted": 0}
+    assert (await change(http, "queues/purge", asked)).json == {"deleted": 1}
+    refused = await change(http, "queues/purge", asked | {"states": ["gone"]})
+    assert (refused.status, refused.reason) == (400, "INVALID_REQUEST")
+    assert (await http.counts())["ready_count"] == 1
+
+
 async def test_a_stage_is_shown_and_aborted(server: Server, http: Http) -> None:
     await http.create()
     staged = Stage(stage="s-1", chunk=0, queue="q", bodies=[b"x", b"y"])

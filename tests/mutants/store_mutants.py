@@ -449,6 +449,36 @@ STORE_MUTANTS: Final = (
         ancestor=_VSQS,
     ),
     Mutant(
+        name="a-purge-by-age-takes-what-is-as-old",
+        breaks="a purge by age takes what was sent before that time, and nothing else",
+        edits=edit(
+            "model/operations.py:Purge.takes",
+            "sent_at < self.sent_before",
+            "sent_at <= self.sent_before",
+        ),
+        caught_by=(_REQUESTS,),
+    ),
+    Mutant(
+        name="a-purge-by-state-takes-what-is-on-its-way-to-another",
+        breaks="a purge by state takes no message of another state",
+        edits=edit(
+            "engine/remover.py:_state_to_be",
+            "    if name.due is None:\n",
+            "    if name:\n",
+        ),
+        caught_by=(_REQUESTS,),
+    ),
+    Mutant(
+        name="a-purge-by-state-takes-all",
+        breaks="a purge by state takes no message of another state",
+        edits=edit(
+            "engine/remover.py:Remover.purge",
+            "request.takes(_state_to_be(entry.name), ",
+            "request.takes(State.READY, ",
+        ),
+        caught_by=(_STORIES, _REQUESTS),
+    ),
+    Mutant(
         name="purge-forgets-what-is-hidden",
         breaks="a purge takes leased and delayed messages, too",
         edits=edit(

@@ -44,9 +44,19 @@ class Queue:
         """Return the queue's settings and what is in it now; raises `QueueNotFound`."""
         return run(self._core.info(timeout=timeout))
 
-    def purge(self, *, timeout: Seconds | None = None) -> int:
-        """Delete all messages, leased and delayed ones too; returns how many."""
-        return run(self._core.purge(timeout=timeout))
+    def purge(
+        self,
+        *,
+        sent_before: datetime | None = None,
+        states: Collection[MessageState | str] = (),
+        timeout: Seconds | None = None,
+    ) -> int:
+        """Delete all messages, or those that were sent before `sent_before`, a datetime with its zone,
+        and are in one of `states` ("ready", "leased", "delayed"); returns how many.
+
+        The holder of a lease on a deleted message finds it gone.
+        """
+        return run(self._core.purge(sent_before=sent_before, states=states, timeout=timeout))
 
     def send(
         self,

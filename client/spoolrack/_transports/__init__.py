@@ -9,6 +9,7 @@ of suspending, so that the same core serves threads and tasks; those for `runtim
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Protocol
 
 from .._redrive_values import Redrive, RedrivePage
@@ -204,8 +205,15 @@ class Transport(Protocol):
 
     async def delete_queue(self, name: str, *, if_version: int, timeout: float) -> None: ...
 
-    async def purge_queue(self, name: str, *, timeout: float) -> int:
-        """Delete all messages; answers how many."""
+    async def purge_queue(
+        self,
+        name: str,
+        *,
+        sent_before: datetime | None,
+        states: Collection[MessageState],
+        timeout: float,
+    ) -> int:
+        """Delete messages; answers how many. None means of any age, no states means all."""
 
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float

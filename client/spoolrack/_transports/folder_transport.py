@@ -9,8 +9,10 @@ import threading
 import weakref
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
+from datetime import datetime
 
 from spoolrack_store.model import operations as ops
+from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.operations import (
     ChangeVisibility,
@@ -38,6 +40,7 @@ from .._values import (
     SendResult,
     Target,
     VisibilityChange,
+    millis_of,
 )
 from ..errors import ClientClosed
 from . import RedriveTransport, ReservationTransport, ScheduleTransport, StagingTransport
@@ -141,8 +144,20 @@ class FolderTransport:
     async def delete_queue(self, name: str, *, if_version: int, timeout: float) -> None:
         await self._calls.ask(ops.DeleteQueue(name=name, if_version=if_version), timeout)
 
-    async def purge_queue(self, name: str, *, timeout: float) -> int:
-        return await self._calls.ask(Purge(queue=name), timeout)
+    async def purge_queue(
+        self,
+        name: str,
+        *,
+        sent_before: datetime | None,
+        states: Collection[MessageState],
+        timeout: float,
+    ) -> int:
+        request = Purge(
+            queue=name,
+            sent_before=None if sent_before is None else Millis(millis_of(sent_before)),
+            states=convert.states(states),
+        )
+        return await self._calls.ask(request, timeout)
 
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float

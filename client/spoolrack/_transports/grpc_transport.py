@@ -7,6 +7,7 @@ and so has everything if the server is too old to know these streams.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from .._credentials import NONE, Credentials
@@ -138,8 +139,17 @@ class GrpcTransport:
         request = rpc.DeleteQueueRequest(name=name, version=if_version)
         await self._calls.unary(self._stub.DeleteQueue, request, rpc.DeleteQueueResponse, timeout)
 
-    async def purge_queue(self, name: str, *, timeout: float) -> int:
-        request = rpc.PurgeQueueRequest(name=name)
+    async def purge_queue(
+        self,
+        name: str,
+        *,
+        sent_before: datetime | None,
+        states: Collection[MessageState],
+        timeout: float,
+    ) -> int:
+        request = rpc.PurgeQueueRequest(name=name, states=convert.states(states))
+        if sent_before is not None:
+            request.sent_before.FromDatetime(sent_before)
         response = await self._calls.unary(
             self._stub.PurgeQueue, request, rpc.PurgeQueueResponse, timeout
         )

@@ -10,7 +10,7 @@ import contextlib
 import errno
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from .._values import (
@@ -27,6 +27,7 @@ from .._values import (
     SendResult,
     Target,
     VisibilityChange,
+    millis_of,
     moment_of,
 )
 from ..errors import (
@@ -220,9 +221,16 @@ class VsqsCalls:
             return []
         return [self.info(self._place.queue)]
 
-    def purge(self, queue: str) -> int:
+    def purge(self, queue: str, sent_before: datetime | None, states: Collection[MessageState]) -> int:
         with self._opened(queue) as folder:
-            purged = sum(folder.delete(message.number) for message in folder.messages())
+            moment = now()
+            before = None if sent_before is None else millis_of(sent_before)
+            purged = sum(
+                folder.delete(name.number)
+                for name in folder.messages()
+                if (before is None or in_micros(name.number) // 1_000 < before)
+                and (not states or state_of(name, moment) in states)
+            )
             self._sync()
             return purged
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 
 from .._runtime import Runtime
 from .._values import (
@@ -121,8 +122,15 @@ class VsqsTransport:
     async def delete_queue(self, name: str, *, if_version: int, timeout: float) -> None:
         await self._threads.run(lambda: self._calls.remove(name))
 
-    async def purge_queue(self, name: str, *, timeout: float) -> int:
-        return await self._threads.run(lambda: self._calls.purge(name))
+    async def purge_queue(
+        self,
+        name: str,
+        *,
+        sent_before: datetime | None,
+        states: Collection[MessageState],
+        timeout: float,
+    ) -> int:
+        return await self._threads.run(lambda: self._calls.purge(name, sent_before, states))
 
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float

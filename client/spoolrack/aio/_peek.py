@@ -20,13 +20,18 @@ def peek_envelopes(
     timeout: Seconds | None,
 ) -> AsyncIterator[Envelope]:
     """Messages in order, `limit` at most. `timeout` is for each page."""
-    named = [states] if isinstance(states, str) else arguments.some("states", states, "states")
-    wanted = frozenset(map(_state, named))
+    wanted = states_of(states)
     if max_body_bytes is not None:
         arguments.integer("max_body_bytes", max_body_bytes)
     if limit is not None:
         arguments.integer("limit", limit)
     return _envelopes(calling, queue, wanted, max_body_bytes, limit, arguments.timeout(timeout))
+
+
+def states_of(states: Collection[MessageState | str]) -> frozenset[MessageState]:
+    """The states that a caller names, one alone or several."""
+    named = [states] if isinstance(states, str) else arguments.some("states", states, "states")
+    return frozenset(map(_state, named))
 
 
 def _state(named: MessageState | str) -> MessageState:

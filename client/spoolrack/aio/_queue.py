@@ -34,7 +34,7 @@ from .._values import (
 from ._batch import Batch
 from ._lease_batches import Settling, release_of
 from ._message import Message, MessageStream, last_receive_of, receipt_of
-from ._peek import peek_envelopes
+from ._peek import peek_envelopes, states_of
 from ._redrives import start_redrive
 from ._worker import Worker, WorkerCore
 
@@ -62,11 +62,22 @@ class Queue:
             lambda left: transport.get_queue(self._name, timeout=left), timeout
         )
 
-    async def purge(self, *, timeout: Seconds | None = None) -> int:
-        """Delete all messages, leased and delayed ones too; returns how many."""
+    async def purge(
+        self,
+        *,
+        sent_before: datetime | None = None,
+        states: Collection[MessageState | str] = (),
+        timeout: Seconds | None = None,
+    ) -> int:
+        """Delete messages; returns how many: see `spoolrack.Queue.purge`."""
+        arguments.optional_moment("sent_before", sent_before)
+        wanted = states_of(states)
         transport = self._calling.transport
         return await self._calling.ask(
-            lambda left: transport.purge_queue(self._name, timeout=left), timeout
+            lambda left: transport.purge_queue(
+                self._name, sent_before=sent_before, states=wanted, timeout=left
+            ),
+            timeout,
         )
 
     async def send(

@@ -312,16 +312,28 @@ class PurgeQueueRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    SENT_BEFORE_FIELD_NUMBER: _builtins.int
+    STATES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The queue's name."""
+    @_builtins.property
+    def sent_before(self) -> _timestamp_pb2.Timestamp:
+        """Only messages that were sent before this time. Absent: whenever they were sent."""
+
+    @_builtins.property
+    def states(self) -> _containers.RepeatedScalarFieldContainer[_queue_pb2.MessageState.ValueType]:
+        """Only messages in these states. Empty: in all."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        sent_before: _timestamp_pb2.Timestamp | None = ...,
+        states: _abc.Iterable[_queue_pb2.MessageState.ValueType] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sent_before", b"sent_before"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "sent_before", b"sent_before", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

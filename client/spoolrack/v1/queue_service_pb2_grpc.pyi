@@ -53,7 +53,7 @@ class QueueServiceStub:
     removal takes, creating the queue again says UNAVAILABLE with a retry delay.
     """
     PurgeQueue: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.PurgeQueueRequest, _queue_service_pb2.PurgeQueueResponse]
-    """Deletes all messages of a queue: ready, leased and delayed."""
+    """Deletes the messages of a queue: all of them, or those of an age and of some states."""
     Send: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.SendRequest, _queue_service_pb2.SendResponse]
     """Sends 1 to 1,000 messages. The answer comes when all valid ones are on stable media; they appear
     together, also after a crash (messages of different delays each by themselves).
@@ -122,7 +122,7 @@ class QueueServiceAsyncStub(QueueServiceStub):
     removal takes, creating the queue again says UNAVAILABLE with a retry delay.
     """
     PurgeQueue: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.PurgeQueueRequest, _queue_service_pb2.PurgeQueueResponse]  # type: ignore[assignment]
-    """Deletes all messages of a queue: ready, leased and delayed."""
+    """Deletes the messages of a queue: all of them, or those of an age and of some states."""
     Send: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.SendRequest, _queue_service_pb2.SendResponse]  # type: ignore[assignment]
     """Sends 1 to 1,000 messages. The answer comes when all valid ones are on stable media; they appear
     together, also after a crash (messages of different delays each by themselves).
@@ -224,7 +224,7 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_service_pb2.PurgeQueueRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.PurgeQueueResponse, _abc.Awaitable[_queue_service_pb2.PurgeQueueResponse]]:
-        """Deletes all messages of a queue: ready, leased and delayed."""
+        """Deletes the messages of a queue: all of them, or those of an age and of some states."""
 
     @_abc_1.abstractmethod
     def Send(

@@ -1,4 +1,4 @@
-"""The endpoints of messages: send one, receive one, look at one, delete one.
+"""The endpoints of messages: send one, receive one, look at one, delete one, purge.
 
 Owns the leases between the store and the client: one whose answer could not be written, or whose
 client was gone before, goes back at once. A body that is large is in memory only until the first byte
@@ -12,7 +12,15 @@ from typing import Final
 from aiohttp import web
 from spoolrack_store.model.errors import InvalidRequest, MessageNotFound, StoreError
 from spoolrack_store.model.ids import sent_at
-from spoolrack_store.model.operations import Delete, Message, OpenMessage, Receive, Send, messages_of
+from spoolrack_store.model.operations import (
+    Delete,
+    Message,
+    OpenMessage,
+    Purge,
+    Receive,
+    Send,
+    messages_of,
+)
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 
 from .. import convert
@@ -160,6 +168,14 @@ class MessageEndpoints:
         if error is not None and not isinstance(error, MessageNotFound):
             raise error
         return web.Response(status=202)
+
+    async def purge(self, request: web.Request) -> web.StreamResponse:
+        purge = Purge(
+            queue=name_of(request),
+            sent_before=headers.moment(request.query, "sent_before"),
+            states=headers.states(request.query),
+        )
+        return web.json_response({"purged_count": await self._context.submit(purge)})
 
 
 def id_of(request: web.Request) -> str:

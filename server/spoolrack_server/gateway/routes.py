@@ -72,6 +72,9 @@ def routes(
             leases=True,
         ),
         Route("POST", "/{queue}/messages", messages.send, SEND),
+        Route(
+            "DELETE", "/{queue}/messages", messages.purge, MANAGE, parameters=("sent_before", "states")
+        ),
         Route("GET", "/{queue}/messages/{id}", messages.get, RECEIVE),
         Route("HEAD", "/{queue}/messages/{id}", messages.get, RECEIVE),
         Route(

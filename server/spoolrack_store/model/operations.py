@@ -250,9 +250,19 @@ class GiveBack(Request[None]):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Purge(Request[int]):
-    """Delete all messages of a queue; answers how many."""
+    """Delete messages of a queue, all of them if no more is said; answers how many."""
 
     queue: str
+    sent_before: Millis | None = None
+    """Only messages that were sent before this Unix time."""
+    states: frozenset[State] = frozenset()
+    """Only messages that are ready, leased or delayed. Empty: all."""
+
+    def takes(self, state: State, sent_at: Millis) -> bool:
+        """Return whether a message in this state, sent at this time, is to be deleted."""
+        return (not self.states or state in self.states) and (
+            self.sent_before is None or sent_at < self.sent_before
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
