@@ -107,9 +107,9 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
             self._expire()
             return [held.body.body for held in self.ready[queue]]
 
-    def release(self, stream: str, seq: int) -> None:
+    def release(self, stream: str, sequence_number: int) -> None:
         with self._changed:
-            self._lose(self.holds[stream, seq])
+            self._lose(self.holds[stream, sequence_number])
 
     def wait_until(self, holds: Callable[[], bool], timeout: float = 60.0) -> bool:
         """Wait until something is so, while calls or time change it; False if it never is."""
@@ -276,8 +276,12 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
             answer = reserved.CommitReservationsResponse()
             if request.last_sequence_number <= last:
                 return answer
-            stream, up_to = request.stream, request.last_sequence_number
-            found = [name for name in sorted(self.holds) if name[0] == stream and name[1] <= up_to]
+            stream, last_sequence_number = request.stream, request.last_sequence_number
+            found = [
+                name
+                for name in sorted(self.holds)
+                if name[0] == stream and name[1] <= last_sequence_number
+            ]
             for name in found:
                 hold = self.holds[name]
                 if request.only_read and not hold.is_read and not hold.is_lost:

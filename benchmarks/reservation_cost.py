@@ -24,7 +24,7 @@ from spoolrack_store.model.operations import (
     Send,
     messages_of,
 )
-from spoolrack_store.model.reservation_requests import CommitReservations, Confirm, Reserve
+from spoolrack_store.model.reservation_requests import CommitReservations, ExtendReservation, Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
@@ -60,14 +60,26 @@ class Reserving:
     def round(self, count: int) -> dict[str, float]:
         """Milliseconds of each step with so many messages."""
         self.fill(count)
-        seq, self._seq = self._seq, self._seq + 1
-        reserve = Reserve(queue="q", stream="bench", seq=seq, max_messages=count, max_bytes=ENOUGH)
+        sequence_number, self._seq = self._seq, self._seq + 1
+        reserve = Reserve(
+            queue="q",
+            stream="bench",
+            sequence_number=sequence_number,
+            max_messages=count,
+            max_bytes=ENOUGH,
+        )
         took = {
             "reserve": milliseconds(lambda: self._ask(reserve)),
             "reserve again": milliseconds(lambda: self._ask(reserve)),
-            "confirm": milliseconds(lambda: self._ask(Confirm(stream="bench", seq=seq))),
-            "read": milliseconds(lambda: self._read(seq, count)),
-            "commit": milliseconds(lambda: self._ask(CommitReservations(stream="bench", up_to=seq))),
+            "confirm": milliseconds(
+                lambda: self._ask(ExtendReservation(stream="bench", sequence_number=sequence_number))
+            ),
+            "read": milliseconds(lambda: self._read(sequence_number, count)),
+            "commit": milliseconds(
+                lambda: self._ask(
+                    CommitReservations(stream="bench", last_sequence_number=sequence_number)
+                )
+            ),
         }
         self.fill(count)
         received: list[Message] = []
@@ -75,8 +87,8 @@ class Reserving:
         took["delete"] = milliseconds(lambda: self._delete(received))
         return took
 
-    def _read(self, seq: int, count: int) -> None:
-        found = sum(map(len, self._store.read_reservation("bench", seq)))
+    def _read(self, sequence_number: int, count: int) -> None:
+        found = sum(map(len, self._store.read_reservation("bench", sequence_number)))
         if found != count:
             raise RuntimeError(f"{found} of {count} messages were read")
 

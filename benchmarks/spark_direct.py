@@ -136,11 +136,19 @@ def _fill(store: Store, rows: int) -> None:
 
 
 def _drain(store: Store, rows: int) -> None:
-    for seq, at in enumerate(range(0, rows, TOGETHER)):
+    for sequence_number, at in enumerate(range(0, rows, TOGETHER)):
         count = min(TOGETHER, rows - at)
-        reserve = Reserve(queue="q", stream="s", seq=seq, max_messages=count, max_bytes=1 << 40)
+        reserve = Reserve(
+            queue="q",
+            stream="s",
+            sequence_number=sequence_number,
+            max_messages=count,
+            max_bytes=1 << 40,
+        )
         store.submit(reserve).result(PATIENCE)
-        found = sum(map(len, store.read_reservation("s", seq)))
+        found = sum(map(len, store.read_reservation("s", sequence_number)))
         if found != count:
             raise RuntimeError(f"{found} of {count} messages were read")
-        store.submit(CommitReservations(stream="s", up_to=seq)).result(PATIENCE)
+        store.submit(CommitReservations(stream="s", last_sequence_number=sequence_number)).result(
+            PATIENCE
+        )

@@ -22,14 +22,14 @@ class Reading:
         self,
         calling: Calling,
         stream: str,
-        seq: int,
+        sequence_number: int,
         *,
         begin: int,
         end: int | None,
         timeout: Seconds | None,
     ) -> None:
         self._calling = calling
-        self._set = (stream, seq)
+        self._set = (stream, sequence_number)
         self._begin = begin
         self._end = end
         self._timeout = timeout

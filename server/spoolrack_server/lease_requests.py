@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Delivery, GiveBack, Receive, Request
-from spoolrack_store.model.reservation_requests import Reservation, Reserve, Unreserve
+from spoolrack_store.model.reservation_requests import Reservation, Reserve, UndoReservation
 from spoolrack_store.store import Store
 
 from .concurrency import ConcurrencyLimit
@@ -106,7 +106,9 @@ class LeaseRequests:
         # One that was there before is its first asker's.
         if reservation is None or not reservation.is_new:
             return
-        request = Unreserve(stream=reservation.stream, seq=reservation.seq)
+        request = UndoReservation(
+            stream=reservation.stream, sequence_number=reservation.sequence_number
+        )
         try:
             await answer(self._store.submit(request))
         except StoreError as error:
@@ -115,7 +117,7 @@ class LeaseRequests:
                 "a reservation could not be undone",
                 why=str(error),
                 stream=reservation.stream,
-                seq=reservation.seq,
+                sequence_number=reservation.sequence_number,
             )
 
 

@@ -33,7 +33,7 @@ from .store_access import FRAME_BYTES, StoreAccess
 
 MAX_STREAM_NAME: Final = 80
 _FIRST_PAGE: Final = ("", -1)
-_LONGEST_SEQ: Final = len(str(ops.MAX_SEQ))
+_LONGEST_SEQ: Final = len(str(ops.MAX_SEQUENCE_NUMBER))
 
 
 class ReservationService:
@@ -54,7 +54,7 @@ class ReservationService:
         allowed = queues_for(Permission.RECEIVE)
         if made is not None and allowed is not None and not allowed(made.queue):
             # Another caller's, of another queue: it is left alone.
-            raise ReservationNotFound(stream=request.stream, seq=request.sequence_number)
+            raise ReservationNotFound(stream=request.stream, sequence_number=request.sequence_number)
         response = rpc.ReserveResponse(reservation=None if made is None else _told(made))
         try:
             await write(context, response.SerializeToString())
@@ -66,10 +66,10 @@ class ReservationService:
         self, request: rpc.ExtendReservationRequest, context: Context
     ) -> rpc.ExtendReservationResponse:
         held = await self._access.submit(
-            ops.Confirm(
+            ops.ExtendReservation(
                 stream=_stream(request.stream),
-                seq=_seq(request.sequence_number),
-                hold=_hold(request),
+                sequence_number=_seq(request.sequence_number),
+                visibility_timeout=_hold(request),
                 allowed=queues_for(Permission.RECEIVE),
             )
         )
@@ -104,8 +104,8 @@ class ReservationService:
         committed = await self._access.submit(
             ops.CommitReservations(
                 stream=_stream(request.stream),
-                up_to=convert.place(
-                    request.last_sequence_number, "last_sequence_number", most=ops.MAX_SEQ
+                last_sequence_number=convert.place(
+                    request.last_sequence_number, "last_sequence_number", most=ops.MAX_SEQUENCE_NUMBER
                 ),
                 only_read=request.only_read,
                 allowed=queues_for(Permission.RECEIVE),
@@ -121,7 +121,7 @@ class ReservationService:
         await self._access.submit(
             ops.Release(
                 stream=_stream(request.stream),
-                seq=_seq(request.sequence_number),
+                sequence_number=_seq(request.sequence_number),
                 allowed=queues_for(Permission.RECEIVE),
             )
         )
@@ -139,7 +139,7 @@ class ReservationService:
                 queue=request.queue and convert.queue_name(request.queue),
                 stream=request.stream and _stream(request.stream),
             ),
-            lambda reservation: (reservation.stream, reservation.seq),
+            lambda reservation: (reservation.stream, reservation.sequence_number),
             lambda reservation: (reservation.queue,),
             queues_for(Permission.MONITOR),
             after=tokens.after(request.page_token, _place, _FIRST_PAGE),
@@ -159,8 +159,8 @@ def _stream(name: str) -> str:
     return convert.word(name, "stream", most=MAX_STREAM_NAME)
 
 
-def _seq(seq: int) -> int:
-    return convert.place(seq, "sequence_number", most=ops.MAX_SEQ)
+def _seq(sequence_number: int) -> int:
+    return convert.place(sequence_number, "sequence_number", most=ops.MAX_SEQUENCE_NUMBER)
 
 
 def _asked(request: rpc.ReserveRequest) -> ops.Reserve:
@@ -169,7 +169,7 @@ def _asked(request: rpc.ReserveRequest) -> ops.Reserve:
     return ops.Reserve(
         queue=convert.queue_name(request.queue),
         stream=_stream(request.stream),
-        seq=_seq(request.sequence_number),
+        sequence_number=_seq(request.sequence_number),
         max_messages=convert.number(
             request.max_messages,
             "max_messages",
@@ -177,7 +177,7 @@ def _asked(request: rpc.ReserveRequest) -> ops.Reserve:
             most=ops.MAX_RESERVED_MESSAGES,
         ),
         max_bytes=request.max_bytes or ops.DEFAULT_RESERVED_BYTES,
-        hold=_hold(request),
+        visibility_timeout=_hold(request),
         wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
     )
 
@@ -186,7 +186,10 @@ def _hold(request: rpc.ReserveRequest | rpc.ExtendReservationRequest) -> Millis 
     if not request.HasField("visibility_timeout"):
         return None
     return convert.millis(
-        request.visibility_timeout, "visibility_timeout", least=ops.MIN_HOLD, most=MAX_VISIBILITY
+        request.visibility_timeout,
+        "visibility_timeout",
+        least=ops.MIN_RESERVATION_TIMEOUT,
+        most=MAX_VISIBILITY,
     )
 
 
@@ -197,7 +200,7 @@ def _told(reservation: ops.Reservation) -> rpc.Reservation:
     return rpc.Reservation(
         queue=reservation.queue,
         stream=reservation.stream,
-        sequence_number=reservation.seq,
+        sequence_number=reservation.sequence_number,
         message_count=reservation.messages,
         byte_count=reservation.bytes,
         expire_time=convert.timestamp(reservation.expires_at),
@@ -223,11 +226,13 @@ def _frames(messages: Sequence[Message]) -> Iterator[list[pb.Message]]:
 
 
 def _name(reservation: ops.Reservation) -> str:
-    return f"{reservation.stream}.{reservation.seq}"
+    return f"{reservation.stream}.{reservation.sequence_number}"
 
 
 def _place(token: str) -> tuple[str, int]:
-    stream, _, seq = token.partition(".")
-    if not (seq.isascii() and seq.isdigit() and len(seq) <= _LONGEST_SEQ):
-        raise InvalidRequest(what="seq", value=seq, rule="must be a number")
-    return _stream(stream), _seq(int(seq))
+    stream, _, sequence_number = token.partition(".")
+    if not (
+        sequence_number.isascii() and sequence_number.isdigit() and len(sequence_number) <= _LONGEST_SEQ
+    ):
+        raise InvalidRequest(what="sequence_number", value=sequence_number, rule="must be a number")
+    return _stream(stream), _seq(int(sequence_number))

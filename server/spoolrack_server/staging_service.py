@@ -129,16 +129,19 @@ def _refused(position: int, why: object) -> InvalidMessage:
 
 def _publication(request: rpc.PublishRequest, allowed: Callable[[str], bool] | None) -> ops.Publish:
     convert.place(len(request.stages), "the number of stages", most=ops.MAX_STAGES)
-    memory = ops.DEFAULT_MEMORY
+    epoch_retention = ops.DEFAULT_EPOCH_RETENTION
     if request.HasField("epoch_retention"):
-        memory = convert.millis(
-            request.epoch_retention, "epoch_retention", least=ops.MIN_MEMORY, most=ops.MAX_MEMORY
+        epoch_retention = convert.millis(
+            request.epoch_retention,
+            "epoch_retention",
+            least=ops.MIN_EPOCH_RETENTION,
+            most=ops.MAX_EPOCH_RETENTION,
         )
     return ops.Publish(
         writer=convert.word(request.writer, "writer", most=MAX_WRITER_NAME),
         epoch=convert.place(request.epoch, "epoch", most=ops.MAX_EPOCH),
         stages=[_stage_name(stage) for stage in request.stages],
-        memory=memory,
+        epoch_retention=epoch_retention,
         digest=request.digest and convert.word(request.digest, "digest", most=MAX_DIGEST),
         allowed=allowed,
     )

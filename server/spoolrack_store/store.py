@@ -194,7 +194,7 @@ class Store:
     def read_reservation(
         self,
         stream: str,
-        seq: int,
+        sequence_number: int,
         *,
         begin: int = 0,
         end: int = 0,
@@ -213,14 +213,20 @@ class Store:
         check_places(begin, end)
         if mark_read:
             # Before the first message is seen: what was read must never look unread.
-            self.submit(MarkRead(stream=stream, seq=seq, allowed=allowed)).result()
+            self.submit(
+                MarkRead(stream=stream, sequence_number=sequence_number, allowed=allowed)
+            ).result()
         begin_reading = self._engine.reservations.begin_reading
-        last = self._questions.exact(partial(begin_reading, stream, seq, begin, end, allowed))
-        return self._pages(stream, seq, begin, last)
+        last = self._questions.exact(
+            partial(begin_reading, stream, sequence_number, begin, end, allowed)
+        )
+        return self._pages(stream, sequence_number, begin, last)
 
-    def _pages(self, stream: str, seq: int, begin: int, last: int) -> Iterator[list[Message]]:
+    def _pages(
+        self, stream: str, sequence_number: int, begin: int, last: int
+    ) -> Iterator[list[Message]]:
         while begin < last:
-            read = partial(self._engine.reservations.page, stream, seq, begin, last)
+            read = partial(self._engine.reservations.page, stream, sequence_number, begin, last)
             page = self._questions.exact(read)
             # First: a later commit of the set deletes what is still in it.
             for damaged in page.damaged:

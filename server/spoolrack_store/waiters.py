@@ -12,7 +12,7 @@ from typing import Any
 
 from .model.clock import Millis
 from .model.operations import Delivery, GiveBack, Receive, Request, Send
-from .model.reservation_requests import Reservation, Reserve, Unreserve
+from .model.reservation_requests import Reservation, Reserve, UndoReservation
 
 Waiting = Receive | Reserve
 """Requests that may wait until something is ready, and that can be cancelled as long as they do."""
@@ -129,13 +129,13 @@ class Parking:
 
 def undo_of(
     request: Waiting, outcome: list[Delivery] | Reservation | None
-) -> GiveBack | Unreserve | None:
+) -> GiveBack | UndoReservation | None:
     """Return what takes back an answer that no caller hears; None if there is nothing to take back."""
     if not outcome:
         return None
     if isinstance(outcome, Reservation):
         # What was there before, others were told of.
-        undone = Unreserve(stream=outcome.stream, seq=outcome.seq)
+        undone = UndoReservation(stream=outcome.stream, sequence_number=outcome.sequence_number)
         return undone if outcome.is_new else None
     receipts = [receipt for delivery in outcome for receipt in delivery.receipts]
     return GiveBack(queue=request.queue, receipts=receipts)

@@ -106,21 +106,23 @@ async def test_a_set_that_nobody_was_told_of_is_not_reserved_any_more(
 ) -> None:
     async with aio.connect(url) as tasks:
         await tasks.queue("jobs").info()
-        for seq in range(5):
-            reserve = tasks.queue("jobs").reserve("s", seq, visibility_timeout=600, wait=3_600)
+        for sequence_number in range(5):
+            reserve = tasks.queue("jobs").reserve(
+                "s", sequence_number, visibility_timeout=600, wait=3_600
+            )
             asking = asyncio.create_task(reserve)
             # The root is open, so that a reserve gets in one step to where it waits.
             await asyncio.sleep(0)
             # The event loop stands still meanwhile: the task doesn't hear of what it has got.
-            jobs.send(str(seq))
+            jobs.send(str(sequence_number))
             # A later commit is answered: so is the reserve.
-            client.create_queue(f"later{seq}")
+            client.create_queue(f"later{sequence_number}")
             assert len(list(client.reservations.list(stream="s"))) == 1
             assert asking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asking
             (message,) = jobs.receive(wait=STUCK)
-            assert (message.text, message.receive_count) == (str(seq), 1)
+            assert (message.text, message.receive_count) == (str(sequence_number), 1)
             message.delete()
             assert list(client.reservations.list()) == []
 

@@ -128,7 +128,7 @@ def test_every_page_can_be_read_and_used_by_everybody(
     server.create("blocked", dead_letter_queue="orders.dead", max_receives=5)
     server.ask(Stage(stage="s", chunk=0, queue="orders", bodies=[b""]))
     server.send("blocked", b"x")
-    server.ask(Reserve(queue="blocked", stream="r", seq=1))
+    server.ask(Reserve(queue="blocked", stream="r", sequence_number=1))
     server.sample()
     screen = {"width": width, "height": 800}
     desk = open_desk(server, color_scheme=scheme, bypass_csp=True, viewport=screen)

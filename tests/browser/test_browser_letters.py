@@ -180,7 +180,7 @@ def test_a_reservation_is_released_after_a_question(
 ) -> None:
     server.create("q")
     server.send("q", b"x", b"y")
-    server.ask(Reserve(queue="q", stream="spark-1", seq=2**63 - 2))
+    server.ask(Reserve(queue="q", stream="spark-1", sequence_number=2**63 - 2))
     desk = open_desk(server, "reservations")
     desk.until_count("main tbody tr", 1)
     assert desk.cells("spark-1")[:3] == [str(2**63 - 2), "q", "2"]

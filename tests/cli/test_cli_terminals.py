@@ -103,4 +103,4 @@ def test_all_that_the_commands_print_goes_through_one_door() -> None:
                 *("print", "click.echo", "click.secho", "click.style", "sys.stdout.write"),
             ):
                 found.add(path.name)
-    assert found == {"output.py", "tokens.py"}
+    assert found == {"output.py", "tokens_command.py"}

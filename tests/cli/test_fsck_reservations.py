@@ -34,22 +34,28 @@ def root(tmp_path: Path) -> Path:
         store.submit(CreateQueue(name="q", settings=QueueSettings())).result()
         for body in (b"committed", b"released"):
             store.submit(Send(queue="q", bodies=[body])).result()
-        for seq in range(2):
-            assert reserve(store, seq, most=1)
-        store.submit(CommitReservations(stream="s", up_to=0)).result()
-        store.submit(Release(stream="s", seq=1)).result()
+        for sequence_number in range(2):
+            assert reserve(store, sequence_number, most=1)
+        store.submit(CommitReservations(stream="s", last_sequence_number=0)).result()
+        store.submit(Release(stream="s", sequence_number=1)).result()
         store.submit(Send(queue="q", bodies=[b"%d" % number for number in range(6)])).result()
         assert reserve(store, 2, most=3)
     return root
 
 
-def reserve(store: Store, seq: int, most: int = 100) -> Reservation | None:
-    request = Reserve(queue="q", stream="s", seq=seq, hold=HOLD, max_messages=most)
+def reserve(store: Store, sequence_number: int, most: int = 100) -> Reservation | None:
+    request = Reserve(
+        queue="q",
+        stream="s",
+        sequence_number=sequence_number,
+        visibility_timeout=HOLD,
+        max_messages=most,
+    )
     return store.submit(request).result()
 
 
-def manifest_of(root: Path, seq: int = 2) -> Path:
-    (path,) = (root / "reserved").glob(f"s.{seq}@*")
+def manifest_of(root: Path, sequence_number: int = 2) -> Path:
+    (path,) = (root / "reserved").glob(f"s.{sequence_number}@*")
     return path
 
 
@@ -67,7 +73,7 @@ def test_sets_and_how_far_streams_are_committed_are_no_problem(root: Path) -> No
     fsck.repair(root)
     assert sorted(path.name for path in (root / "reserved").iterdir()) == before
     with Store.open(root) as store:
-        answer = store.submit(CommitReservations(stream="s", up_to=2)).result()
+        answer = store.submit(CommitReservations(stream="s", last_sequence_number=2)).result()
     assert answer == Committed(messages=3, lost=[1])
 
 
@@ -104,7 +110,9 @@ def test_a_damaged_marker_is_put_aside(root: Path) -> None:
     fsck.repair(root)
     assert not fsck.check(root).problems
     with Store.open(root) as store:
-        assert store.submit(CommitReservations(stream="s", up_to=2)).result().messages == 3
+        assert (
+            store.submit(CommitReservations(stream="s", last_sequence_number=2)).result().messages == 3
+        )
 
 
 @pytest.mark.parametrize("left", [0, 1, 40])
@@ -144,7 +152,9 @@ def test_a_set_whose_messages_are_gone_is_no_problem(root: Path) -> None:
         made = reserve(store, 2)
         assert made is not None
         assert (made.messages, made.is_new) == (3, False)
-        assert store.submit(CommitReservations(stream="s", up_to=2)).result().messages == 0
+        assert (
+            store.submit(CommitReservations(stream="s", last_sequence_number=2)).result().messages == 0
+        )
 
 
 def test_a_set_of_which_messages_were_moved_out_by_hand_is_found_lost_by_the_next_start(

@@ -22,9 +22,11 @@ PAGE_OF_A_READ = 3
 class MemoryPages:
     """Pages of a reservation, each as it is when it is asked for."""
 
-    def __init__(self, reserving: MemoryReserving, stream: str, seq: int, begin: int, end: int) -> None:
+    def __init__(
+        self, reserving: MemoryReserving, stream: str, sequence_number: int, begin: int, end: int
+    ) -> None:
         self._reserving = reserving
-        self._name = (stream, seq)
+        self._name = (stream, sequence_number)
         self._place = begin
         self._end = end
 
@@ -49,31 +51,35 @@ class MemoryReserving:
         self._closed = True
         self._memory.wake()
 
-    def _find(self, stream: str, seq: int) -> Reserved | None:
+    def _find(self, stream: str, sequence_number: int) -> Reserved | None:
         """A reservation that is held, or None if there never was one. With the lock held."""
         committed = self._memory.committed.get(stream, -1)
-        if seq <= committed:
+        if sequence_number <= committed:
             raise ReservationCommitted(f"The stream {stream} is committed up to {committed}.")
-        found = self._memory.reserved.get((stream, seq))
+        found = self._memory.reserved.get((stream, sequence_number))
         if found is not None and found.due_ms <= self._memory.now_ms:
-            raise ReservationLost(f"The hold on reservation {seq} of the stream {stream} is over.")
+            raise ReservationLost(
+                f"The hold on reservation {sequence_number} of the stream {stream} is over."
+            )
         return found
 
-    def _require(self, stream: str, seq: int) -> Reserved:
-        found = self._find(stream, seq)
+    def _require(self, stream: str, sequence_number: int) -> Reserved:
+        found = self._find(stream, sequence_number)
         if found is None:
-            raise ReservationNotFound(f"There is no reservation {seq} of the stream {stream}.")
+            raise ReservationNotFound(
+                f"There is no reservation {sequence_number} of the stream {stream}."
+            )
         return found
 
     async def reserve(
         self,
         queue: str,
         stream: str,
-        seq: int,
+        sequence_number: int,
         *,
         max_messages: int,
         max_bytes: int,
-        hold: float | None,
+        visibility_timeout: float | None,
         wait: float,
         timeout: float,
     ) -> Reservation | None:
@@ -85,11 +91,13 @@ class MemoryReserving:
                 memory.called("reserve")
                 if self._closed:
                     raise ClientClosed
-                found = self._find(stream, seq) or self._lease(queue, max_messages, max_bytes, hold)
+                found = self._find(stream, sequence_number) or self._lease(
+                    queue, max_messages, max_bytes, visibility_timeout
+                )
                 if found is not None:
-                    memory.reserved[stream, seq] = found
+                    memory.reserved[stream, sequence_number] = found
                     memory.answered("reserve")
-                    return self._told(stream, seq, found)
+                    return self._told(stream, sequence_number, found)
                 if memory.now_ms >= until:
                     return None
                 memory.waiting.add(signal)
@@ -99,7 +107,7 @@ class MemoryReserving:
                 memory.waiting.discard(signal)
 
     def _lease(
-        self, queue: str, max_messages: int, max_bytes: int, hold: float | None
+        self, queue: str, max_messages: int, max_bytes: int, visibility_timeout: float | None
     ) -> Reserved | None:
         box = self._memory.box(queue)
         size = count = 0
@@ -109,10 +117,10 @@ class MemoryReserving:
                     break
                 size += held.size
                 count += 1
-        leased = self._memory.lease(queue, count, hold)
+        leased = self._memory.lease(queue, count, visibility_timeout)
         if not leased:
             return None
-        span = box.settings.visibility_timeout if hold is None else hold
+        span = box.settings.visibility_timeout if visibility_timeout is None else visibility_timeout
         return Reserved(
             queue=queue,
             tokens={each.id: each.receipt.rpartition("/")[2] for each in leased},
@@ -130,31 +138,33 @@ class MemoryReserving:
             for id, each in held.items()
         ]
 
-    async def confirm(
-        self, stream: str, seq: int, *, hold: float | None, timeout: float
+    async def extend(
+        self, stream: str, sequence_number: int, *, visibility_timeout: float | None, timeout: float
     ) -> Reservation:
         with self._memory.lock:
-            self._memory.called("confirm")
-            found = self._require(stream, seq)
-            span = found.hold_ms if hold is None else round(hold * 1_000)
+            self._memory.called("extend")
+            found = self._require(stream, sequence_number)
+            span = found.hold_ms if visibility_timeout is None else round(visibility_timeout * 1_000)
             found.due_ms = self._memory.now_ms + span
             for held in self._leased(found):
                 if held is not None:
                     held.due_ms = found.due_ms
-            return self._told(stream, seq, found)
+            return self._told(stream, sequence_number, found)
 
-    def read(self, stream: str, seq: int, *, begin: int, end: int) -> MemoryPages:
+    def read(self, stream: str, sequence_number: int, *, begin: int, end: int) -> MemoryPages:
         with self._memory.lock:
-            found = self._memory.reserved.get((stream, seq))
+            found = self._memory.reserved.get((stream, sequence_number))
             if found is not None and begin == 0:
                 found.reads += 1
-        return MemoryPages(self, stream, seq, begin, end)
+        return MemoryPages(self, stream, sequence_number, begin, end)
 
-    def page(self, stream: str, seq: int, begin: int, end: int) -> tuple[list[Envelope], int]:
+    def page(
+        self, stream: str, sequence_number: int, begin: int, end: int
+    ) -> tuple[list[Envelope], int]:
         """Some messages from a place on, and the place after them."""
         with self._memory.lock:
             self._memory.called("read")
-            leased = self._leased(self._require(stream, seq))
+            leased = self._leased(self._require(stream, sequence_number))
             last = min(end or len(leased), len(leased))
             page: list[Envelope] = []
             while begin < last and len(page) < PAGE_OF_A_READ:
@@ -164,30 +174,34 @@ class MemoryReserving:
                     page.append(held.envelope())
             return page, begin
 
-    async def commit(self, stream: str, up_to: int, *, timeout: float) -> CommitResult:
+    async def commit(self, stream: str, last_sequence_number: int, *, timeout: float) -> CommitResult:
         memory = self._memory
         with memory.lock:
             memory.called("commit")
             deleted = 0
             lost = []
-            numbers = sorted(seq for of, seq in memory.reserved if of == stream and seq <= up_to)
-            for seq in numbers:
-                found = memory.reserved.pop((stream, seq))
+            numbers = sorted(
+                sequence_number
+                for of, sequence_number in memory.reserved
+                if of == stream and sequence_number <= last_sequence_number
+            )
+            for sequence_number in numbers:
+                found = memory.reserved.pop((stream, sequence_number))
                 if found.due_ms <= memory.now_ms:
-                    lost.append(seq)
+                    lost.append(sequence_number)
                     continue
                 for held in self._leased(found):
                     if held is not None:
                         del memory.box(found.queue).messages[held.id]
                         deleted += 1
-            memory.committed[stream] = max(up_to, memory.committed.get(stream, -1))
+            memory.committed[stream] = max(last_sequence_number, memory.committed.get(stream, -1))
             return CommitResult(deleted_count=deleted, lost_sequence_numbers=tuple(lost))
 
-    async def release(self, stream: str, seq: int, *, timeout: float) -> None:
+    async def release(self, stream: str, sequence_number: int, *, timeout: float) -> None:
         with self._memory.lock:
             self._memory.called("release")
             try:
-                found = self._require(stream, seq)
+                found = self._require(stream, sequence_number)
             except ReservationLost:
                 return
             for held in self._leased(found):
@@ -201,8 +215,8 @@ class MemoryReserving:
     ) -> ReservationPage:
         with self._memory.lock:
             self._memory.called("list_reservations")
-            of, _, seq = token.partition(".")
-            after = (of, int(seq)) if token else ("", -1)
+            of, _, sequence_number = token.partition(".")
+            after = (of, int(sequence_number)) if token else ("", -1)
             found = [
                 self._told(*name, each)
                 for name, each in sorted(self._memory.reserved.items())
@@ -215,12 +229,12 @@ class MemoryReserving:
                 next_token=f"{page[-1].stream}.{page[-1].sequence_number}" if more else "",
             )
 
-    def _told(self, stream: str, seq: int, found: Reserved) -> Reservation:
+    def _told(self, stream: str, sequence_number: int, found: Reserved) -> Reservation:
         lost = found.due_ms <= self._memory.now_ms
         return Reservation(
             queue=found.queue,
             stream=stream,
-            sequence_number=seq,
+            sequence_number=sequence_number,
             message_count=len(found.tokens),
             byte_count=found.size,
             expires_at=moment_of(found.due_ms),

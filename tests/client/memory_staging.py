@@ -82,7 +82,13 @@ class MemoryStaging:
             return StageResult(message_count=len(chunks), expires_at=moment_of(found.due_ms))
 
     async def publish(
-        self, writer: str, epoch: int, stages: Sequence[str], *, memory: float | None, timeout: float
+        self,
+        writer: str,
+        epoch: int,
+        stages: Sequence[str],
+        *,
+        epoch_retention: float | None,
+        timeout: float,
     ) -> PublishResult:
         queues = self._memory
         with queues.lock:

@@ -64,7 +64,7 @@ def test_a_query_reads_and_writes_where_it_must_say_who_it_is(address: str, file
     found = [
         message.body
         for part in parts
-        for page in read_slice(place, first.gen, first.seq, part, Patience(30.0))
+        for page in read_slice(place, first.gen, first.sequence_number, part, Patience(30.0))
         for message in page
     ]
     assert sorted(found) == sorted(bodies)

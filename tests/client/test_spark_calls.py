@@ -89,7 +89,7 @@ def rows(server: NullServer, one: StreamReading, start: Offset, end: Offset, tim
     return [
         message.body
         for part in one.parts(start, end)
-        for frame in read_slice(place(server), end.gen, end.seq, part, patience(time))
+        for frame in read_slice(place(server), end.gen, end.sequence_number, part, patience(time))
         for message in frame
     ]
 
@@ -106,7 +106,7 @@ def test_batches_follow_each_other_and_what_is_done_is_deleted(
 
     assert read == BODIES
     assert server.deleted["jobs"] == len(BODIES)
-    assert start.seq == 2
+    assert start.sequence_number == 2
 
 
 def test_an_empty_batch_has_no_parts(server: NullServer, reading: Callable[..., StreamReading]) -> None:
@@ -144,14 +144,14 @@ def test_one_that_was_not_written_down_and_is_lost_is_passed_over(
     """Nobody has seen its messages, so that nothing is doubled."""
     server.put("jobs", BODIES)
     start = latest(reading(), initial())
-    server.release(start.gen, latest(reading(), start).seq)
+    server.release(start.gen, latest(reading(), start).sequence_number)
 
     one = reading()
     end = latest(one, start)
 
-    assert end.seq == start.seq + 2
+    assert end.sequence_number == start.sequence_number + 2
     assert rows(server, one, start, end, time) == BODIES[4_000:8_000]
-    assert latest(one, end).seq == end.seq + 1
+    assert latest(one, end).sequence_number == end.sequence_number + 1
 
 
 def test_a_lost_batch_fails_and_nothing_is_lost(
@@ -214,7 +214,7 @@ def test_a_batch_that_was_done_does_not_come_back_when_its_hold_is_over(
     following = latest(reading(), end)
 
     assert server.deleted["jobs"] == end.n
-    assert (following.seq, following.n) == (end.seq + 1, 4_000)
+    assert (following.sequence_number, following.n) == (end.sequence_number + 1, 4_000)
 
 
 def test_an_old_checkpoint_is_told_and_nothing_is_lost(
@@ -320,7 +320,7 @@ def test_a_read_that_breaks_is_taken_up_where_it_was(server: NullServer, time: T
     one.stop()
     server.faults.append(Fault(method="frame", times=2))
 
-    read = list(read_slice(place(server), end.gen, end.seq, part, patience(time)))
+    read = list(read_slice(place(server), end.gen, end.sequence_number, part, patience(time)))
 
     assert [message.body for frame in read for message in frame] == BODIES[:4_000]
     assert server.calls["ReadReservation"] == 3
@@ -344,7 +344,7 @@ def test_a_slice_whose_hold_is_over_fails_its_task(
     read: list[bytes] = []
 
     def read_on() -> None:
-        for frame in read_slice(place(server), end.gen, end.seq, part, patient):
+        for frame in read_slice(place(server), end.gen, end.sequence_number, part, patient):
             read.extend(message.body for message in frame)
 
     for _ in range(2):
@@ -364,7 +364,7 @@ def test_the_keeper_holds_a_batch_for_as_long_as_its_query_lives() -> None:
     options = ReadOptions(place=place(server), hold_seconds=1.0)
     one = StreamReading(options, Caller(server.endpoint, Patience(30.0)))
     end = latest(one, initial())
-    hold = server.holds[end.gen, end.seq]
+    hold = server.holds[end.gen, end.sequence_number]
     due = hold.due
 
     assert server.wait_until(lambda: hold.due > due + 1.0 or hold.is_lost)
@@ -384,7 +384,7 @@ def test_a_query_that_stops_leaves_a_whole_hold_to_its_batch(
 
     one.stop()
 
-    assert server.holds[end.gen, end.seq].due == time.now + 3600.0
+    assert server.holds[end.gen, end.sequence_number].due == time.now + 3600.0
 
 
 def test_an_idle_queue_is_not_waited_for(

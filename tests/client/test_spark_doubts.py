@@ -41,7 +41,7 @@ def test_a_batch_that_no_task_has_read_is_not_deleted(
     one = StreamReading(ReadOptions(place=place), caller)
     end = one.latest(initial(), max_messages=4, max_bytes=1 << 26)
 
-    with pytest.raises(BatchUnread, match=f"reservations release {end.gen} {end.seq}'"):
+    with pytest.raises(BatchUnread, match=f"reservations release {end.gen} {end.sequence_number}'"):
         one.commit(end)
     one.stop()
 

@@ -42,12 +42,12 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
 from spoolrack_store.model.reservation_requests import (
     CommitReservations,
-    Confirm,
+    ExtendReservation,
     MarkRead,
     Release,
     Reservation,
     Reserve,
-    Unreserve,
+    UndoReservation,
 )
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import Abort, Publish, Published, Stage, Staged
@@ -330,7 +330,7 @@ class EverythingStory:
         queue, stage, stream = chance.choice(QUEUES), chance.choice(STAGES), chance.choice(STREAMS)
         known = self.receipts[queue]
         receipts = chance.sample(known, min(len(known), 3))
-        seq = max(0, self.next_set - chance.randint(0, 3))
+        sequence_number = max(0, self.next_set - chance.randint(0, 3))
         if chance.random() < 0.02:
             return DeleteQueue(name=queue)
         if chance.random() < 0.01:
@@ -390,14 +390,22 @@ class EverythingStory:
                 self.next_set += 1
                 most = chance.choice((1, 3, 100))
                 return Reserve(
-                    queue=queue, stream=stream, seq=self.next_set, max_messages=most, hold=HOLD
+                    queue=queue,
+                    stream=stream,
+                    sequence_number=self.next_set,
+                    max_messages=most,
+                    visibility_timeout=HOLD,
                 )
             case "w":
-                return chance.choice((Confirm, MarkRead))(stream=stream, seq=seq)
+                return chance.choice((ExtendReservation, MarkRead))(
+                    stream=stream, sequence_number=sequence_number
+                )
             case "u":
-                return chance.choice((Release, Unreserve))(stream=stream, seq=seq)
+                return chance.choice((Release, UndoReservation))(
+                    stream=stream, sequence_number=sequence_number
+                )
             case "W":
-                return CommitReservations(stream=stream, up_to=seq)
+                return CommitReservations(stream=stream, last_sequence_number=sequence_number)
             case _:
                 return purge_of(self.purges, queue, self.clock.now)
 

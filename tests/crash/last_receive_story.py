@@ -112,7 +112,7 @@ class LastReceiveStory(Story):
                 holder = engine.index.holder(id)
                 if holder is not None and int(str(self.now(id)[1])) >= limit:
                     entry, index = holder
-                    if engine._letters.not_to_be_leased().get(entry, 0) >> index & 1:
+                    if engine._dead_letters.not_to_be_leased().get(entry, 0) >> index & 1:
                         self._become(id, ("dying", self.now(id)[1]))
         super()._received(engine, request, deliveries)
         for delivery in deliveries:

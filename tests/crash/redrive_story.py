@@ -82,8 +82,8 @@ class RedriveStory(Story):
             return super()._request()
         if chance.random() < 0.1 and self.started:
             return CancelRedrive(id=chance.choice(list(self.started)))
-        letters = [id for id, queue in self.queue_of.items() if queue == DEAD]
-        ids = chance.sample(letters, min(len(letters), 3)) if chance.random() < 0.3 else []
+        dead_letters = [id for id, queue in self.queue_of.items() if queue == DEAD]
+        ids = chance.sample(dead_letters, min(len(dead_letters), 3)) if chance.random() < 0.3 else []
         return StartRedrive(
             queue=DEAD,
             destination=chance.choice(("", "", "q")),

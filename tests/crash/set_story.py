@@ -23,12 +23,12 @@ from spoolrack_store.model.operations import Request
 from spoolrack_store.model.reservation_requests import (
     CommitReservations,
     Committed,
-    Confirm,
+    ExtendReservation,
     MarkRead,
     Release,
     Reservation,
     Reserve,
-    Unreserve,
+    UndoReservation,
 )
 
 from tests.support.cuts import Cut
@@ -38,7 +38,7 @@ STREAMS: Final = ("a", "b")
 LOST: Final = ("lost",)
 DONE: Final = ("done",)
 SHORT: Final = Millis(3_000)
-OF_SETS: Final = (Unreserve, MarkRead, Release, Confirm, CommitReservations, Reserve)
+OF_SETS: Final = (UndoReservation, MarkRead, Release, ExtendReservation, CommitReservations, Reserve)
 """In the order in which the engine does them; `Reserve` comes after all others."""
 
 Key = tuple[str, int]
@@ -197,7 +197,7 @@ class SetStory(Story):
         self.last, mine = engine, engine.reservations
         known = {held.path for held in [*mine.sets.values(), *mine._void]}
         for stream, markers in mine.markers.items():
-            known |= {f"reserved/{stream}.{seq}" for seq in markers}
+            known |= {f"reserved/{stream}.{sequence_number}" for sequence_number in markers}
         there = {f"reserved/{each.name}" for each in self.disk.scan("reserved")}
         if known != there:
             raise Broken(f"there is {sorted(there)}, known is {sorted(known)}")
@@ -284,7 +284,7 @@ class SetStory(Story):
     def _adopt_markers(self, engine: Engine, is_cut: bool) -> None:
         for stream, history in self.marked.items():
             now = engine.reservations.committed(stream)
-            promised = [up_to for _, up_to in history]
+            promised = [last_sequence_number for _, last_sequence_number in history]
             if not is_cut:
                 promised = [promised[-1], *self.maybe_marked.get(stream, ())]
             if now not in promised:
@@ -333,27 +333,35 @@ class SetStory(Story):
             return super()._request()
         stream = chance.choice(STREAMS)
         known = sorted({fate.key for fate in self.sets.values() if fate.key[0] == stream})
-        fresh = max([self.marked[stream][-1][1], *(seq for _, seq in known)]) + 1
+        fresh = (
+            max([self.marked[stream][-1][1], *(sequence_number for _, sequence_number in known)]) + 1
+        )
         there = [fate.key[1] for fate in self.sets.values() if fate.key[0] == stream and fate.is_held]
-        seq = chance.choice(there) if there and chance.random() < 0.9 else chance.randint(0, fresh)
+        sequence_number = (
+            chance.choice(there) if there and chance.random() < 0.9 else chance.randint(0, fresh)
+        )
         match chance.choice("RRRRccmmmmurCCC"):
             case "R":
                 return Reserve(
                     queue=chance.choice(QUEUES),
                     stream=stream,
-                    seq=fresh if chance.random() < 0.8 else seq,
+                    sequence_number=fresh if chance.random() < 0.8 else sequence_number,
                     max_messages=chance.choice((1, 3, 1_000)),
                     max_bytes=chance.choice((10, 1_000_000)),
-                    hold=chance.choice((SHORT, HOLD)),
+                    visibility_timeout=chance.choice((SHORT, HOLD)),
                 )
             case "c":
-                return Confirm(stream=stream, seq=seq, hold=chance.choice((None, SHORT, HOLD)))
+                return ExtendReservation(
+                    stream=stream,
+                    sequence_number=sequence_number,
+                    visibility_timeout=chance.choice((None, SHORT, HOLD)),
+                )
             case "m":
-                return MarkRead(stream=stream, seq=seq)
+                return MarkRead(stream=stream, sequence_number=sequence_number)
             case "u":
-                return Unreserve(stream=stream, seq=seq)
+                return UndoReservation(stream=stream, sequence_number=sequence_number)
             case "r":
-                return Release(stream=stream, seq=seq)
+                return Release(stream=stream, sequence_number=sequence_number)
             case _:
                 done = self.marked[stream][-1][1]
                 over = [
@@ -362,19 +370,19 @@ class SetStory(Story):
                     if fate.key[0] == stream and fate.now == LOST and fate.key[1] > done
                 ]
                 if over and chance.random() < 0.7:
-                    seq = chance.choice(over)
-                return CommitReservations(stream=stream, up_to=seq)
+                    sequence_number = chance.choice(over)
+                return CommitReservations(stream=stream, last_sequence_number=sequence_number)
 
     def _take(self, engine: Engine, requests: list[Request[Any]], outcomes: Sequence[object]) -> None:
         for request in requests:
-            if isinstance(request, Unreserve):
-                self._unreserved(engine, (request.stream, request.seq))
+            if isinstance(request, UndoReservation):
+                self._unreserved(engine, (request.stream, request.sequence_number))
         self._left(engine, gone=False)
         self.read = {held.key for held in engine.reservations.sets.values() if held.name.is_read}
         pairs = list(zip(requests, outcomes, strict=True))
         of_sets = [pair for pair in pairs if isinstance(pair[0], OF_SETS)]
         for request, outcome in sorted(of_sets, key=lambda pair: OF_SETS.index(type(pair[0]))):
-            if not isinstance(request, Reserve | Unreserve):
+            if not isinstance(request, Reserve | UndoReservation):
                 self._take_of_set(request, outcome)
         rest = [pair for pair in pairs if not isinstance(pair[0], OF_SETS)]
         super()._take(engine, [request for request, _ in rest], [outcome for _, outcome in rest])
@@ -405,7 +413,7 @@ class SetStory(Story):
         if isinstance(request, CommitReservations):
             self._committed(request, outcome)
             return
-        key = request.stream, request.seq
+        key = request.stream, request.sequence_number
         known = self._fate(key)
         if key[1] <= self.marked[key[0]][-1][1]:
             self._expect(key, outcome, ReservationCommitted)
@@ -437,14 +445,14 @@ class SetStory(Story):
 
     def _committed(self, request: CommitReservations, outcome: object) -> None:
         assert isinstance(outcome, Committed), outcome
-        stream, up_to = request.stream, request.up_to
+        stream, last_sequence_number = request.stream, request.last_sequence_number
         before = self.marked[stream][-1][1]
         mine = [
             fate
             for fate in self.sets.values()
-            if fate.key[0] == stream and before < fate.key[1] <= up_to
+            if fate.key[0] == stream and before < fate.key[1] <= last_sequence_number
         ]
-        if up_to <= before:
+        if last_sequence_number <= before:
             return
         for token, fate in self.sets.items():
             if fate in mine and fate.now == LOST and fate.key in self.read:
@@ -458,7 +466,7 @@ class SetStory(Story):
             if fate.is_held:
                 self.done += 1
                 self._become_set(fate, DONE)
-        self.marked[stream].append((self.at, up_to))
+        self.marked[stream].append((self.at, last_sequence_number))
 
     def _take_back(self, token: str, fate: Fate) -> None:
         """Delete what is untouched of a lost set that is committed."""
@@ -482,7 +490,7 @@ class SetStory(Story):
         return now == ("ready", fate.receives[id]) and self.queue_of[id] == fate.queue
 
     def _reserved(self, engine: Engine, request: Reserve, outcome: object) -> None:
-        key = request.stream, request.seq
+        key = request.stream, request.sequence_number
         known = self._fate(key)
         if key[1] <= self.marked[key[0]][-1][1]:
             self._expect(key, outcome, ReservationCommitted)
@@ -506,7 +514,7 @@ class SetStory(Story):
                 raise Broken(f"nothing is reserved, {sorted(ready)[:3]} are ready")
             return
         assert isinstance(outcome, Reservation), outcome
-        held = engine.reservations.sets[request.stream, request.seq]
+        held = engine.reservations.sets[request.stream, request.sequence_number]
         token, ids = held.record.token, _ids_of(held)
         left = set(ready) - set(ids)
         if ids != sorted(ids) or (left and min(left) < max(ids)) or len(ids) > request.max_messages:
@@ -531,36 +539,41 @@ class SetStory(Story):
             key=lambda each: OF_SETS.index(type(each)),
         ):
             stream = request.stream
-            up_to = request.up_to if isinstance(request, CommitReservations) else None
+            last_sequence_number = (
+                request.last_sequence_number if isinstance(request, CommitReservations) else None
+            )
             for token, fate in self.sets.items():
                 if fate.key[0] != stream or not (fate.is_held or fate.now == LOST):
                     continue
                 if fate.now == LOST:
-                    if up_to is not None and self.marked[stream][-1][1] < fate.key[1] <= up_to:
+                    if (
+                        last_sequence_number is not None
+                        and self.marked[stream][-1][1] < fate.key[1] <= last_sequence_number
+                    ):
                         self.maybe_sets.setdefault(token, []).append(DONE)
                         self.maybe_taken.append((token, fate))
                     continue
                 maybe = self.maybe_sets.setdefault(token, [])
                 held = [state for state in [fate.now, *maybe] if state[0] == "held"]
-                if up_to is not None:
-                    maybe += [DONE] if fate.key[1] <= up_to else []
+                if last_sequence_number is not None:
+                    maybe += [DONE] if fate.key[1] <= last_sequence_number else []
                     continue
-                if fate.key[1] != request.seq:
+                if fate.key[1] != request.sequence_number:
                     continue
                 match request:
-                    case Unreserve():
+                    case UndoReservation():
                         maybe.append(ABSENT)
                     case MarkRead():
                         fate.may_be_read = True
                         maybe += [("held", state[1], True) for state in held]
                     case Release():
                         maybe.append(LOST)
-                    case Confirm():
+                    case ExtendReservation():
                         token_hold = self._hold_of(token)
-                        end = self.clock.now + (request.hold or token_hold)
+                        end = self.clock.now + (request.visibility_timeout or token_hold)
                         maybe += [("held", end, state[2]) for state in held]
-            if up_to is not None and up_to > self.marked[stream][-1][1]:
-                self.maybe_marked.setdefault(stream, []).append(up_to)
+            if last_sequence_number is not None and last_sequence_number > self.marked[stream][-1][1]:
+                self.maybe_marked.setdefault(stream, []).append(last_sequence_number)
         self.is_lenient = True
         maybe_messages = super()._forgive([each for each in requests if not isinstance(each, OF_SETS)])
         self.is_lenient = False
@@ -575,7 +588,7 @@ class SetStory(Story):
         for engine in self.engines.values():
             for held in engine.reservations.sets.values():
                 if held.record.token == token:
-                    return held.record.hold
+                    return held.record.visibility_timeout
         return Millis(0)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from spoolrack_store.engine import recovery, shared_root
-from spoolrack_store.engine.dead_letters import Letters
+from spoolrack_store.engine.dead_letters import DeadLetters
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.moves import Moves
@@ -47,13 +47,13 @@ def _published_unsynced(self: Sender) -> None:
 _publish = Sender.go_on
 
 
-def _deleted_too_early(self: Letters) -> None:
+def _deleted_too_early(self: DeadLetters) -> None:
     synced, self._moves.synced = self._moves.synced, self._moves.commit
     _delete_superseded(self)
     self._moves.synced = synced
 
 
-_delete_superseded = Letters._delete_superseded
+_delete_superseded = DeadLetters._delete_superseded
 
 PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "an answer before its sync": (Engine, "_needs_sync", lambda self, requests, outcomes: False),
@@ -74,7 +74,7 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "a file published before it is durable": (Sender, "go_on", _published_unsynced),
     "a commit taken for synced when its sync begins": (Moves, "begin_sync", _synced_too_early),
     "a message deleted before its dead letter is durable": (
-        Letters,
+        DeadLetters,
         "_delete_superseded",
         _deleted_too_early,
     ),

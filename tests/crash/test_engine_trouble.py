@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 from spoolrack_store.engine import recovery
-from spoolrack_store.engine.dead_letters import Letters
+from spoolrack_store.engine.dead_letters import DeadLetters
 from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.engine.shared_root import Sharing
@@ -63,7 +63,7 @@ PLANTED: dict[str, tuple[object, str, object]] = {
         "_release",
         lambda self: (self._changes.finish(), _release(self)),
     ),
-    "a burial that is over and still counts": (Letters, "_is_over", lambda self, burial: None),
+    "a burial that is over and still counts": (DeadLetters, "_is_over", lambda self, burial: None),
 }
 _release = Sharing._release
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 
 import pytest
-from spoolrack_store.engine.dead_letters import Letters
+from spoolrack_store.engine.dead_letters import DeadLetters
 from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.moves import Moves
 
@@ -51,12 +51,12 @@ def _skips_the_content(patched: pytest.MonkeyPatch) -> None:
 def _waits(patched: pytest.MonkeyPatch) -> None:
     """A rejection is answered as a burial begins, two commits before it is true."""
 
-    def later(self: Letters, wanted: object, **_: object) -> list[None]:
+    def later(self: DeadLetters, wanted: object, **_: object) -> list[None]:
         for entry, index in wanted:  # type: ignore
             self.bury(entry, 1 << index)
         return [None for _ in wanted]  # type: ignore
 
-    patched.setattr(Letters, "bury_now", later)
+    patched.setattr(DeadLetters, "bury_now", later)
 
 
 def _counts(patched: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,19 @@ import pytest
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost
 from spoolrack_store.model.operations import Request
-from spoolrack_store.model.reservation_requests import CommitReservations, Confirm, Release, Reserve
+from spoolrack_store.model.reservation_requests import (
+    CommitReservations,
+    ExtendReservation,
+    Release,
+    Reserve,
+)
 
 from tests.support.linked_disk import Died
 from tests.support.set_rig import HOLD, SetRig
 
 MOST_STEPS = 60
-RESERVE = Reserve(queue="q", stream="s", seq=0, hold=HOLD)
-COMMIT = CommitReservations(stream="s", up_to=0)
+RESERVE = Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=HOLD)
+COMMIT = CommitReservations(stream="s", last_sequence_number=0)
 
 
 class Deaths:
@@ -77,7 +82,7 @@ def test_a_death_in_a_reserve_leaves_all_of_the_set_or_nothing(later: int, besid
         rig.advance(later)
         if later:
             with pytest.raises(ReservationLost):
-                rig.ask(Confirm(stream="s", seq=0))
+                rig.ask(ExtendReservation(stream="s", sequence_number=0))
             assert rig.receive() == [(id, 2) for id in deaths.ids]
         else:
             assert rig.receive() == []
@@ -94,11 +99,11 @@ def test_a_death_in_a_release_leaves_the_set_or_ready_messages_that_were_counted
         deaths = Deaths(beside=beside)
         rig = deaths.rig
         rig.ask(RESERVE)
-        if not deaths.die(Release(stream="s", seq=0), steps):
+        if not deaths.die(Release(stream="s", sequence_number=0), steps):
             break
         assert deaths.receives == {1}
         try:
-            rig.ask(Confirm(stream="s", seq=0))
+            rig.ask(ExtendReservation(stream="s", sequence_number=0))
             held.append(True)
             assert rig.ids_in() == deaths.ids
         except ReservationLost:

@@ -101,7 +101,7 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
     "a lost set that is committed with the others": (
         Reservations,
         "_is_doomed",
-        lambda self, held: held.name.seq <= self.committed(held.name.stream),
+        lambda self, held: held.name.sequence_number <= self.committed(held.name.stream),
         True,
     ),
     "messages of a lost set that stay ready while its commit is written": (

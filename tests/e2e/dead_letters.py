@@ -30,7 +30,7 @@ class Letter:
 
 
 @dataclass(kw_only=True)
-class Letters:
+class DeadLetters:
     """What was put into "dead", and what was deleted since."""
 
     client: Client
@@ -120,13 +120,13 @@ class Letters:
                 faults.append(f"{id} is there {seen[id]} times, not {wanted}")
         assert not faults, "\n".join(faults[:50])
 
-    def __enter__(self) -> Letters:
+    def __enter__(self) -> DeadLetters:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.client.close()
 
 
-def letters_at(address: str, random: Random) -> Letters:
+def letters_at(address: str, random: Random) -> DeadLetters:
     """For a server that is killed now and then: its client goes on as long as it takes."""
-    return Letters(client=spoolrack.connect(address, timeout=120), random=random)
+    return DeadLetters(client=spoolrack.connect(address, timeout=120), random=random)

@@ -233,14 +233,14 @@ class Pipeline:
     # Who reads.
 
     def _read(self) -> None:
-        for seq in _numbers(self._reading_ends):
+        for sequence_number in _numbers(self._reading_ends):
             while not (
                 answer := self._ask(
                     "Reserve",
                     reservation_service_pb2.ReserveRequest(
                         queue=QUEUE,
                         stream="r",
-                        sequence_number=seq,
+                        sequence_number=sequence_number,
                         max_messages=500,
                         visibility_timeout=HOLD,
                         wait=WAIT,
@@ -253,23 +253,33 @@ class Pipeline:
 
     def _read_set(self, made: reservation_service_pb2.Reservation) -> None:
         """Read it twice, and commit it."""
-        seq = made.sequence_number
-        request = reservation_service_pb2.ReadReservationRequest(stream="r", sequence_number=seq)
+        sequence_number = made.sequence_number
+        request = reservation_service_pb2.ReadReservationRequest(
+            stream="r", sequence_number=sequence_number
+        )
         first = self._ask("ReadReservation", request)
         self._ask(
             "ExtendReservation",
-            reservation_service_pb2.ExtendReservationRequest(stream="r", sequence_number=seq),
+            reservation_service_pb2.ExtendReservationRequest(
+                stream="r", sequence_number=sequence_number
+            ),
         )
         again = self._ask("ReadReservation", request)
         ids = [message.id for message in first]
         if ids != [message.id for message in again] or len(ids) != made.message_count:
-            self.tally.wrong(f"set {seq} of {made.message_count} is {len(ids)} and then {len(again)}")
+            self.tally.wrong(
+                f"set {sequence_number} of {made.message_count} is {len(ids)} and then {len(again)}"
+            )
         answer = self._ask(
             "CommitReservations",
-            reservation_service_pb2.CommitReservationsRequest(stream="r", last_sequence_number=seq),
+            reservation_service_pb2.CommitReservationsRequest(
+                stream="r", last_sequence_number=sequence_number
+            ),
         )
         if answer.lost_sequence_numbers or answer.deleted_count not in (0, made.message_count):
-            self.tally.wrong(f"commit of set {seq}, {made.message_count} messages: {answer}")
+            self.tally.wrong(
+                f"commit of set {sequence_number}, {made.message_count} messages: {answer}"
+            )
         for message in first:
             if self.tally.ids.get(message.body, message.id) != message.id:
                 self.tally.wrong(f"{message.body[:40]!r} was answered with another id")

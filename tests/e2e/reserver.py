@@ -50,7 +50,7 @@ class Reserver:
         self._open: dict[int, list[str]] = {}
         """The ids in sets that were read and not committed: a later commit is about them, too."""
 
-    def take(self, seq: int) -> None:
+    def take(self, sequence_number: int) -> None:
         """Reserve the set of this number, and be done with it."""
         stream, most = self._ledger.name, self._random.randint(1, AT_ONCE)
         try:
@@ -58,49 +58,51 @@ class Reserver:
             while held is None:
                 held = self._until_answered(
                     lambda: self._queue.reserve(
-                        stream, seq, max_messages=most, visibility_timeout=HOLD, wait=WAIT
+                        stream, sequence_number, max_messages=most, visibility_timeout=HOLD, wait=WAIT
                     )
                 )
             due_ms = round(held.expires_at.timestamp() * 1_000)
-            deliveries = self._read(seq, due_ms)
+            deliveries = self._read(sequence_number, due_ms)
             self._ledger.write(Received(deliveries))
-            self._open[seq] = [one.id for one in deliveries]
+            self._open[sequence_number] = [one.id for one in deliveries]
             if self._random.random() < READ_TWICE:
                 # Others may have deleted some of them by their ids; but one that is another than before
                 # is in two hands.
-                again = self._read(seq, due_ms)
+                again = self._read(sequence_number, due_ms)
                 self._ledger.write(Received([one for one in again if one not in deliveries]))
-            self._settle(seq)
+            self._settle(sequence_number)
         except (ReservationLost, ReservationNotFound):
             return  # If it was held, whoever receives its messages now has them too early.
 
-    def _read(self, seq: int, due_ms: int) -> list[Delivery]:
+    def _read(self, sequence_number: int, due_ms: int) -> list[Delivery]:
         stream = self._ledger.name
-        messages = self._until_answered(lambda: list(self._client.reservations.read(stream, seq)))
+        messages = self._until_answered(
+            lambda: list(self._client.reservations.read(stream, sequence_number))
+        )
         return [
             Delivery(
                 id=message.id,
                 copy=str(message.attributes.get(COPY, "")),
                 digest=digest_of(message.body),
-                receipt=f"{stream}.{seq}",
+                receipt=f"{stream}.{sequence_number}",
                 began_ms=due_ms - round(HOLD * 1_000),
                 due_ms=due_ms,
             )
             for message in messages
         ]
 
-    def _settle(self, seq: int) -> None:
+    def _settle(self, sequence_number: int) -> None:
         stream, chance = self._ledger.name, self._random.random()
         if chance < 0.05:
             return  # Forgotten: it comes back when the hold is over, unless the next commit is faster.
         if chance < 0.15:
-            self._ledger.write(Releasing([f"{stream}.{seq}"]))
-            self._until_answered(lambda: self._client.reservations.release(stream, seq))
+            self._ledger.write(Releasing([f"{stream}.{sequence_number}"]))
+            self._until_answered(lambda: self._client.reservations.release(stream, sequence_number))
             return
-        calls = {f"{stream}:{each}:{seq}": each for each in self._open}
+        calls = {f"{stream}:{each}:{sequence_number}": each for each in self._open}
         for call, each in calls.items():
             self._ledger.write(Deleting(call, self._open[each]))
-        done = self._until_answered(lambda: self._client.reservations.commit(stream, seq))
+        done = self._until_answered(lambda: self._client.reservations.commit(stream, sequence_number))
         for call, each in calls.items():
             ids = self._open.pop(each)
             if each in done.lost_sequence_numbers:
@@ -132,8 +134,8 @@ def main() -> None:
     asked = parser.parse_args()
     reserver = Reserver(asked.url, asked.queue, Ledger(asked.ledgers, asked.name), asked.seed)
     tell("started")
-    for seq in itertools.count():
-        reserver.take(seq)
+    for sequence_number in itertools.count():
+        reserver.take(sequence_number)
 
 
 if __name__ == "__main__":

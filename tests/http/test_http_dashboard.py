@@ -330,11 +330,19 @@ async def test_a_reservation_is_shown_and_released_also_with_a_number_no_script_
 ) -> None:
     await http.create()
     await http.send()
-    seq = 2**63 - 2
-    await outcome(server.store.submit(Reserve(queue="q", stream="spark", seq=seq)))
+    sequence_number = 2**63 - 2
+    await outcome(
+        server.store.submit(Reserve(queue="q", stream="spark", sequence_number=sequence_number))
+    )
     (held,) = (await api(http, "reservations"))["reservations"]
-    assert (held["seq"], held["messages"], held["is_lost"]) == (str(seq), 1, False)
-    answer = await change(http, "reservations/release", {"stream": "spark", "seq": str(seq)})
+    assert (held["sequence_number"], held["messages"], held["is_lost"]) == (
+        str(sequence_number),
+        1,
+        False,
+    )
+    answer = await change(
+        http, "reservations/release", {"stream": "spark", "sequence_number": str(sequence_number)}
+    )
     assert answer.status == 200
     assert (await api(http, "reservations"))["reservations"][0]["is_lost"]
     assert (await http.counts())["ready_count"] == 1

@@ -83,7 +83,7 @@ HOSTILE: list[Any] = [
         ("messages/delete", ("queue", "ids")),
         ("queues/purge", ("queue", "confirm")),
         ("stages/abort", ("stage",)),
-        ("reservations/release", ("stream", "seq")),
+        ("reservations/release", ("stream", "sequence_number")),
         ("redrives", ("queue", "destination", "source_queue", "ids", "rate")),
         ("redrives/cancel", ("id",)),
     ],
@@ -94,7 +94,15 @@ async def test_no_nonsense_in_a_change_is_a_mistake_of_the_server(
     await http.create()
     await http.create("other")
     await http.send()
-    good = {"queue": "q", "confirm": "?", "stage": "s", "stream": "s", "seq": "1", "id": "x", "ids": []}
+    good = {
+        "queue": "q",
+        "confirm": "?",
+        "stage": "s",
+        "stream": "s",
+        "sequence_number": "1",
+        "id": "x",
+        "ids": [],
+    }
     good |= {"body": "x", "settings": {}}
     for field in fields:
         for value in [*HOSTILE, *({"retention": each, "max_receives": each} for each in HOSTILE)]:
@@ -236,11 +244,13 @@ async def test_stages_and_reservations_of_others_are_neither_seen_nor_ended(tmp_
     async with guarded(tmp_path, RULES) as (server, http):
         await fill(http)
         await outcome(server.store.submit(Stage(stage="s", chunk=0, queue="secret", bodies=[b""])))
-        await outcome(server.store.submit(Reserve(queue="secret", stream="r", seq=1)))
+        await outcome(server.store.submit(Reserve(queue="secret", stream="r", sequence_number=1)))
         assert (await api(http, "stages", **BOB))["stages"] == []
         assert (await api(http, "reservations", **BOB))["reservations"] == []
         assert (await change(http, "stages/abort", {"stage": "s"}, **BOB)).json == {"deleted": 0}
-        answer = await change(http, "reservations/release", {"stream": "r", "seq": "1"}, **BOB)
+        answer = await change(
+            http, "reservations/release", {"stream": "r", "sequence_number": "1"}, **BOB
+        )
         assert (answer.status, answer.reason) == (404, "RESERVATION_NOT_FOUND")
         assert len((await api(http, "stages", **ALICE))["stages"]) == 1
         assert not (await api(http, "reservations", **ALICE))["reservations"][0]["is_lost"]

@@ -51,8 +51,10 @@ class Scene:
         (message,) = self.stub.Receive(rpc.ReceiveRequest(queue=self.queue)).messages
         return message
 
-    def reserve(self, seq: int = 0) -> None:
-        request = sets.ReserveRequest(queue=self.queue, stream=self.queue, sequence_number=seq)
+    def reserve(self, sequence_number: int = 0) -> None:
+        request = sets.ReserveRequest(
+            queue=self.queue, stream=self.queue, sequence_number=sequence_number
+        )
         assert self.stub.Reserve(request).HasField("reservation")
 
 
@@ -103,7 +105,7 @@ def _stage_not_found(scene: Scene) -> Provoked:
 
 def _reservation_not_found(scene: Scene) -> Provoked:
     request = sets.ExtendReservationRequest(stream=scene.queue, sequence_number=0)
-    return "ExtendReservation", request, {"stream": scene.queue, "seq": "0"}
+    return "ExtendReservation", request, {"stream": scene.queue, "sequence_number": "0"}
 
 
 def _version_mismatch(scene: Scene) -> Provoked:
@@ -128,7 +130,7 @@ def _reservation_lost(scene: Scene) -> Provoked:
     return (
         "ExtendReservation",
         sets.ExtendReservationRequest(stream=scene.queue, sequence_number=0),
-        {"seq": "0"},
+        {"sequence_number": "0"},
     )
 
 
@@ -151,7 +153,7 @@ def _reservation_unread(scene: Scene) -> Provoked:
     scene.send(b"1")
     scene.reserve()
     request = sets.CommitReservationsRequest(stream=scene.queue, last_sequence_number=0, only_read=True)
-    return "CommitReservations", request, {"stream": scene.queue, "seq": "0"}
+    return "CommitReservations", request, {"stream": scene.queue, "sequence_number": "0"}
 
 
 def _epoch_differs(scene: Scene) -> Provoked:

@@ -42,8 +42,8 @@ SPARK_MUTANTS: Final = (
         breaks="a query that drains a queue also does what a planner that died had reserved",
         edits=edit(
             "_queue_reader.py:StreamReading._is_reserved",
-            "            one.sequence_number > start.seq and",
-            "            one.sequence_number < start.seq and",
+            "            one.sequence_number > start.sequence_number and",
+            "            one.sequence_number < start.sequence_number and",
         ),
         caught_by=(f"{_CALLS}::test_with_what_is_there_a_forgotten_reservation_comes_too",),
     ),
@@ -91,8 +91,8 @@ SPARK_MUTANTS: Final = (
         breaks="a query that runs holds its batch, however long that takes",
         edits=edit(
             "_reservation_extender.py:Keeper._run",
-            "if held is not None and not self._confirm(held):",
-            "if held is not None and self._is_over and not self._confirm(held):",
+            "if held is not None and not self._extend(held):",
+            "if held is not None and self._is_over and not self._extend(held):",
         ),
         caught_by=(f"{_CALLS}::test_the_keeper_holds_a_batch_for_as_long_as_its_query_lives",),
     ),

@@ -287,7 +287,7 @@ STORE_MUTANTS: Final = (
         name="a-message-dies-with-its-lease-always",
         breaks="with dead_letter_at receive, a message stays in its queue until the next receive",
         edits=edit(
-            "engine/dead_letters.py:Letters.dies_with_lease",
+            "engine/dead_letters.py:DeadLetters.dies_with_lease",
             'record.settings.dead_letter_at == "receive"',
             'record.settings.dead_letter_at == "never"',
         ),
@@ -377,7 +377,7 @@ STORE_MUTANTS: Final = (
         name="a-rejected-copy-is-not-synced",
         breaks="a dead letter's content is on stable media before the letter is published",
         edits=edit(
-            "engine/dead_letters.py:Letters.bury_now",
+            "engine/dead_letters.py:DeadLetters.bury_now",
             "        self._moves.sync_contents([copy.name.path for copy in copies.values()])\n",
             "",
         ),
@@ -711,7 +711,7 @@ STORE_MUTANTS: Final = (
         name="an-older-death-is-forgotten",
         breaks="a second death is told after the first",
         edits=edit(
-            "engine/dead_letters.py:Letters._copy",
+            "engine/dead_letters.py:DeadLetters._copy",
             "[*history_of(name, self._reader.line(entry)), death]",
             "[death]",
         ),

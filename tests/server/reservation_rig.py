@@ -13,40 +13,48 @@ from tests.support.server_rig import Client
 BIG = 2**63 - 1
 
 
-def asked(seq: int = 0, *, stream: str = "r", queue: str = "q", **more: Any) -> rpc.ReserveRequest:
-    return rpc.ReserveRequest(queue=queue, stream=stream, sequence_number=seq, **more)
+def asked(
+    sequence_number: int = 0, *, stream: str = "r", queue: str = "q", **more: Any
+) -> rpc.ReserveRequest:
+    return rpc.ReserveRequest(queue=queue, stream=stream, sequence_number=sequence_number, **more)
 
 
-async def reserve(client: Client, seq: int = 0, **more: Any) -> rpc.Reservation:
-    response: rpc.ReserveResponse = await client.stub.Reserve(asked(seq, **more))
+async def reserve(client: Client, sequence_number: int = 0, **more: Any) -> rpc.Reservation:
+    response: rpc.ReserveResponse = await client.stub.Reserve(asked(sequence_number, **more))
     assert response.HasField("reservation"), "nothing was ready"
     return response.reservation
 
 
-def reading(client: Client, seq: int = 0, stream: str = "r", **more: Any) -> Any:
+def reading(client: Client, sequence_number: int = 0, stream: str = "r", **more: Any) -> Any:
     return client.stub.ReadReservation(
-        rpc.ReadReservationRequest(stream=stream, sequence_number=seq, **more)
+        rpc.ReadReservationRequest(stream=stream, sequence_number=sequence_number, **more)
     )
 
 
-async def read(client: Client, seq: int = 0, **more: Any) -> list[pb.Message]:
-    return [message async for frame in reading(client, seq, **more) for message in frame.messages]
+async def read(client: Client, sequence_number: int = 0, **more: Any) -> list[pb.Message]:
+    return [
+        message
+        async for frame in reading(client, sequence_number, **more)
+        for message in frame.messages
+    ]
 
 
-async def bodies(client: Client, seq: int = 0, **more: Any) -> list[bytes]:
-    return [message.body for message in await read(client, seq, **more)]
+async def bodies(client: Client, sequence_number: int = 0, **more: Any) -> list[bytes]:
+    return [message.body for message in await read(client, sequence_number, **more)]
 
 
-async def commit(client: Client, up_to: int, stream: str = "r") -> rpc.CommitReservationsResponse:
+async def commit(
+    client: Client, last_sequence_number: int, stream: str = "r"
+) -> rpc.CommitReservationsResponse:
     response: rpc.CommitReservationsResponse = await client.stub.CommitReservations(
-        rpc.CommitReservationsRequest(stream=stream, last_sequence_number=up_to)
+        rpc.CommitReservationsRequest(stream=stream, last_sequence_number=last_sequence_number)
     )
     return response
 
 
-async def release(client: Client, seq: int = 0, stream: str = "r") -> None:
+async def release(client: Client, sequence_number: int = 0, stream: str = "r") -> None:
     await client.stub.ReleaseReservation(
-        rpc.ReleaseReservationRequest(stream=stream, sequence_number=seq)
+        rpc.ReleaseReservationRequest(stream=stream, sequence_number=sequence_number)
     )
 
 

@@ -24,9 +24,11 @@ from tests.server.reservation_rig import (
 from tests.support.server_rig import LONG, Client, Refusal, refused, served
 
 
-async def confirm_refused(client: Client, seq: int = 0) -> Refusal:
+async def extend_refused(client: Client, sequence_number: int = 0) -> Refusal:
     return await refused(
-        client.stub.ExtendReservation(rpc.ExtendReservationRequest(stream="r", sequence_number=seq))
+        client.stub.ExtendReservation(
+            rpc.ExtendReservationRequest(stream="r", sequence_number=sequence_number)
+        )
     )
 
 
@@ -150,12 +152,12 @@ async def test_a_confirmation_lengthens_the_hold(client: Client, clock: ManualCl
 async def test_a_commit_deletes_all_sets_up_to_a_number_and_may_be_repeated(client: Client) -> None:
     await client.create()
     await client.send(b"1", b"2", b"3", b"4")
-    for seq in range(3):
-        await reserve(client, seq, max_messages=1)
+    for sequence_number in range(3):
+        await reserve(client, sequence_number, max_messages=1)
     done = await commit(client, 1)
     assert (done.deleted_count, list(done.lost_sequence_numbers)) == (2, [])
-    for up_to in (1, 0):
-        again = await commit(client, up_to)
+    for last_sequence_number in (1, 0):
+        again = await commit(client, last_sequence_number)
         assert (again.deleted_count, list(again.lost_sequence_numbers)) == (0, [])
     assert [told.sequence_number for told in (await listed(client)).reservations] == [2]
     assert await bodies(client, 2) == [b"3"]
@@ -168,8 +170,8 @@ async def test_what_is_committed_cannot_be_reserved_again(client: Client) -> Non
     await client.send(b"1", b"2")
     await reserve(client, 5, max_messages=1)
     await commit(client, 5)
-    for seq in (5, 4, 0):
-        calls = (client.stub.Reserve(asked(seq)), reading(client, seq).read())
+    for sequence_number in (5, 4, 0):
+        calls = (client.stub.Reserve(asked(sequence_number)), reading(client, sequence_number).read())
         for call in calls:
             no = await refused(call)
             assert (no.code, no.reason) == (
@@ -194,7 +196,7 @@ async def test_a_released_reservation_is_lost_and_its_messages_are_anybodys(clie
     ):
         no = await refused(call)
         assert (no.code, no.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "RESERVATION_LOST")
-        assert (no.metadata["stream"], no.metadata["seq"]) == ("r", "0")
+        assert (no.metadata["stream"], no.metadata["sequence_number"]) == ("r", "0")
     assert [message.body for message in await client.receive(10)] == [b"1", b"2"]
     done = await commit(client, 0)
     assert (done.deleted_count, list(done.lost_sequence_numbers)) == (0, [0])
@@ -208,7 +210,7 @@ async def test_a_hold_that_is_over_is_told_as_lost(client: Client, clock: Manual
     clock.advance(5_001)
     (message,) = await client.receive(wait=LONG)
     assert (message.body, message.receive_count) == (b"1", 2)
-    assert (await confirm_refused(client)).reason == "RESERVATION_LOST"
+    assert (await extend_refused(client)).reason == "RESERVATION_LOST"
     (told,) = (await listed(client)).reservations
     assert told.state == rpc.RESERVATION_STATE_LOST
     assert list((await commit(client, 0)).lost_sequence_numbers) == [0]
@@ -222,7 +224,7 @@ async def test_what_was_never_reserved_is_not_found(client: Client) -> None:
     ):
         no = await refused(call)
         assert (no.code, no.reason) == (grpc.StatusCode.NOT_FOUND, "RESERVATION_NOT_FOUND")
-        assert no.metadata == {"stream": "r", "seq": "3"}
+        assert no.metadata == {"stream": "r", "sequence_number": "3"}
 
 
 async def test_a_queue_that_is_not_there_has_nothing_to_reserve(client: Client) -> None:
@@ -236,7 +238,7 @@ async def test_reservations_are_listed_by_stream_and_number_a_page_at_a_time(cli
     await client.send(*[b"x"] * 6, queue="a")
     await client.send(*[b"x"] * 6, queue="b")
     wanted = []
-    for stream, seq, queue in (
+    for stream, sequence_number, queue in (
         ("s", 10, "a"),
         ("s", 9, "b"),
         ("r", 2, "a"),
@@ -244,8 +246,8 @@ async def test_reservations_are_listed_by_stream_and_number_a_page_at_a_time(cli
         ("r", BIG, "b"),
         ("s", 100, "a"),
     ):
-        await reserve(client, seq, stream=stream, queue=queue, max_messages=1)
-        wanted.append((stream, seq))
+        await reserve(client, sequence_number, stream=stream, queue=queue, max_messages=1)
+        wanted.append((stream, sequence_number))
     found: list[rpc.Reservation] = []
     sizes: list[int] = []
     token = ""
@@ -316,7 +318,7 @@ async def test_a_commit_may_ask_whether_a_set_was_read_and_a_look_is_no_read(cli
     asked_for = rpc.CommitReservationsRequest(stream="r", last_sequence_number=0, only_read=True)
     no = await refused(client.stub.CommitReservations(asked_for))
     assert (no.code, no.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "RESERVATION_UNREAD")
-    assert no.metadata == {"stream": "r", "seq": "0"}
+    assert no.metadata == {"stream": "r", "sequence_number": "0"}
 
     assert await bodies(client, begin_index=1, mark_read=True) == [b"2"]
     assert (await client.stub.CommitReservations(asked_for)).deleted_count == 2

@@ -21,7 +21,7 @@ BEYOND: list[tuple[str, Any]] = [
             {"stream": "../x"},
             {"stream": "a.1"},
             {"stream": "a@1"},
-            {"seq": -1},
+            {"sequence_number": -1},
             {"max_messages": -1},
             {"max_messages": 100_001},
             {"max_bytes": -1},

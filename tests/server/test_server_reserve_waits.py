@@ -57,26 +57,26 @@ async def test_a_client_that_leaves_while_it_waits_reserves_nothing_or_finds_it_
     client: Client,
 ) -> None:
     await client.create()
-    for seq in range(200):
-        call = client.stub.Reserve(asked(seq, wait=LONG))
+    for sequence_number in range(200):
+        call = client.stub.Reserve(asked(sequence_number, wait=LONG))
         # At different moments of its way to the store and back.
-        for _ in range(seq % 20):
+        for _ in range(sequence_number % 20):
             await client.counts()
-        sending = client.send(b"%d" % seq)
+        sending = client.send(b"%d" % sequence_number)
         call.cancel()
         await sending
         # Nobody else can have it for good, or this would wait until the test's own limit.
-        assert (await reserve(client, seq, wait=LONG)).message_count == 1
-        assert await bodies(client, seq) == [b"%d" % seq]
-        assert (await commit(client, seq)).deleted_count == 1
+        assert (await reserve(client, sequence_number, wait=LONG)).message_count == 1
+        assert await bodies(client, sequence_number) == [b"%d" % sequence_number]
+        assert (await commit(client, sequence_number)).deleted_count == 1
 
 
 async def test_a_client_that_left_before_anything_was_ready_leaves_nothing_reserved(
     client: Client,
 ) -> None:
     await client.create()
-    for seq in range(50):
-        call = client.stub.Reserve(asked(seq, wait=LONG))
+    for sequence_number in range(50):
+        call = client.stub.Reserve(asked(sequence_number, wait=LONG))
         for _ in range(5):
             await client.counts()
         call.cancel()
@@ -110,14 +110,14 @@ async def test_what_is_reserved_just_when_its_client_leaves_is_undone_unless_it_
         store.submit(Receive(queue="empty")).result()
         assert store.queue("q").counts.leased == 1
         if asked_again:
-            store.submit(Reserve(queue="q", stream="r", seq=0)).result()
+            store.submit(Reserve(queue="q", stream="r", sequence_number=0)).result()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
         await leases.close()
         received = messages_of(store.submit(Receive(queue="q")).result())
         if asked_again:
-            assert [made.seq for made in store.reservations()] == [0]
+            assert [made.sequence_number for made in store.reservations()] == [0]
             assert received == []
         else:
             assert store.reservations() == []

@@ -127,7 +127,10 @@ async def test_a_reserve_that_waits_keeps_no_worker_busy(
 ) -> None:
     _, client, _ = bounded
     await client.create()
-    waiting = [client.stub.Reserve(asked(seq, max_messages=1, wait=LONG)) for seq in range(10)]
+    waiting = [
+        client.stub.Reserve(asked(sequence_number, max_messages=1, wait=LONG))
+        for sequence_number in range(10)
+    ]
     assert await client.receive() == []
     assert not (await client.stub.Reserve(asked(10))).HasField("reservation")
     await client.send(*(b"%d" % n for n in range(10)))

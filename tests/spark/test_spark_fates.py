@@ -113,8 +113,8 @@ def test_a_driver_that_dies_is_started_again(
     (killed,) = killer.killed
     assert "moving.py" in killed or "SparkSubmit" in killed
     if (method, skip) == ("Reserve", 0):
-        for stream, seq in list(server.holds):
-            server.release(stream, seq)
+        for stream, sequence_number in list(server.holds):
+            server.release(stream, sequence_number)
         assert len(server.bodies("in")) == 8_000
         assert move("local[2]", read=read) == 0
     counted(server)

@@ -225,8 +225,8 @@ def test_a_batch_whose_hold_is_over_fails_or_comes_again(
     broken = stream(spark, server).selectExpr("cast(raise_error('broken') AS string) AS body")
     with pytest.raises(StreamingQueryException, match="broken"):
         drain(broken, server, tmp_path)
-    ((stream_name, seq),) = server.holds
-    server.release(stream_name, seq)
+    ((stream_name, sequence_number),) = server.holds
+    server.release(stream_name, sequence_number)
 
     with pytest.raises(StreamingQueryException, match="onLostReservation"):
         drain(stream(spark, server).select("body"), server, tmp_path)

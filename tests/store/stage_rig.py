@@ -13,7 +13,7 @@ from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.operations import Receive, Request
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import (
-    DEFAULT_MEMORY,
+    DEFAULT_EPOCH_RETENTION,
     DEFAULT_TIME_TO_LIVE,
     Publish,
     Published,
@@ -149,6 +149,16 @@ def chunk(
 
 
 def publication(
-    writer: str, epoch: int, *stages: str, memory: int = DEFAULT_MEMORY, digest: str = ""
+    writer: str,
+    epoch: int,
+    *stages: str,
+    epoch_retention: int = DEFAULT_EPOCH_RETENTION,
+    digest: str = "",
 ) -> Publish:
-    return Publish(writer=writer, epoch=epoch, stages=stages, memory=Millis(memory), digest=digest)
+    return Publish(
+        writer=writer,
+        epoch=epoch,
+        stages=stages,
+        epoch_retention=Millis(epoch_retention),
+        digest=digest,
+    )

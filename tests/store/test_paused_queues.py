@@ -82,7 +82,7 @@ def test_a_paused_queue_hands_out_nothing_neither_what_is_ready_nor_what_is_just
     set_flow(engine, receiving="paused")
     _, found = done(engine, Send(queue="q", bodies=[b"fresh"]), Receive(queue="q", max_messages=10))
     assert found == []
-    (held,) = done(engine, Reserve(queue="q", stream="t", seq=0))
+    (held,) = done(engine, Reserve(queue="q", stream="t", sequence_number=0))
     assert held is None
     set_flow(engine, receiving="open")
     settle(engine)

@@ -18,7 +18,7 @@ from spoolrack_store.model.errors import (
     QueueNotFound,
 )
 from spoolrack_store.model.operations import CreateQueue, Delete, Message, Receive, Send
-from spoolrack_store.model.reservation_requests import Confirm, Reserve
+from spoolrack_store.model.reservation_requests import ExtendReservation, Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 from spoolrack_store.testing import ManualClock
@@ -282,9 +282,9 @@ def test_a_dead_letter_tells_how_it_died(rig: FrontRig) -> None:
 
 def test_a_message_of_a_set_is_leased_until_the_set_ends(rig: FrontRig) -> None:
     (id,) = rig.send(b"1")
-    rig.ask(Reserve(queue="q", stream="s", seq=0, hold=HOLD))
+    rig.ask(Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=HOLD))
     clock_of(rig).advance(1_000)
-    made = rig.ask(Confirm(stream="s", seq=0))
+    made = rig.ask(ExtendReservation(stream="s", sequence_number=0))
 
     found = rig.store.message("q", id)
 

@@ -22,7 +22,7 @@ from spoolrack_store.model.errors import (
 from spoolrack_store.model.operations import Delete, Message
 from spoolrack_store.model.reservation_requests import (
     CommitReservations,
-    Confirm,
+    ExtendReservation,
     Release,
     Reservation,
     Reserve,
@@ -45,13 +45,20 @@ def clock_of(rig: FrontRig) -> ManualClock:
     return rig.clock
 
 
-def asked(seq: int = 0, wait: int | None = 0, most: int = 1_000) -> Reserve:
+def asked(sequence_number: int = 0, wait: int | None = 0, most: int = 1_000) -> Reserve:
     span = None if wait is None else Millis(wait)
-    return Reserve(queue="q", stream="s", seq=seq, hold=HOLD, wait=span, max_messages=most)
+    return Reserve(
+        queue="q",
+        stream="s",
+        sequence_number=sequence_number,
+        visibility_timeout=HOLD,
+        wait=span,
+        max_messages=most,
+    )
 
 
-def read(rig: FrontRig, seq: int = 0, begin: int = 0, end: int = 0) -> list[Message]:
-    pages = rig.store.read_reservation("s", seq, begin=begin, end=end)
+def read(rig: FrontRig, sequence_number: int = 0, begin: int = 0, end: int = 0) -> list[Message]:
+    pages = rig.store.read_reservation("s", sequence_number, begin=begin, end=end)
     return [message for page in pages for message in page]
 
 
@@ -96,7 +103,7 @@ def test_a_read_ends_where_the_hold_does(rig: FrontRig) -> None:
     rig.ask(asked())
     pages = rig.store.read_reservation("s", 0)
     next(pages)
-    rig.ask(Release(stream="s", seq=0))
+    rig.ask(Release(stream="s", sequence_number=0))
 
     with pytest.raises(ReservationLost):
         list(pages)
@@ -108,7 +115,7 @@ def test_a_read_goes_on_while_the_hold_is_extended_and_a_message_deleted(rig: Fr
     pages = rig.store.read_reservation("s", 0)
     first = next(pages)
     clock_of(rig).advance(1_000)
-    rig.ask(Confirm(stream="s", seq=0))
+    rig.ask(ExtendReservation(stream="s", sequence_number=0))
     rig.ask(Delete(queue="q", ids=ids[-1:]))
 
     rest = [message for page in pages for message in page]
@@ -127,7 +134,7 @@ def test_what_can_not_be_read_is_told_at_once(rig: FrontRig) -> None:
     rig.ask(asked())
     with pytest.raises(ReservationNotFound):
         rig.store.read_reservation("s", 0, allowed=lambda queue: queue != "q")
-    rig.ask(CommitReservations(stream="s", up_to=0))
+    rig.ask(CommitReservations(stream="s", last_sequence_number=0))
     with pytest.raises(ReservationCommitted):
         rig.store.read_reservation("s", 0)
 
@@ -138,11 +145,11 @@ def test_a_set_is_marked_before_it_is_read_unless_the_read_is_refused(rig: Front
     with pytest.raises(InvalidRequest):
         rig.store.read_reservation("s", 0, begin=-1, mark_read=True)
     with pytest.raises(ReservationUnread):
-        rig.ask(CommitReservations(stream="s", up_to=0, only_read=True))
+        rig.ask(CommitReservations(stream="s", last_sequence_number=0, only_read=True))
 
     rig.store.read_reservation("s", 0, mark_read=True)
 
-    assert rig.ask(CommitReservations(stream="s", up_to=0, only_read=True)).messages == 1
+    assert rig.ask(CommitReservations(stream="s", last_sequence_number=0, only_read=True)).messages == 1
 
 
 def test_a_damaged_message_is_put_aside_and_costs_itself_only(tmp_path: Path) -> None:
@@ -156,7 +163,7 @@ def test_a_damaged_message_is_put_aside_and_costs_itself_only(tmp_path: Path) ->
         assert [m.id for m in read(rig)] == [ids[0], ids[2]]
 
         assert rig.store.quarantined == 1
-        assert rig.ask(CommitReservations(stream="s", up_to=0)).messages == 2
+        assert rig.ask(CommitReservations(stream="s", last_sequence_number=0)).messages == 2
         assert len(list(rig.path.glob("quarantine/q:*"))) == 1
 
 
@@ -269,7 +276,7 @@ def test_a_draining_store_reserves_nothing_and_commits_still(rig: FrontRig) -> N
         parked.result(GIVE_UP)
     with pytest.raises(Draining):
         rig.ask(asked(3))
-    assert rig.ask(CommitReservations(stream="s", up_to=1)).messages == 2
+    assert rig.ask(CommitReservations(stream="s", last_sequence_number=1)).messages == 2
 
 
 def test_a_reservation_is_found_again_by_the_next_store(tmp_path: Path) -> None:
@@ -280,9 +287,9 @@ def test_a_reservation_is_found_again_by_the_next_store(tmp_path: Path) -> None:
     with opened(tmp_path / "root", clock) as rig:
         (found,) = rig.store.reservations()
         assert made is not None
-        assert (found.stream, found.seq, found.messages, found.expires_at) == (
+        assert (found.stream, found.sequence_number, found.messages, found.expires_at) == (
             made.stream,
-            made.seq,
+            made.sequence_number,
             made.messages,
             made.expires_at,
         )

@@ -19,15 +19,15 @@ from spoolrack_store.model.errors import (
 )
 from spoolrack_store.model.operations import Delete, Purge, Receive
 from spoolrack_store.model.reservation_requests import (
-    MAX_SEQ,
+    MAX_SEQUENCE_NUMBER,
     MEMORY,
     CommitReservations,
     Committed,
-    Confirm,
+    ExtendReservation,
     MarkRead,
     Release,
     Reserve,
-    Unreserve,
+    UndoReservation,
 )
 
 from tests.support.set_rig import HOLD, FullDisk, SetRig
@@ -38,8 +38,10 @@ def rig() -> SetRig:
     return SetRig()
 
 
-def commit(rig: SetRig, up_to: int = 0, **what: Any) -> Committed:
-    done: Committed = rig.ask(CommitReservations(stream="s", up_to=up_to, **what))
+def commit(rig: SetRig, last_sequence_number: int = 0, **what: Any) -> Committed:
+    done: Committed = rig.ask(
+        CommitReservations(stream="s", last_sequence_number=last_sequence_number, **what)
+    )
     rig.settle()
     return done
 
@@ -69,7 +71,7 @@ def test_a_set_of_lone_messages_ends_before_it_holds_up_others_for_long(
 
 
 def test_nothing_ready_reserves_nothing_and_leaves_nothing(rig: SetRig) -> None:
-    assert rig.ask(Reserve(queue="q", stream="s", seq=0)) is None
+    assert rig.ask(Reserve(queue="q", stream="s", sequence_number=0)) is None
     assert rig.names() == []
 
 
@@ -77,7 +79,7 @@ def test_the_same_name_is_answered_with_the_same_set_whatever_else_is_asked(rig:
     ids = rig.send(b"1", b"2")
     made = rig.reserve(max_messages=1)
 
-    again = rig.reserve(queue="other", max_messages=7, hold=Millis(5_000))
+    again = rig.reserve(queue="other", max_messages=7, visibility_timeout=Millis(5_000))
 
     assert again == made
     assert not again.is_new
@@ -128,7 +130,9 @@ def test_a_confirmation_lengthens_the_hold_of_all_of_it_with_one_rename(rig: Set
     leases = sorted(each.name for each in rig.disk.scan("delay"))
     rig.advance(HOLD - 1_000)
 
-    confirmed = rig.ask(Confirm(stream="s", seq=0, hold=Millis(2 * HOLD)))
+    confirmed = rig.ask(
+        ExtendReservation(stream="s", sequence_number=0, visibility_timeout=Millis(2 * HOLD))
+    )
     rig.advance(2 * HOLD - 1)
 
     assert confirmed.expires_at == rig.clock.now + 1
@@ -144,7 +148,7 @@ def test_a_confirmation_may_shorten_the_hold(rig: SetRig) -> None:
     ids = rig.send(b"1", b"2")
     rig.reserve()
 
-    rig.ask(Confirm(stream="s", seq=0, hold=Millis(2_000)))
+    rig.ask(ExtendReservation(stream="s", sequence_number=0, visibility_timeout=Millis(2_000)))
     rig.advance(2_000)
 
     assert rig.receive() == [(id, 2) for id in ids]
@@ -157,9 +161,9 @@ def test_a_hold_that_is_over_gives_the_messages_back_and_is_told_as_lost(rig: Se
     rig.advance(HOLD)
 
     for request in (
-        Confirm(stream="s", seq=0),
-        MarkRead(stream="s", seq=0),
-        Reserve(queue="q", stream="s", seq=0),
+        ExtendReservation(stream="s", sequence_number=0),
+        MarkRead(stream="s", sequence_number=0),
+        Reserve(queue="q", stream="s", sequence_number=0),
     ):
         with pytest.raises(ReservationLost):
             rig.ask(request)
@@ -185,13 +189,16 @@ def test_a_lost_set_is_never_held_again_also_after_a_restart_with_a_clock_set_ba
 
 def test_a_commit_deletes_all_sets_up_to_its_number_and_may_be_repeated(rig: SetRig) -> None:
     ids = rig.send(*[b"x"] * 4)
-    for seq in range(3):
-        rig.reserve(seq, max_messages=1)
+    for sequence_number in range(3):
+        rig.reserve(sequence_number, max_messages=1)
 
     assert commit(rig, 1) == Committed(messages=2, lost=[])
     assert commit(rig, 1) == Committed(messages=0, lost=[])
 
-    for request in (Confirm(stream="s", seq=1), Reserve(queue="q", stream="s", seq=0)):
+    for request in (
+        ExtendReservation(stream="s", sequence_number=1),
+        Reserve(queue="q", stream="s", sequence_number=0),
+    ):
         with pytest.raises(ReservationCommitted):
             rig.ask(request)
     assert rig.ids_in(2) == ids[2:3]
@@ -203,7 +210,7 @@ def test_a_commit_names_the_lost_sets_again_and_leaves_their_messages_alone(rig:
     ids = rig.send(b"1", b"2")
     rig.reserve(0, max_messages=1)
     rig.reserve(1, max_messages=1)
-    rig.ask(Release(stream="s", seq=0))
+    rig.ask(Release(stream="s", sequence_number=0))
     rig.settle()
 
     assert commit(rig, 1) == Committed(messages=1, lost=[0])
@@ -221,7 +228,7 @@ def test_a_commit_deletes_a_lost_set_that_no_one_has_leased_since(
     rig.send(b"1", b"2")
     rig.send(b"3")
     rig.reserve()
-    rig.ask(MarkRead(stream="s", seq=0))
+    rig.ask(MarkRead(stream="s", sequence_number=0))
     rig.advance(HOLD)
     rig.settle()
     if is_restarted:
@@ -241,7 +248,7 @@ def test_a_commit_of_a_lost_set_deletes_what_no_one_has_leased_since_and_leaves_
 ) -> None:
     ids = rig.send(b"1", b"2", b"3")
     rig.reserve()
-    rig.ask(MarkRead(stream="s", seq=0))
+    rig.ask(MarkRead(stream="s", sequence_number=0))
     rig.advance(HOLD)
     rig.settle()
     assert rig.ask(Receive(queue="q", max_messages=1))[0].ids == ids[:1]
@@ -260,13 +267,13 @@ def test_a_commit_leaves_a_lost_set_that_was_not_read_or_was_released(
     ids = rig.send(b"1")
     rig.reserve()
     if end != "unread":
-        rig.ask(MarkRead(stream="s", seq=0))
+        rig.ask(MarkRead(stream="s", sequence_number=0))
     if end == "released":
-        rig.ask(Release(stream="s", seq=0))
+        rig.ask(Release(stream="s", sequence_number=0))
     rig.advance(HOLD)
     rig.settle()
     if end == "released when it was over":
-        rig.ask(Release(stream="s", seq=0))
+        rig.ask(Release(stream="s", sequence_number=0))
 
     assert commit(rig, only_read=only_read) == Committed(messages=0, lost=[0])
 
@@ -289,7 +296,7 @@ def test_a_release_gives_the_messages_back_and_may_be_repeated(rig: SetRig) -> N
     rig.reserve()
 
     for _ in range(2):
-        rig.ask(Release(stream="s", seq=0))
+        rig.ask(Release(stream="s", sequence_number=0))
     rig.settle()
 
     assert rig.receive() == [(id, 2) for id in ids]
@@ -297,9 +304,9 @@ def test_a_release_gives_the_messages_back_and_may_be_repeated(rig: SetRig) -> N
 
 def test_what_never_was_is_not_found(rig: SetRig) -> None:
     for request in (
-        Confirm(stream="s", seq=0),
-        MarkRead(stream="s", seq=0),
-        Release(stream="s", seq=0),
+        ExtendReservation(stream="s", sequence_number=0),
+        MarkRead(stream="s", sequence_number=0),
+        Release(stream="s", sequence_number=0),
     ):
         with pytest.raises(ReservationNotFound):
             rig.ask(request)
@@ -327,7 +334,7 @@ def test_a_restart_finds_all_as_it_was(rig: SetRig) -> None:
     ids = rig.send(b"1", b"2", b"3")
     made = rig.reserve(max_messages=2)
     rig.reserve(1)
-    rig.ask(Release(stream="s", seq=1))
+    rig.ask(Release(stream="s", sequence_number=1))
 
     rig.restart()
 
@@ -403,7 +410,7 @@ def test_the_messages_of_a_lost_set_are_counted_though_the_disk_refused_to_relea
     rig.reserve()
     assert isinstance(rig.disk, FullDisk)
     rig.disk.refused = ("queues/",)
-    rig.ask(Release(stream="s", seq=0))
+    rig.ask(Release(stream="s", sequence_number=0))
     rig.settle()
     rig.disk.refused = ()
 
@@ -417,7 +424,7 @@ def test_messages_that_used_up_their_receives_become_dead_letters(rig: SetRig) -
     ids = rig.send(b"1", b"2", queue="poor")
     rig.reserve(queue="poor")
 
-    rig.ask(Release(stream="s", seq=0))
+    rig.ask(Release(stream="s", sequence_number=0))
     rig.settle()
 
     assert rig.receive("dead") == [(id, 1) for id in ids]
@@ -428,7 +435,7 @@ def test_an_undone_reservation_was_never_there(rig: SetRig) -> None:
     ids = rig.send(b"1", b"2")
     rig.reserve()
 
-    rig.ask(Unreserve(stream="s", seq=0))
+    rig.ask(UndoReservation(stream="s", sequence_number=0))
 
     assert rig.names() == []
     found = rig.engine.index.holder(ids[0])
@@ -442,7 +449,7 @@ def test_a_reservation_that_another_caller_was_told_of_is_not_undone(rig: SetRig
     made = rig.reserve()
     rig.reserve()
 
-    rig.ask(Unreserve(stream="s", seq=0))
+    rig.ask(UndoReservation(stream="s", sequence_number=0))
 
     assert rig.reserve() == made
 
@@ -452,7 +459,7 @@ def test_what_is_long_over_is_forgotten(rig: SetRig) -> None:
     rig.reserve(0, max_messages=1)
     commit(rig, 0)
     rig.reserve(1)
-    rig.ask(Release(stream="s", seq=1))
+    rig.ask(Release(stream="s", sequence_number=1))
     rig.settle()
     assert len(rig.names()) == 2
 
@@ -463,20 +470,20 @@ def test_what_is_long_over_is_forgotten(rig: SetRig) -> None:
 
     assert rig.names() == []
     with pytest.raises(ReservationNotFound):
-        rig.ask(Confirm(stream="s", seq=1))
+        rig.ask(ExtendReservation(stream="s", sequence_number=1))
 
 
 def test_a_set_that_was_never_read_is_not_deleted_where_that_is_asked(rig: SetRig) -> None:
     ids = rig.send(b"1", b"2")
     rig.reserve(0, max_messages=1)
     rig.reserve(1)
-    rig.ask(MarkRead(stream="s", seq=0))
+    rig.ask(MarkRead(stream="s", sequence_number=0))
 
     with pytest.raises(ReservationUnread):
         commit(rig, 1, only_read=True)
 
     assert (rig.ids_in(0), rig.ids_in(1)) == (ids[:1], ids[1:])
-    rig.ask(MarkRead(stream="s", seq=1))
+    rig.ask(MarkRead(stream="s", sequence_number=1))
     assert commit(rig, 1, only_read=True).messages == 2
 
 
@@ -484,8 +491,8 @@ def test_a_set_that_was_read_stays_so_confirmed_and_after_a_restart(rig: SetRig)
     rig.send(b"1")
     rig.reserve()
     for _ in range(2):
-        rig.ask(MarkRead(stream="s", seq=0))
-    rig.ask(Confirm(stream="s", seq=0, hold=Millis(2 * HOLD)))
+        rig.ask(MarkRead(stream="s", sequence_number=0))
+    rig.ask(ExtendReservation(stream="s", sequence_number=0, visibility_timeout=Millis(2 * HOLD)))
 
     rig.restart()
 
@@ -500,11 +507,11 @@ def test_a_set_of_a_queue_that_a_caller_may_not_see_is_not_found(rig: SetRig) ->
         return queue == "other"
 
     for request in (
-        Confirm(stream="s", seq=0, allowed=allowed),
-        MarkRead(stream="s", seq=0, allowed=allowed),
-        Release(stream="s", seq=0, allowed=allowed),
-        CommitReservations(stream="s", up_to=0, allowed=allowed),
-        CommitReservations(stream="s", up_to=9, allowed=allowed),
+        ExtendReservation(stream="s", sequence_number=0, allowed=allowed),
+        MarkRead(stream="s", sequence_number=0, allowed=allowed),
+        Release(stream="s", sequence_number=0, allowed=allowed),
+        CommitReservations(stream="s", last_sequence_number=0, allowed=allowed),
+        CommitReservations(stream="s", last_sequence_number=9, allowed=allowed),
     ):
         with pytest.raises(ReservationNotFound):
             rig.ask(request)
@@ -539,12 +546,12 @@ def test_a_page_holds_four_mebibytes_or_a_thousand_messages(rig: SetRig) -> None
 def test_sets_are_listed_by_stream_and_number_a_page_at_a_time(rig: SetRig) -> None:
     rig.send(*[b"x"] * 5)
     rig.send(b"y", queue="other")
-    for stream, seq in (("b", 2), ("a", 10), ("a", 9)):
-        rig.reserve(seq, stream=stream, max_messages=1)
+    for stream, sequence_number in (("b", 2), ("a", 10), ("a", 9)):
+        rig.reserve(sequence_number, stream=stream, max_messages=1)
     rig.reserve(1, stream="c", queue="other")
 
     def keys(*args: Any) -> list[tuple[str, int]]:
-        return [(each.stream, each.seq) for each in rig.engine.reservations.shown(*args)]
+        return [(each.stream, each.sequence_number) for each in rig.engine.reservations.shown(*args)]
 
     assert keys("", "", ("", -1), 10) == [("a", 9), ("a", 10), ("b", 2), ("c", 1)]
     assert keys("", "", ("a", 9), 2) == [("a", 10), ("b", 2)]
@@ -560,13 +567,13 @@ def test_sets_are_listed_by_stream_and_number_a_page_at_a_time(rig: SetRig) -> N
         {"stream": "a/b"},
         {"stream": "a.b"},
         {"stream": "x" * 81},
-        {"seq": -1},
-        {"seq": MAX_SEQ + 1},
+        {"sequence_number": -1},
+        {"sequence_number": MAX_SEQUENCE_NUMBER + 1},
         {"max_messages": 0},
         {"max_messages": 100_001},
         {"max_bytes": 0},
-        {"hold": Millis(999)},
-        {"hold": Millis(12 * HOUR + 1)},
+        {"visibility_timeout": Millis(999)},
+        {"visibility_timeout": Millis(12 * HOUR + 1)},
     ],
     ids=str,
 )
@@ -583,13 +590,16 @@ def test_what_can_not_be_is_refused(rig: SetRig, wrong: dict[str, Any]) -> None:
 def test_the_longest_names_fit(rig: SetRig) -> None:
     rig.send(b"1")
 
-    assert rig.reserve(MAX_SEQ, stream="x" * 80).seq == MAX_SEQ
-    assert rig.ask(CommitReservations(stream="x" * 80, up_to=MAX_SEQ)).messages == 1
+    assert rig.reserve(MAX_SEQUENCE_NUMBER, stream="x" * 80).sequence_number == MAX_SEQUENCE_NUMBER
+    assert (
+        rig.ask(CommitReservations(stream="x" * 80, last_sequence_number=MAX_SEQUENCE_NUMBER)).messages
+        == 1
+    )
 
 
 def test_a_queue_that_is_not_there_can_not_be_reserved_from(rig: SetRig) -> None:
     with pytest.raises(QueueNotFound):
-        rig.ask(Reserve(queue="none", stream="s", seq=0))
+        rig.ask(Reserve(queue="none", stream="s", sequence_number=0))
 
 
 # Several processes.
@@ -602,11 +612,14 @@ def test_what_one_process_has_reserved_another_finds_reads_confirms_and_commits(
 
     assert rig.reserve(engine=other) == made
     assert rig.ids_in(engine=other) == ids
-    rig.ask(MarkRead(stream="s", seq=0), engine=other)
-    rig.ask(Confirm(stream="s", seq=0, hold=Millis(2 * HOLD)), engine=other)
+    rig.ask(MarkRead(stream="s", sequence_number=0), engine=other)
+    rig.ask(
+        ExtendReservation(stream="s", sequence_number=0, visibility_timeout=Millis(2 * HOLD)),
+        engine=other,
+    )
     assert rig.reserve().expires_at == rig.clock.now + 2 * HOLD
-    rig.ask(Unreserve(stream="s", seq=0))
-    rig.ask(CommitReservations(stream="s", up_to=0, only_read=True), engine=other)
+    rig.ask(UndoReservation(stream="s", sequence_number=0))
+    rig.ask(CommitReservations(stream="s", last_sequence_number=0, only_read=True), engine=other)
     rig.settle()
     rig.settle(engine=other)
 
@@ -619,12 +632,12 @@ def test_a_hold_that_is_over_or_released_is_lost_for_all_processes(rig: SetRig) 
     other = rig.join()
     rig.reserve(0, max_messages=1)
     rig.reserve(1)
-    rig.ask(Release(stream="s", seq=1))
+    rig.ask(Release(stream="s", sequence_number=1))
     rig.advance(HOLD)
 
-    for seq in (0, 1):
+    for sequence_number in (0, 1):
         with pytest.raises(ReservationLost):
-            rig.ask(Confirm(stream="s", seq=seq), engine=other)
+            rig.ask(ExtendReservation(stream="s", sequence_number=sequence_number), engine=other)
     assert rig.receive(engine=other) == [(id, 2) for id in ids]
 
 

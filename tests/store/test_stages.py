@@ -111,7 +111,7 @@ def test_one_message_that_is_not_valid_fails_its_chunk_and_is_named(rig: Rig) ->
         publication("w", 2**63),
         publication("w", 0, "a b"),
         publication("w", 0, *["s"] * 10_001),
-        publication("w", 0, memory=1),
+        publication("w", 0, epoch_retention=1),
         publication("w", 0, digest="a b"),
         Abort(stage="~"),
     ],

@@ -142,7 +142,7 @@ def test_a_stage_expires_on_time_however_the_clock_is_set(rig: Rig, restarts: bo
 
 
 def test_an_epoch_is_forgotten_when_its_time_has_come(rig: Rig) -> None:
-    rig.publish("w", 4, memory=60_000)
+    rig.publish("w", 4, epoch_retention=60_000)
     rig.clock.advance(59_999)
     rig.ticks()
     assert rig.publish("w", 4).is_already

@@ -207,10 +207,10 @@ def test_a_published_stage_and_a_committed_set_count(rig: FrontRig) -> None:
     assert traffic(rig) == (2, 0)
     assert counted(rig) == {"publish": 2}
 
-    rig.ask(Reserve(queue="q", stream="s", seq=0, hold=HOLD))
-    rig.ask(Reserve(queue="q", stream="s", seq=0, hold=HOLD))
+    rig.ask(Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=HOLD))
+    rig.ask(Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=HOLD))
     assert rig.store.tally.root().reservations_held == 1
-    rig.ask(CommitReservations(stream="s", up_to=0))
+    rig.ask(CommitReservations(stream="s", last_sequence_number=0))
     for _ in range(3):
         rig.in_turn()
 

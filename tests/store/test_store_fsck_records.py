@@ -49,7 +49,7 @@ def put_a_manifest(root: Path) -> Path:
         messages=1,
         digest="",
         published_at=NOW,
-        memory=Millis(1000),
+        epoch_retention=Millis(1000),
     )
     path.write_bytes(manifest.encode(made))
     return path

@@ -28,7 +28,12 @@ from spoolrack_store.model.operations import (
     Send,
     UpdateQueue,
 )
-from spoolrack_store.model.reservation_requests import CommitReservations, Confirm, Release, Reserve
+from spoolrack_store.model.reservation_requests import (
+    CommitReservations,
+    ExtendReservation,
+    Release,
+    Reserve,
+)
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.dead_letter_rig import Rig
@@ -457,9 +462,9 @@ def test_a_set_that_one_process_releases_and_another_commits_at_once_ends_in_one
     one: Rig, other: Rig
 ) -> None:
     one.send(b"a")
-    other.ask(Reserve(queue="q", stream="s", seq=1, hold=Millis(60_000)))
-    work = begin(other, Release(stream="s", seq=1))
-    committed = one.ask(CommitReservations(stream="s", up_to=1))
+    other.ask(Reserve(queue="q", stream="s", sequence_number=1, visibility_timeout=Millis(60_000)))
+    work = begin(other, Release(stream="s", sequence_number=1))
+    committed = one.ask(CommitReservations(stream="s", last_sequence_number=1))
     assert (committed.messages, committed.lost) == (0, [1]), "it was lost before"
     other.engine.finish(work)
     for _ in range(4):
@@ -469,9 +474,11 @@ def test_a_set_that_one_process_releases_and_another_commits_at_once_ends_in_one
 
 def test_a_set_that_is_confirmed_and_committed_at_once_is_committed(one: Rig, other: Rig) -> None:
     one.send(b"a")
-    one.ask(Reserve(queue="q", stream="s", seq=2, hold=Millis(60_000)))
+    one.ask(Reserve(queue="q", stream="s", sequence_number=2, visibility_timeout=Millis(60_000)))
     outcomes = begin(
-        one, CommitReservations(stream="s", up_to=2), Confirm(stream="s", seq=2, hold=Millis(90_000))
+        one,
+        CommitReservations(stream="s", last_sequence_number=2),
+        ExtendReservation(stream="s", sequence_number=2, visibility_timeout=Millis(90_000)),
     ).outcomes
     assert outcomes[0].messages == 1
     for _ in range(6):
@@ -487,9 +494,9 @@ def test_a_set_of_which_another_process_has_deleted_a_message_has_the_others(
 ) -> None:
     ids = one.send(b"a", b"b", b"c")
     other.ask(Delete(queue="q", ids=ids[:1]))
-    made = one.ask(Reserve(queue="q", stream="s", seq=0, hold=Millis(60_000)))
+    made = one.ask(Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=Millis(60_000)))
     assert made.messages == 2
-    assert one.ask(CommitReservations(stream="s", up_to=0)).messages == 2
+    assert one.ask(CommitReservations(stream="s", last_sequence_number=0)).messages == 2
 
 
 def test_an_old_receipt_of_what_another_process_has_redriven_works_no_more() -> None:

@@ -158,7 +158,7 @@ def test_a_stage_for_a_queue_that_is_being_deleted_is_not_published(rig: Rig) ->
 def test_a_set_of_a_queue_that_is_deleted_leaves_nothing_to_the_next_queue(rig: Rig) -> None:
     rig.send(b"a", b"b")
     rig.commit()
-    assert rig.ask(Reserve(queue="q", stream="s", seq=0))
+    assert rig.ask(Reserve(queue="q", stream="s", sequence_number=0))
     rig.ask(DeleteQueue(name="q"))
     settle(rig)
     rig.add("q")

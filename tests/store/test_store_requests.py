@@ -455,7 +455,7 @@ def asked_of(queue: str) -> list[Any]:
         ChangeVisibility(queue=queue, receipts=["x"], visibility=Millis(0)),
         GiveBack(queue=queue, receipts=["x"]),
         Purge(queue=queue),
-        Reserve(queue=queue, stream="s", seq=0),
+        Reserve(queue=queue, stream="s", sequence_number=0),
         StartRedrive(queue=queue),
     ]
 

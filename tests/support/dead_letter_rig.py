@@ -96,7 +96,7 @@ class Rig:
     def settle(self) -> None:
         """Commit as long as there is work that waits for no time."""
         for _ in range(MOST_COMMITS):
-            parts = (self.engine.redrives, self.engine._letters, self.engine._sender)
+            parts = (self.engine.redrives, self.engine._dead_letters, self.engine._sender)
             if not any(part.has_work for part in parts) and not self.engine.sharing.has_orphans:
                 return
             self.ask()

@@ -122,8 +122,16 @@ class SetRig:
         self.settle()
         return ids
 
-    def reserve(self, seq: int = 0, *, engine: Engine | None = None, **what: Any) -> Reservation:
-        values = {"queue": "q", "stream": "s", "seq": seq, "hold": HOLD, **what}
+    def reserve(
+        self, sequence_number: int = 0, *, engine: Engine | None = None, **what: Any
+    ) -> Reservation:
+        values = {
+            "queue": "q",
+            "stream": "s",
+            "sequence_number": sequence_number,
+            "visibility_timeout": HOLD,
+            **what,
+        }
         made = self.ask(Reserve(**values), engine=engine)
         assert isinstance(made, Reservation)
         return made
@@ -135,15 +143,19 @@ class SetRig:
         return [(id, delivery.receives) for delivery in deliveries for id in delivery.ids]
 
     def read(
-        self, seq: int = 0, begin: int = 0, end: int = 0, *, engine: Engine | None = None
+        self, sequence_number: int = 0, begin: int = 0, end: int = 0, *, engine: Engine | None = None
     ) -> list[Message]:
         """Read a set page by page, and put aside what is damaged."""
         engine = engine or self.engine
         reservations, found = engine.reservations, list[Message]()
-        last = engine.with_exact_index(partial(reservations.begin_reading, "s", seq, begin, end))
+        last = engine.with_exact_index(
+            partial(reservations.begin_reading, "s", sequence_number, begin, end)
+        )
         assert last is not None
         while begin < last:
-            page = engine.with_exact_index(partial(reservations.page, "s", seq, begin, last))
+            page = engine.with_exact_index(
+                partial(reservations.page, "s", sequence_number, begin, last)
+            )
             assert page is not None
             for request in page.damaged:
                 self.ask(request, engine=engine)
@@ -151,8 +163,8 @@ class SetRig:
             begin = page.following
         return found
 
-    def ids_in(self, seq: int = 0, *, engine: Engine | None = None) -> list[str]:
-        return [message.id for message in self.read(seq, engine=engine)]
+    def ids_in(self, sequence_number: int = 0, *, engine: Engine | None = None) -> list[str]:
+        return [message.id for message in self.read(sequence_number, engine=engine)]
 
     def names(self) -> list[str]:
         return sorted(each.name for each in self.disk.scan("reserved"))

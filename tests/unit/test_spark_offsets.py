@@ -11,7 +11,7 @@ from spoolrack.spark._options import InvalidOption
 
 
 def test_an_offset_survives_the_checkpoint() -> None:
-    offset = Offset(gen="a", seq=7, n=100)
+    offset = Offset(gen="a", sequence_number=7, n=100)
 
     assert from_json(json.loads(json.dumps(offset.as_json()))) == offset
 
@@ -21,7 +21,7 @@ def test_each_query_begins_in_a_stream_of_its_own() -> None:
 
     assert first.gen != second.gen
     assert first.is_initial
-    assert first.seq + 1 == 0
+    assert first.sequence_number + 1 == 0
 
 
 @pytest.mark.parametrize("given", [{}, {"gen": "a"}, {"gen": 1, "seq": 1, "n": 1}, {"offset": 5}])

@@ -110,7 +110,7 @@ MANIFEST = Manifest(
     messages=5,
     digest="5-abc",
     published_at=DUE,
-    memory=Millis(60_000),
+    epoch_retention=Millis(60_000),
 )
 
 

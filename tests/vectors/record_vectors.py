@@ -15,7 +15,7 @@ from zlib import crc32
 from spoolrack_store.model.keys import key_of, key_text
 from spoolrack_store.model.names import NotAName, Stem
 from spoolrack_store.model.redrive_names import parse_redrive
-from spoolrack_store.model.reservation_names import parse_hold
+from spoolrack_store.model.reservation_names import parse_reservation_name
 from spoolrack_store.model.sealed import NotWhole, unseal
 from spoolrack_store.model.stage_names import parse_chunk, parse_published, parse_stage_folder
 
@@ -27,7 +27,7 @@ GRAMMARS: Final[dict[str, tuple[Parse, tuple[str, ...], tuple[str, ...]]]] = {
     "chunk": (parse_chunk, lists.CHUNKS, lists.NO_CHUNKS),
     "published": (parse_published, lists.PUBLISHED, lists.NOT_PUBLISHED),
     "redrive": (parse_redrive, lists.REDRIVES, lists.NO_REDRIVES),
-    "reserved": (parse_hold, lists.RESERVED, lists.NOT_RESERVED),
+    "reserved": (parse_reservation_name, lists.RESERVED, lists.NOT_RESERVED),
 }
 """By kind: what parses it, what is one, and what is none."""
 

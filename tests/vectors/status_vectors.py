@@ -24,7 +24,7 @@ FACTS: Final[dict[str, object]] = {
     "held": 1_048_576,
     "unit": "messages",
     "id": "01890a5d-ac96-774b-bcce-b302099a8057",
-    "seq": 7,
+    "sequence_number": 7,
     "committed": 8,
     "what": "max_messages",
     "value": -1,

@@ -73,7 +73,13 @@ class StagingTransport(Protocol):
         """Store 1 to 1,000 messages as one chunk, all or none. Bodies are bytes, delays are floats."""
 
     async def publish(
-        self, writer: str, epoch: int, stages: Sequence[str], *, memory: float | None, timeout: float
+        self,
+        writer: str,
+        epoch: int,
+        stages: Sequence[str],
+        *,
+        epoch_retention: float | None,
+        timeout: float,
     ) -> PublishResult: ...
 
     async def abort(self, stage: str, *, timeout: float) -> int:
@@ -90,26 +96,28 @@ class ReservationTransport(Protocol):
         self,
         queue: str,
         stream: str,
-        seq: int,
+        sequence_number: int,
         *,
         max_messages: int,
         max_bytes: int,
-        hold: float | None,
+        visibility_timeout: float | None,
         wait: float,
         timeout: float,
     ) -> Reservation | None:
         """Lease messages under a name, or find them so leased; None: there was none in time."""
 
-    async def confirm(
-        self, stream: str, seq: int, *, hold: float | None, timeout: float
+    async def extend(
+        self, stream: str, sequence_number: int, *, visibility_timeout: float | None, timeout: float
     ) -> Reservation: ...
 
-    def read(self, stream: str, seq: int, *, begin: int, end: int) -> Pages:
+    def read(self, stream: str, sequence_number: int, *, begin: int, end: int) -> Pages:
         """The messages from the place `begin` to before `end`; 0 is the end of the set."""
 
-    async def commit(self, stream: str, up_to: int, *, timeout: float) -> CommitResult: ...
+    async def commit(
+        self, stream: str, last_sequence_number: int, *, timeout: float
+    ) -> CommitResult: ...
 
-    async def release(self, stream: str, seq: int, *, timeout: float) -> None: ...
+    async def release(self, stream: str, sequence_number: int, *, timeout: float) -> None: ...
 
     async def list_reservations(
         self, *, queue: str, stream: str, token: str, limit: int, timeout: float

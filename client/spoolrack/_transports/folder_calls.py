@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from spoolrack_store.model.errors import Draining, StoreError
 from spoolrack_store.model.operations import Delivery, GiveBack, Receive, Request
-from spoolrack_store.model.reservation_requests import Reservation, Reserve, Unreserve
+from spoolrack_store.model.reservation_requests import Reservation, Reserve, UndoReservation
 from spoolrack_store.store import Store
 
 from .._runtime import Runtime, Signal, Tasks
@@ -185,4 +185,4 @@ def _unreserve(store: Store, done: Future[Reservation | None]) -> None:
         return
     made = done.result()
     if made is not None and made.is_new:
-        store.submit(Unreserve(stream=made.stream, seq=made.seq))
+        store.submit(UndoReservation(stream=made.stream, sequence_number=made.sequence_number))

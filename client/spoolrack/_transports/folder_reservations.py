@@ -19,9 +19,11 @@ _FIRST_PAGE = ("", -1)
 class FolderPages:
     """The store's pages of a reservation. Each is read when it is asked for."""
 
-    def __init__(self, calls: FolderCalls, stream: str, seq: int, begin: int, end: int) -> None:
+    def __init__(
+        self, calls: FolderCalls, stream: str, sequence_number: int, begin: int, end: int
+    ) -> None:
         self._calls = calls
-        self._stream, self._seq, self._begin, self._end = stream, seq, begin, end
+        self._stream, self._seq, self._begin, self._end = stream, sequence_number, begin, end
         self._pages: Iterator[Sequence[operations.Message]] | None = None
         self._cancelled = False
 
@@ -50,11 +52,11 @@ class FolderReservations:
         self,
         queue: str,
         stream: str,
-        seq: int,
+        sequence_number: int,
         *,
         max_messages: int,
         max_bytes: int,
-        hold: float | None,
+        visibility_timeout: float | None,
         wait: float,
         timeout: float,
     ) -> Reservation | None:
@@ -62,7 +64,7 @@ class FolderReservations:
             request = ops.Reserve(
                 queue=queue,
                 stream=stream,
-                seq=seq,
+                sequence_number=sequence_number,
                 max_messages=convert.number(
                     max_messages,
                     "max_messages",
@@ -70,30 +72,34 @@ class FolderReservations:
                     most=ops.MAX_RESERVED_MESSAGES,
                 ),
                 max_bytes=max_bytes or ops.DEFAULT_RESERVED_BYTES,
-                hold=convert.optional_millis(hold),
+                visibility_timeout=convert.optional_millis(visibility_timeout),
                 wait=convert.wait(wait),
             )
         made = await self._calls.reserve(request, timeout)
         return None if made is None else _reservation(made)
 
-    async def confirm(
-        self, stream: str, seq: int, *, hold: float | None, timeout: float
+    async def extend(
+        self, stream: str, sequence_number: int, *, visibility_timeout: float | None, timeout: float
     ) -> Reservation:
-        request = ops.Confirm(stream=stream, seq=seq, hold=convert.optional_millis(hold))
+        request = ops.ExtendReservation(
+            stream=stream,
+            sequence_number=sequence_number,
+            visibility_timeout=convert.optional_millis(visibility_timeout),
+        )
         return _reservation(await self._calls.ask(request, timeout))
 
-    def read(self, stream: str, seq: int, *, begin: int, end: int) -> FolderPages:
-        return FolderPages(self._calls, stream, seq, begin, end)
+    def read(self, stream: str, sequence_number: int, *, begin: int, end: int) -> FolderPages:
+        return FolderPages(self._calls, stream, sequence_number, begin, end)
 
-    async def commit(self, stream: str, up_to: int, *, timeout: float) -> CommitResult:
-        request = ops.CommitReservations(stream=stream, up_to=up_to)
+    async def commit(self, stream: str, last_sequence_number: int, *, timeout: float) -> CommitResult:
+        request = ops.CommitReservations(stream=stream, last_sequence_number=last_sequence_number)
         committed = await self._calls.ask(request, timeout)
         return CommitResult(
             deleted_count=committed.messages, lost_sequence_numbers=tuple(committed.lost)
         )
 
-    async def release(self, stream: str, seq: int, *, timeout: float) -> None:
-        await self._calls.ask(ops.Release(stream=stream, seq=seq), timeout)
+    async def release(self, stream: str, sequence_number: int, *, timeout: float) -> None:
+        await self._calls.ask(ops.Release(stream=stream, sequence_number=sequence_number), timeout)
 
     async def list_reservations(
         self, *, queue: str, stream: str, token: str, limit: int, timeout: float
@@ -109,20 +115,20 @@ class FolderReservations:
         last = found[size - 1] if len(found) > size else None
         return ReservationPage(
             reservations=[_reservation(each) for each in found[:size]],
-            next_token="" if last is None else f"{last.stream}.{last.seq}",
+            next_token="" if last is None else f"{last.stream}.{last.sequence_number}",
         )
 
 
 def _after(token: str) -> tuple[str, int]:
-    stream, _, seq = token.partition(".")
-    return (stream, int(seq)) if token else _FIRST_PAGE
+    stream, _, sequence_number = token.partition(".")
+    return (stream, int(sequence_number)) if token else _FIRST_PAGE
 
 
 def _reservation(found: ops.Reservation) -> Reservation:
     return Reservation(
         queue=found.queue,
         stream=found.stream,
-        sequence_number=found.seq,
+        sequence_number=found.sequence_number,
         message_count=found.messages,
         byte_count=found.bytes,
         expires_at=moment_of(found.expires_at),

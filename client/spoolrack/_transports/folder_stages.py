@@ -41,10 +41,19 @@ class FolderStaging:
         )
 
     async def publish(
-        self, writer: str, epoch: int, stages: Sequence[str], *, memory: float | None, timeout: float
+        self,
+        writer: str,
+        epoch: int,
+        stages: Sequence[str],
+        *,
+        epoch_retention: float | None,
+        timeout: float,
     ) -> PublishResult:
         request = ops.Publish(
-            writer=writer, epoch=epoch, stages=stages, memory=_span(memory, ops.DEFAULT_MEMORY)
+            writer=writer,
+            epoch=epoch,
+            stages=stages,
+            epoch_retention=_span(epoch_retention, ops.DEFAULT_EPOCH_RETENTION),
         )
         published = await self._calls.ask(request, timeout)
         return PublishResult(

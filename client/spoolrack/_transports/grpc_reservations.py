@@ -44,21 +44,21 @@ class GrpcReservations:
         self,
         queue: str,
         stream: str,
-        seq: int,
+        sequence_number: int,
         *,
         max_messages: int,
         max_bytes: int,
-        hold: float | None,
+        visibility_timeout: float | None,
         wait: float,
         timeout: float,
     ) -> Reservation | None:
         request = pb.ReserveRequest(
             queue=queue,
             stream=stream,
-            sequence_number=seq,
+            sequence_number=sequence_number,
             max_messages=max_messages,
             max_bytes=max_bytes,
-            visibility_timeout=convert.optional_duration(hold),
+            visibility_timeout=convert.optional_duration(visibility_timeout),
             wait=convert.duration(wait),
         )
         response = await self._calls.unary(
@@ -66,27 +66,27 @@ class GrpcReservations:
         )
         return _reservation(response.reservation) if response.HasField("reservation") else None
 
-    async def confirm(
-        self, stream: str, seq: int, *, hold: float | None, timeout: float
+    async def extend(
+        self, stream: str, sequence_number: int, *, visibility_timeout: float | None, timeout: float
     ) -> Reservation:
         request = pb.ExtendReservationRequest(
             stream=stream,
-            sequence_number=seq,
-            visibility_timeout=convert.optional_duration(hold),
+            sequence_number=sequence_number,
+            visibility_timeout=convert.optional_duration(visibility_timeout),
         )
         response = await self._calls.unary(
             self._calls.stub.ExtendReservation, request, pb.ExtendReservationResponse, timeout
         )
         return _reservation(response.reservation)
 
-    def read(self, stream: str, seq: int, *, begin: int, end: int) -> GrpcPages:
+    def read(self, stream: str, sequence_number: int, *, begin: int, end: int) -> GrpcPages:
         request = pb.ReadReservationRequest(
-            stream=stream, sequence_number=seq, begin_index=begin, end_index=end
+            stream=stream, sequence_number=sequence_number, begin_index=begin, end_index=end
         )
         return GrpcPages(self._calls.frames(self._calls.stub.ReadReservation, request))
 
-    async def commit(self, stream: str, up_to: int, *, timeout: float) -> CommitResult:
-        request = pb.CommitReservationsRequest(stream=stream, last_sequence_number=up_to)
+    async def commit(self, stream: str, last_sequence_number: int, *, timeout: float) -> CommitResult:
+        request = pb.CommitReservationsRequest(stream=stream, last_sequence_number=last_sequence_number)
         response = await self._calls.unary(
             self._calls.stub.CommitReservations, request, pb.CommitReservationsResponse, timeout
         )
@@ -95,8 +95,8 @@ class GrpcReservations:
             lost_sequence_numbers=tuple(response.lost_sequence_numbers),
         )
 
-    async def release(self, stream: str, seq: int, *, timeout: float) -> None:
-        request = pb.ReleaseReservationRequest(stream=stream, sequence_number=seq)
+    async def release(self, stream: str, sequence_number: int, *, timeout: float) -> None:
+        request = pb.ReleaseReservationRequest(stream=stream, sequence_number=sequence_number)
         await self._calls.unary(
             self._calls.stub.ReleaseReservation, request, pb.ReleaseReservationResponse, timeout
         )

@@ -42,13 +42,19 @@ class GrpcStaging:
         )
 
     async def publish(
-        self, writer: str, epoch: int, stages: Sequence[str], *, memory: float | None, timeout: float
+        self,
+        writer: str,
+        epoch: int,
+        stages: Sequence[str],
+        *,
+        epoch_retention: float | None,
+        timeout: float,
     ) -> PublishResult:
         request = pb.PublishRequest(
             writer=writer,
             epoch=epoch,
             stages=stages,
-            epoch_retention=convert.optional_duration(memory),
+            epoch_retention=convert.optional_duration(epoch_retention),
         )
         response = await self._calls.unary(
             self._calls.stub.Publish, request, pb.PublishResponse, timeout

@@ -28,7 +28,13 @@ class NoStages:
         _no_stages()
 
     async def publish(
-        self, writer: str, epoch: int, stages: Sequence[str], *, memory: float | None, timeout: float
+        self,
+        writer: str,
+        epoch: int,
+        stages: Sequence[str],
+        *,
+        epoch_retention: float | None,
+        timeout: float,
     ) -> PublishResult:
         _no_stages()
 
@@ -46,28 +52,28 @@ class NoReservations:
         self,
         queue: str,
         stream: str,
-        seq: int,
+        sequence_number: int,
         *,
         max_messages: int,
         max_bytes: int,
-        hold: float | None,
+        visibility_timeout: float | None,
         wait: float,
         timeout: float,
     ) -> Reservation | None:
         _no_reservations()
 
-    async def confirm(
-        self, stream: str, seq: int, *, hold: float | None, timeout: float
+    async def extend(
+        self, stream: str, sequence_number: int, *, visibility_timeout: float | None, timeout: float
     ) -> Reservation:
         _no_reservations()
 
-    def read(self, stream: str, seq: int, *, begin: int, end: int) -> NoReturn:
+    def read(self, stream: str, sequence_number: int, *, begin: int, end: int) -> NoReturn:
         _no_reservations()
 
-    async def commit(self, stream: str, up_to: int, *, timeout: float) -> CommitResult:
+    async def commit(self, stream: str, last_sequence_number: int, *, timeout: float) -> CommitResult:
         _no_reservations()
 
-    async def release(self, stream: str, seq: int, *, timeout: float) -> None:
+    async def release(self, stream: str, sequence_number: int, *, timeout: float) -> None:
         _no_reservations()
 
     async def list_reservations(

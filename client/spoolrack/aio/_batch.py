@@ -277,7 +277,7 @@ class Batch:
                     self.writer,
                     self.epoch,
                     stages,
-                    memory=_OWN_RETENTION if self._writer is None else self._epoch_retention,
+                    epoch_retention=_OWN_RETENTION if self._writer is None else self._epoch_retention,
                     timeout=left,
                 ),
                 self._timeout,

@@ -196,7 +196,7 @@ class Queue:
                 sequence_number,
                 max_messages=max_messages,
                 max_bytes=max_bytes,
-                hold=visibility,
+                visibility_timeout=visibility,
                 wait=max(0.0, waits_until - calling.runtime.monotonic()),
                 timeout=left,
             ),

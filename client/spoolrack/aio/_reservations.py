@@ -33,7 +33,10 @@ class Reservations:
         span = arguments.optional_span("visibility_timeout", visibility_timeout)
         reserving = self._calling.transport.reservations
         return await self._calling.ask(
-            lambda left: reserving.confirm(stream, sequence_number, hold=span, timeout=left), timeout
+            lambda left: reserving.extend(
+                stream, sequence_number, visibility_timeout=span, timeout=left
+            ),
+            timeout,
         )
 
     def read(

@@ -59,7 +59,8 @@ class Staging:
         retention = arguments.optional_span("epoch_retention", epoch_retention)
         staging = self._calling.transport.staging
         return await self._calling.ask(
-            lambda left: staging.publish(writer, epoch, names, memory=retention, timeout=left), timeout
+            lambda left: staging.publish(writer, epoch, names, epoch_retention=retention, timeout=left),
+            timeout,
         )
 
     async def abort(self, stage: str, *, timeout: Seconds | None = None) -> int:

@@ -1,9 +1,9 @@
 """Where a query is in its queue, and how a batch is cut into the slices of its tasks. Pure.
 
 An offset names the last reservation that the query has been given: the stream `gen` is the query's
-own, `seq` counts its reservations, `n` the messages of this one. A batch is exactly the reservation
-that its end names; where it began says nothing, because Spark makes a new beginning for a first batch
-that it does again.
+own, `sequence_number` counts its reservations, `n` the messages of this one. A batch is exactly the
+reservation that its end names; where it began says nothing, because Spark makes a new beginning for a
+first batch that it does again.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ TASKS: Final = 16
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offset:
     gen: str
-    seq: int
+    sequence_number: int
     n: int
 
     @property
     def is_initial(self) -> bool:
-        return self.seq == NOTHING_YET
+        return self.sequence_number == NOTHING_YET
 
     def as_json(self) -> dict[str, Any]:
-        return {"gen": self.gen, "seq": self.seq, "n": self.n}
+        return {"gen": self.gen, "seq": self.sequence_number, "n": self.n}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +47,14 @@ class Slice:
 
 def initial() -> Offset:
     """Before all messages, in a stream that is nobody else's."""
-    return Offset(gen=str(uuid.uuid4()), seq=NOTHING_YET, n=0)
+    return Offset(gen=str(uuid.uuid4()), sequence_number=NOTHING_YET, n=0)
 
 
 def from_json(given: Mapping[str, Any]) -> Offset:
     """Raises `InvalidOption` for a checkpoint of another source."""
     match given:
-        case {"gen": str(gen), "seq": int(seq), "n": int(n)}:
-            return Offset(gen=gen, seq=seq, n=n)
+        case {"gen": str(gen), "seq": int(sequence_number), "n": int(n)}:
+            return Offset(gen=gen, sequence_number=sequence_number, n=n)
     raise InvalidOption(
         f"The checkpoint holds the offset {given!r}, which is none of this source: "
         "give each query a checkpointLocation of its own."

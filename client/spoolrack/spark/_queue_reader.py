@@ -80,7 +80,7 @@ class StreamReading:
         request = reserved.ReserveRequest(
             queue=self._options.place.queue,
             stream=start.gen,
-            sequence_number=start.seq + 1,
+            sequence_number=start.sequence_number + 1,
             max_messages=min(max(1, max_messages), MAX_MESSAGES),
             max_bytes=max_bytes,
             visibility_timeout=_span(self._options.hold_seconds),
@@ -92,7 +92,7 @@ class StreamReading:
         count = answer.reservation.message_count
         if self._left is not None and is_counted:
             self._left = max(0, self._left - count)
-        end = Offset(gen=start.gen, seq=request.sequence_number, n=count)
+        end = Offset(gen=start.gen, sequence_number=request.sequence_number, n=count)
         self._keeper.hold(end)
         return end
 
@@ -120,7 +120,7 @@ class StreamReading:
         request = reserved.ListReservationsRequest(queue=self._options.place.queue, stream=start.gen)
         answer = self._caller("ListReservations", request)
         return any(
-            one.sequence_number > start.seq and one.state == reserved.RESERVATION_STATE_HELD
+            one.sequence_number > start.sequence_number and one.state == reserved.RESERVATION_STATE_HELD
             for one in answer.reservations
         )
 
@@ -130,26 +130,26 @@ class StreamReading:
             return []
         request = reserved.ExtendReservationRequest(
             stream=end.gen,
-            sequence_number=end.seq,
+            sequence_number=end.sequence_number,
             visibility_timeout=_span(self._options.hold_seconds),
         )
         try:
             answer = self._caller("ExtendReservation", request)
         except SpoolrackError as error:
             if error.reason == COMMITTED:
-                raise _too_old(end.gen, end.seq, error) from error
+                raise _too_old(end.gen, end.sequence_number, error) from error
             if error.reason not in GONE:
                 raise
             self._lost(end, "can't be read any more", error)
             # The batch is empty now: its commit must delete nothing.
-            self._give_back(end.gen, end.seq)
+            self._give_back(end.gen, end.sequence_number)
             return []
         self._keeper.hold(end)
         return slices(answer.reservation.message_count, self._options.partitions)
 
-    def _give_back(self, stream: str, seq: int) -> None:
+    def _give_back(self, stream: str, sequence_number: int) -> None:
         """Keep a commit from deleting what is ready again of a lost reservation."""
-        request = reserved.ReleaseReservationRequest(stream=stream, sequence_number=seq)
+        request = reserved.ReleaseReservationRequest(stream=stream, sequence_number=sequence_number)
         try:
             self._caller("ReleaseReservation", request)
         except SpoolrackError as error:
@@ -162,7 +162,7 @@ class StreamReading:
             return
         request = reserved.CommitReservationsRequest(
             stream=done.gen,
-            last_sequence_number=done.seq,
+            last_sequence_number=done.sequence_number,
             only_read=not self._options.deletes_unread,
         )
         try:
@@ -173,14 +173,14 @@ class StreamReading:
             raise _unread(done, error) from error
         self._committed = done
         self._keeper.let_go()
-        if done.seq in answer.lost_sequence_numbers:
+        if done.sequence_number in answer.lost_sequence_numbers:
             self._lost(done, "was done, but could not be deleted", None)
 
     def _lost(self, offset: Offset, what: str, why: SpoolrackError | None) -> None:
         text = (
-            f"Batch {offset.seq} of the stream {offset.gen} ({offset.n} messages) {what}: its hold of "
-            f"{self._options.hold_seconds:g} s was over, or it was released. The messages are in the "
-            "queue and come again"
+            f"Batch {offset.sequence_number} of the stream {offset.gen} ({offset.n} messages) "
+            f"{what}: its hold of {self._options.hold_seconds:g} s was over, or it was released. The "
+            "messages are in the queue and come again"
         )
         if self._options.redelivers:
             log.warning("%s, in a later batch.", text)
@@ -216,7 +216,9 @@ class StreamReading:
         self._keeper.stop()
 
 
-def read_slice(place: Place, gen: str, seq: int, part: Slice, patience: Patience) -> Iterator[Any]:
+def read_slice(
+    place: Place, gen: str, sequence_number: int, part: Slice, patience: Patience
+) -> Iterator[Any]:
     """The messages of a slice, in lists; a connection that breaks is taken up where it was."""
     seen: set[str] = set()
     failed = 0
@@ -225,7 +227,7 @@ def read_slice(place: Place, gen: str, seq: int, part: Slice, patience: Patience
         # Messages that were deleted meanwhile only bring the others closer.
         request = reserved.ReadReservationRequest(
             stream=gen,
-            sequence_number=seq,
+            sequence_number=sequence_number,
             begin_index=part.begin + len(seen),
             end_index=part.end,
             mark_read=True,
@@ -269,22 +271,24 @@ def _span(seconds: float) -> Duration:
     return Duration(seconds=whole, nanos=nanos)
 
 
-def _too_old(stream: str, seq: int, why: SpoolrackError) -> CheckpointTooOld:
+def _too_old(stream: str, sequence_number: int, why: SpoolrackError) -> CheckpointTooOld:
     return CheckpointTooOld(
-        f"The checkpoint asks for batch {seq} of the stream {stream}, which was done and deleted: the "
-        "checkpoint is older than what the query has done, as after a restore. Nothing is lost: what "
-        "is in the queue stays there. Start the query with a new checkpointLocation and a new output "
-        f"path: a file sink skips the batch numbers that its folder has already. ({why})"
+        f"The checkpoint asks for batch {sequence_number} of the stream {stream}, which was "
+        "done and deleted: the checkpoint is older than what the query has done, as after a "
+        "restore. Nothing is lost: what is in the queue stays there. Start the query with a new "
+        "checkpointLocation and a new output path: a file sink skips the batch numbers that its "
+        f"folder has already. ({why})"
     )
 
 
 def _unread(done: Offset, why: SpoolrackError) -> BatchUnread:
-    seq = why.metadata.get("seq", done.seq)
+    sequence_number = why.metadata.get("sequence_number", done.sequence_number)
     return BatchUnread(
-        f"Batch {seq} of the stream {done.gen} is done for Spark, and no task has read its messages: "
-        "the sink has skipped it, as a file sink does whose folder has a batch of this number from "
-        "another checkpoint. Nothing of it was deleted. Start the query with a new checkpointLocation "
-        "and a new output path. The messages come again after holdSeconds, or at once after "
-        f"'spoolrack reservations release {done.gen} {seq}'. If the query leaves batches unread on "
-        "purpose, set onUnreadBatch to 'delete'."
+        f"Batch {sequence_number} of the stream {done.gen} is done for Spark, and no task has "
+        "read its messages: the sink has skipped it, as a file sink does whose folder has a batch "
+        "of this number from another checkpoint. Nothing of it was deleted. Start the query with "
+        "a new checkpointLocation and a new output path. The messages come again after "
+        "holdSeconds, or at once after 'spoolrack reservations release "
+        f"{done.gen} {sequence_number}'. If the query leaves batches unread on purpose, set "
+        "onUnreadBatch to 'delete'."
     )

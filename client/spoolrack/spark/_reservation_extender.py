@@ -61,7 +61,7 @@ class Keeper:
         if self._thread is not None:
             self._thread.join(min(self._pause, MOST))
         if self._held is not None:
-            self._confirm(self._held)
+            self._extend(self._held)
 
     def _run(self) -> None:
         while True:
@@ -70,15 +70,15 @@ class Keeper:
                 if self._is_over:
                     return
                 held = self._held
-            if held is not None and not self._confirm(held):
+            if held is not None and not self._extend(held):
                 with self._changed:
                     if self._held == held:
                         self._held = None
 
-    def _confirm(self, held: Offset) -> bool:
+    def _extend(self, held: Offset) -> bool:
         """Whether it is worth another time."""
         request: Any = reserved.ExtendReservationRequest(
-            stream=held.gen, sequence_number=held.seq, visibility_timeout=self._span
+            stream=held.gen, sequence_number=held.sequence_number, visibility_timeout=self._span
         )
         try:
             self._caller.once("ExtendReservation", request, timeout=min(self._pause, MOST))
@@ -86,6 +86,8 @@ class Keeper:
             if error.reason == COMMITTED:
                 # The query's own commit was there first.
                 return False
-            log.warning("reservation %s of %s was not confirmed: %s", held.seq, held.gen, error)
+            log.warning(
+                "reservation %s of %s was not confirmed: %s", held.sequence_number, held.gen, error
+            )
             return may_repeat(error)
         return True

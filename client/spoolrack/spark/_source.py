@@ -37,7 +37,7 @@ class Part(InputPartition):
     """The input of one task."""
 
     gen: str
-    seq: int
+    sequence_number: int
     part: Slice
 
 
@@ -85,13 +85,15 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         last = offsets.from_json(end)
         parts = self._reading.parts(offsets.from_json(start), last)
-        return [Part(gen=last.gen, seq=last.seq, part=part) for part in parts]
+        return [Part(gen=last.gen, sequence_number=last.sequence_number, part=part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)
         place = self._options.place
         patience = Patience(place.retry_seconds)
-        for messages in read_slice(place, partition.gen, partition.seq, partition.part, patience):
+        for messages in read_slice(
+            place, partition.gen, partition.sequence_number, partition.part, patience
+        ):
             yield record_batch(messages)
 
     def commit(self, end: dict[str, Any]) -> None:

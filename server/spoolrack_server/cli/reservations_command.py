@@ -7,7 +7,7 @@ from itertools import islice
 
 import click
 from spoolrack import Reservation, ReservationState
-from spoolrack_store.model.reservation_requests import MAX_SEQ
+from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER
 
 from .command_base import argument, option
 from .connection_options import Reach, looks_at_queues, reaches_queues
@@ -65,7 +65,7 @@ def _state(reservation: Reservation, now: datetime) -> str:
 
 @command.command()
 @argument("stream", type=STREAM)
-@argument("seq", type=click.IntRange(0, MAX_SEQ))
+@argument("sequence_number", type=click.IntRange(0, MAX_SEQUENCE_NUMBER))
 @option(
     "--max",
     "-n",
@@ -77,7 +77,7 @@ def _state(reservation: Reservation, now: datetime) -> str:
 @option("--raw", is_flag=True, help="Print the bodies alone, a line each.")
 @option("--json", is_flag=True, help="Print a line of JSON for each message.")
 @reaches_queues
-def show(reach: Reach, stream: str, seq: int, max: int, raw: bool, json: bool) -> int:
+def show(reach: Reach, stream: str, sequence_number: int, max: int, raw: bool, json: bool) -> int:
     """Show the messages that reservation SEQ of STREAM holds. It counts as a read of it.
 
     Exits with 1 if it holds none, or isn't held any more.
@@ -85,7 +85,7 @@ def show(reach: Reach, stream: str, seq: int, max: int, raw: bool, json: bool) -
     if raw and json:
         raise click.UsageError("Choose one of --raw and --json.")
     with reach.quick() as client:
-        found = islice(client.reservations.read(stream, seq), max or None)
+        found = islice(client.reservations.read(stream, sequence_number), max or None)
         if not raw and not json:
             return print_table(list(found))
         output = Output()
@@ -101,15 +101,15 @@ def show(reach: Reach, stream: str, seq: int, max: int, raw: bool, json: bool) -
 
 @command.command()
 @argument("stream", type=STREAM)
-@argument("seq", type=click.IntRange(0, MAX_SEQ))
+@argument("sequence_number", type=click.IntRange(0, MAX_SEQUENCE_NUMBER))
 @option("--quiet", "-q", is_flag=True, help="Don't say what was done.")
 @reaches_queues
-def release(reach: Reach, stream: str, seq: int, quiet: bool) -> None:
+def release(reach: Reach, stream: str, sequence_number: int, quiet: bool) -> None:
     """Give back what reservation SEQ of STREAM holds: it is ready again, at its old places.
 
     The reader of STREAM is told that the reservation is lost.
     """
     with reach.quick() as client:
-        client.reservations.release(stream, seq)
+        client.reservations.release(stream, sequence_number)
     if not quiet:
-        tell(f"released reservation {seq} of {stream}")
+        tell(f"released reservation {sequence_number} of {stream}")

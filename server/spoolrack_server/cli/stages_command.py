@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import click
 from spoolrack import StageInfo
-from spoolrack_store.model.stage_requests import MAX_EPOCH, MAX_MEMORY, MIN_MEMORY
+from spoolrack_store.model.stage_requests import MAX_EPOCH, MAX_EPOCH_RETENTION, MIN_EPOCH_RETENTION
 
 from .command_base import argument, option
 from .connection_options import Reach, looks_at_queues, reaches_queues
@@ -55,7 +55,7 @@ def _rows(stage: StageInfo, now: datetime) -> list[tuple[str, ...]]:
 @option("--epoch", type=click.IntRange(0, MAX_EPOCH), help="Its number, higher than the writer's last.")
 @option(
     "--epoch-retention",
-    type=Span(MIN_MEMORY / 1_000, MAX_MEMORY / 1_000),
+    type=Span(MIN_EPOCH_RETENTION / 1_000, MAX_EPOCH_RETENTION / 1_000),
     help="How long the epoch is remembered.  [default: 30d]",
 )
 @option("--quiet", "-q", is_flag=True, help="Don't say how many messages appeared.")

@@ -15,7 +15,7 @@ from spoolrack_store.model.clock import DAY, Clock, Millis
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
 from spoolrack_store.model.operations import CreateQueue, Delete, Purge, Send, UpdateQueue
 from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
-from spoolrack_store.model.reservation_requests import MAX_SEQ, Release
+from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER, Release
 from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_DELAY, QueueSettings
 from spoolrack_store.model.stage_requests import Abort
 
@@ -136,9 +136,11 @@ class Actions:
     async def release_reservation(self, request: web.Request) -> web.StreamResponse:
         asked = await self._permits.change(request)
         stream = convert.word(text(asked, "stream"), "stream", most=MAX_NAME)
-        seq = _seq(text(asked, "seq"))
+        sequence_number = _seq(text(asked, "sequence_number"))
         allowed = self._permits.queues_for(request, Permission.RECEIVE)
-        await self._context.submit(Release(stream=stream, seq=seq, allowed=allowed))
+        await self._context.submit(
+            Release(stream=stream, sequence_number=sequence_number, allowed=allowed)
+        )
         return _answer({})
 
     async def start_redrive(self, request: web.Request) -> web.StreamResponse:
@@ -173,8 +175,12 @@ class Actions:
 
 
 def _seq(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= MAX_SEQ):
-        raise InvalidRequest(what="seq", value=text, rule=f"must be from 0 to {MAX_SEQ}")
+    if not (
+        text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= MAX_SEQUENCE_NUMBER
+    ):
+        raise InvalidRequest(
+            what="sequence_number", value=text, rule=f"must be from 0 to {MAX_SEQUENCE_NUMBER}"
+        )
     return int(text)
 
 

@@ -231,7 +231,7 @@ class Views:
         look = partial(
             shown,
             self._context.store.reservations,
-            lambda found: (found.stream, found.seq),
+            lambda found: (found.stream, found.sequence_number),
             lambda found: (found.queue,),
             self._permits.queues_for(request, Permission.MONITOR),
             after=("", -1),

@@ -110,7 +110,7 @@ def reservation(reservation: Reservation) -> dict[str, Any]:
     return {
         "queue": reservation.queue,
         "stream": reservation.stream,
-        "seq": str(reservation.seq),
+        "sequence_number": str(reservation.sequence_number),
         "messages": reservation.messages,
         "bytes": reservation.bytes,
         "expires_at": reservation.expires_at,

@@ -66,7 +66,7 @@ class _Burial:
     """How the source held the message then."""
 
 
-class Letters(Part):
+class DeadLetters(Part):
     """Not thread-safe."""
 
     def __init__(self, moves: Moves, catalog: Catalog, reader: Reader, clock: Clock) -> None:

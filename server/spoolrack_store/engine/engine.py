@@ -49,7 +49,7 @@ from ..model.transitions import State
 from .adoption import Adoption, Foreign
 from .archive import Archive
 from .catalog import Catalog
-from .dead_letters import Letters
+from .dead_letters import DeadLetters
 from .deduplication import Deduplication
 from .leaser import Leaser
 from .moves import RETRY, Moves, unlink_all
@@ -115,9 +115,9 @@ class Engine:
         self.reader = Reader(disk, self.index, clock, cache_bytes)
         self.deduplication = Deduplication(self.moves, self.catalog, self.reader, self._ids, clock)
         self._sender = Sender(self.moves, self.catalog, self.reader, self._ids, self.deduplication)
-        self._letters = Letters(self.moves, self.catalog, self.reader, clock)
+        self._dead_letters = DeadLetters(self.moves, self.catalog, self.reader, clock)
         self._leaser = Leaser(
-            self.moves, self.catalog, self.reader, self._letters, clock, random, chores
+            self.moves, self.catalog, self.reader, self._dead_letters, clock, random, chores
         )
         self._archive = Archive(self.moves, self.catalog, chores)
         self.reaper = Reaper(
@@ -125,12 +125,12 @@ class Engine:
         )
         self._remover = Remover(self.moves, self.catalog, self._leaser, self._sender)
         self.reservations = Reservations(
-            self.moves, self.catalog, self.reader, self._letters, self._leaser, clock, random
+            self.moves, self.catalog, self.reader, self._dead_letters, self._leaser, clock, random
         )
         self.stages = Stages(self.moves, self.catalog, self._ids, clock)
         self.schedules = Schedules(self.catalog, self.stages, clock, random)
         self.redrives = Redrives(
-            self.moves, self.catalog, self.reader, self._letters, self._sender, self._ids
+            self.moves, self.catalog, self.reader, self._dead_letters, self._sender, self._ids
         )
         self._foreign = Foreign(self.moves)
         self._parts: tuple[Part, ...] = (
@@ -138,7 +138,7 @@ class Engine:
             self.catalog,
             self._sender,
             self.stages,
-            self._letters,
+            self._dead_letters,
             self.reservations,
             self._leaser,
             self.redrives,

@@ -39,7 +39,7 @@ from ..model.operations import (
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
-from .dead_letters import Letters, deaths_of
+from .dead_letters import DeadLetters, deaths_of
 from .index import Index
 from .moves import RETRY, Moves, NameVanished
 from .part import Part
@@ -96,7 +96,7 @@ class Leaser(Part):
         moves: Moves,
         catalog: Catalog,
         reader: Reader,
-        letters: Letters,
+        dead_letters: DeadLetters,
         clock: Clock,
         random: Random,
         chores: Chores,
@@ -105,7 +105,7 @@ class Leaser(Part):
         self._index: Index = moves.index
         self._catalog = catalog
         self._reader = reader
-        self._letters = letters
+        self._dead_letters = dead_letters
         self._clock = clock
         self._chores = chores
         self._began = clock.monotonic()
@@ -127,7 +127,7 @@ class Leaser(Part):
         outcomes: list[list[Delivery] | StoreError] = []
         self._written = written
         shares: list[_Share] = []
-        chosen = self._letters.not_to_be_leased()
+        chosen = self._dead_letters.not_to_be_leased()
         for queue in {request.queue for request in requests} & self._catalog.records.keys():
             self.expire(self._catalog.records[queue])  # Nothing moves once a request has chosen.
         for request in requests:
@@ -201,7 +201,7 @@ class Leaser(Part):
                 if not picked:
                     raise
                 break
-            if self._letters.is_dead(entry):
+            if self._dead_letters.is_dead(entry):
                 chosen[entry] = chosen.get(entry, 0) | members
                 dead[entry] = dead.get(entry, 0) | members
                 continue
@@ -216,7 +216,7 @@ class Leaser(Part):
                 break
         for entry, members in dead.items():
             try:
-                self._letters.bury(entry, members)
+                self._dead_letters.bury(entry, members)
             except StoreError as error:
                 log.warning("%s has dead letters that have to wait: %s", entry.name.path, error)
         return picked
@@ -520,17 +520,19 @@ class Leaser(Part):
                 delay = self._back_off(record, entry)
             for _, position in places:
                 results[position] = Millis(wall + delay)
-            is_dead = not request.is_uncounted and self._letters.dies_with_lease(entry)
+            is_dead = not request.is_uncounted and self._dead_letters.dies_with_lease(entry)
             try:
                 if is_dead and request.explanation:
                     wanted = [(entry, index) for index in indexes(members)]
                     reason, explanation = MAX_RECEIVES_REASON, request.explanation
-                    refused = self._letters.bury_now(wanted, reason=reason, explanation=explanation)
+                    refused = self._dead_letters.bury_now(
+                        wanted, reason=reason, explanation=explanation
+                    )
                     by_index = dict(zip(indexes(members), refused, strict=True))
                     for index, position in places:
                         results[position] = by_index[index] or results[position]
                 elif is_dead:
-                    self._letters.bury(entry, members)
+                    self._dead_letters.bury(entry, members)
                 else:
                     count = entry.name.receives
                     if request.is_uncounted:
@@ -571,7 +573,9 @@ class Leaser(Part):
         for entry, found in together.items():
             for index, position in found:
                 places.setdefault((entry, index), []).append(position)
-        refused = self._letters.bury_now(list(places), reason=REJECTED, explanation=request.explanation)
+        refused = self._dead_letters.bury_now(
+            list(places), reason=REJECTED, explanation=request.explanation
+        )
         for positions, error in zip(places.values(), refused, strict=True):
             for position in positions:
                 results[position] = error
@@ -595,8 +599,8 @@ class Leaser(Part):
     def bring_back(self, entry: Entry, members: int) -> None:
         """End the lease or the delay of `members`; what was received too often dies, here or as the
         next receive reaches it."""
-        if entry.name.state is State.LEASED and self._letters.dies_with_lease(entry):
-            self._letters.bury(entry, members)
+        if entry.name.state is State.LEASED and self._dead_letters.dies_with_lease(entry):
+            self._dead_letters.bury(entry, members)
         else:
             self._moves.move(entry, members, State.READY)
 
@@ -648,7 +652,7 @@ class Leaser(Part):
             or name.state is not State.LEASED
             or record is None
             or record.settings.backoff_at == "release"
-            or self._letters.dies_with_lease(entry)
+            or self._dead_letters.dies_with_lease(entry)
         ):
             self.bring_back(entry, entry.held)
             return

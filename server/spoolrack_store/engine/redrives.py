@@ -41,7 +41,7 @@ from ..model.redrive_requests import (
 from ..model.sealed import NotWhole, Torn
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
-from .dead_letters import Letters, history_of
+from .dead_letters import DeadLetters, history_of
 from .moves import RETRY, Moves
 from .part import Part
 from .reader import Reader
@@ -164,7 +164,7 @@ class Redrives(Part):
         moves: Moves,
         catalog: Catalog,
         reader: Reader,
-        letters: Letters,
+        dead_letters: DeadLetters,
         sender: Sender,
         ids: FileIds,
     ) -> None:
@@ -172,7 +172,7 @@ class Redrives(Part):
         self._clock = moves.clock
         self._catalog = catalog
         self._reader = reader
-        self._letters = letters
+        self._dead_letters = dead_letters
         self._sender = sender
         self._ids = ids
         self._all: dict[str, _Drive] = {}
@@ -463,7 +463,7 @@ class Redrives(Part):
         """Look at up to `most` messages; return how many, where up to `allowed` of them go, and
         whether these were the last."""
         room = _Room(self._moves, self._sender)
-        leaving = self._letters.not_to_be_leased()
+        leaving = self._dead_letters.not_to_be_leased()
         picks: dict[tuple[Entry, str], int] = {}
         looked = 0
         for entry, members, at, after in self._candidates(drive):

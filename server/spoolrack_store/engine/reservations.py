@@ -6,7 +6,7 @@
 
 A set is a record, written once, and lease names in `delay/` that share its token. One commit makes
 both, the record first. The hold ends when the record's name says. The due in a lease's name doesn't
-count, so that a confirmation is one rename. The leases of a set are brought back, deleted and undone
+count, so that an extension is one rename. The leases of a set are brought back, deleted and undone
 here only: `leaser` passes over them, and no consumer has a receipt of them.
 
 - A record of which a message is not gone, and not under the token, was never answered, unless it is
@@ -51,29 +51,29 @@ from ..model.ids import sent_at
 from ..model.members import indexes
 from ..model.names import MAX_RECEIVES, NotAName, index_of, is_set_token, make_set_token
 from ..model.operations import Message
-from ..model.reservation_names import HoldName, Marker, is_stream, parse_hold
-from ..model.reservation_records import SetRecord
+from ..model.reservation_names import Marker, ReservationName, is_stream, parse_reservation_name
+from ..model.reservation_records import ReservationRecord
 from ..model.reservation_requests import (
     MAX_RESERVED_FILES,
     MAX_RESERVED_MESSAGES,
-    MAX_SEQ,
+    MAX_SEQUENCE_NUMBER,
     MEMORY,
-    MIN_HOLD,
+    MIN_RESERVATION_TIMEOUT,
     CommitReservations,
     Committed,
-    Confirm,
+    ExtendReservation,
     MarkRead,
     PutAside,
     Release,
     Reservation,
     Reserve,
-    Unreserve,
+    UndoReservation,
 )
 from ..model.sealed import NotWhole, Torn
 from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
-from .dead_letters import Letters
+from .dead_letters import DeadLetters
 from .leaser import Leaser
 from .moves import RETRY, Moves
 from .part import Part, Turn
@@ -94,8 +94,8 @@ Key = tuple[str, int]
 class HeldSet:
     """A set that was reserved, held or lost."""
 
-    name: HoldName
-    record: SetRecord
+    name: ReservationName
+    record: ReservationRecord
     ends: Millis
     """When the hold is over, monotonic."""
     changed: int
@@ -107,7 +107,7 @@ class HeldSet:
 
     @property
     def key(self) -> Key:
-        return self.name.stream, self.name.seq
+        return self.name.stream, self.name.sequence_number
 
     @property
     def path(self) -> str:
@@ -145,7 +145,7 @@ class Reservations(Part):
         moves: Moves,
         catalog: Catalog,
         reader: Reader,
-        letters: Letters,
+        dead_letters: DeadLetters,
         leaser: Leaser,
         clock: Clock,
         random: Random,
@@ -153,7 +153,7 @@ class Reservations(Part):
         self._moves = moves
         self._catalog = catalog
         self._reader = reader
-        self._letters = letters
+        self._dead_letters = dead_letters
         self._leaser = leaser
         self._clock = clock
         self._random = random
@@ -185,11 +185,11 @@ class Reservations(Part):
         self._pushed = 0
         self._retry_at = self._next_forget = Millis(0)
         self.turns = (
-            Turn(Unreserve, self._unreserve),
+            Turn(UndoReservation, self._unreserve),
             Turn(PutAside, self._put_aside),
             Turn(MarkRead, self._mark_read),
             Turn(Release, self._release),
-            Turn(Confirm, self._confirm),
+            Turn(ExtendReservation, self._extend),
             Turn(CommitReservations, self._commit),
         )
         """But for `reserve`, which comes after the receives."""
@@ -198,12 +198,12 @@ class Reservations(Part):
 
     def reserve(self, request: Reserve) -> Reservation | None:
         """Lease what is ready under a name, or find it there; None if nothing is ready."""
-        key = request.stream, request.seq
+        key = request.stream, request.sequence_number
         _check_name(*key)
         _check("max_messages", request.max_messages, 1, MAX_RESERVED_MESSAGES)
         _check("max_bytes", request.max_bytes, 1, None)
-        if request.hold is not None:
-            _check_hold(request.hold)
+        if request.visibility_timeout is not None:
+            _check_hold(request.visibility_timeout)
         self._refuse_committed(*key)
         for void in [void for void in self._void if void.key == key]:
             self._undo(void)
@@ -214,21 +214,25 @@ class Reservations(Part):
         return self._make(self._catalog.require(request.queue), request)
 
     def _make(self, queue: QueueRecord, request: Reserve) -> Reservation | None:
-        doomed = self._letters.not_to_be_leased()
+        doomed = self._dead_letters.not_to_be_leased()
         runs = _of_few_files(self._leaser.pick(queue, request.max_messages, request.max_bytes, doomed))
         if not runs:
             return None
         files, receives = _files_of(runs)
-        hold = request.hold
-        if hold is None:
-            hold = max(MIN_HOLD, queue.settings.visibility_timeout)
-        wall, ends = self._clock.wall(), Millis(self._clock.monotonic() + hold)
+        visibility_timeout = request.visibility_timeout
+        if visibility_timeout is None:
+            visibility_timeout = max(MIN_RESERVATION_TIMEOUT, queue.settings.visibility_timeout)
+        wall, ends = self._clock.wall(), Millis(self._clock.monotonic() + visibility_timeout)
         held = HeldSet(
-            HoldName(stream=request.stream, seq=request.seq, due=Millis(wall + hold)),
-            SetRecord(
+            ReservationName(
+                stream=request.stream,
+                sequence_number=request.sequence_number,
+                due=Millis(wall + visibility_timeout),
+            ),
+            ReservationRecord(
                 queue=queue.name,
                 token=make_set_token(self._random),
-                hold=hold,
+                visibility_timeout=visibility_timeout,
                 made_at=wall,
                 size=sum(entry.batch.bytes_of(members) for entry, members in runs),
                 files=files,
@@ -261,53 +265,61 @@ class Reservations(Part):
             raise
         return self._shown(held, is_new=True)
 
-    def _confirm(self, request: Confirm) -> Reservation:
-        _check_name(request.stream, request.seq)
-        if request.hold is not None:
-            _check_hold(request.hold)
-        held = self._find(request.stream, request.seq)
+    def _extend(self, request: ExtendReservation) -> Reservation:
+        _check_name(request.stream, request.sequence_number)
+        if request.visibility_timeout is not None:
+            _check_hold(request.visibility_timeout)
+        held = self._find(request.stream, request.sequence_number)
         _check_allowed(held, request.allowed)
-        hold = held.record.hold if request.hold is None else request.hold
-        self._rename(held, replace(held.name, due=Millis(self._clock.wall() + hold)))
-        self._ends_at(held, Millis(self._clock.monotonic() + hold))
+        visibility_timeout = (
+            held.record.visibility_timeout
+            if request.visibility_timeout is None
+            else request.visibility_timeout
+        )
+        self._rename(held, replace(held.name, due=Millis(self._clock.wall() + visibility_timeout)))
+        self._ends_at(held, Millis(self._clock.monotonic() + visibility_timeout))
         return self._shown(held)
 
     def _release(self, request: Release) -> None:
-        _check_name(request.stream, request.seq)
-        self._refuse_committed(request.stream, request.seq)
-        held = self._require(request.stream, request.seq)
+        _check_name(request.stream, request.sequence_number)
+        self._refuse_committed(request.stream, request.sequence_number)
+        held = self._require(request.stream, request.sequence_number)
         _check_allowed(held, request.allowed)
         if not held.name.is_lost:
             self._lose(held)
         self._rename(held, replace(held.name, is_read=False))
 
     def _commit(self, request: CommitReservations) -> Committed:
-        stream, up_to = request.stream, request.up_to
-        _check_name(stream, up_to)
+        stream, last_sequence_number = request.stream, request.last_sequence_number
+        _check_name(stream, last_sequence_number)
         self._require_known()
         before = self.committed(stream)
         mine = sorted(
-            (held for key, held in self.sets.items() if key[0] == stream and key[1] <= up_to),
+            (
+                held
+                for key, held in self.sets.items()
+                if key[0] == stream and key[1] <= last_sequence_number
+            ),
             key=lambda held: held.key,
         )
         if request.allowed is not None:
             # A caller that is bounded can't end a stream far ahead of its own sets, either.
-            if up_to > before and (stream, up_to) not in self.sets:
-                raise ReservationNotFound(stream=stream, seq=up_to)
+            if last_sequence_number > before and (stream, last_sequence_number) not in self.sets:
+                raise ReservationNotFound(stream=stream, sequence_number=last_sequence_number)
             for held in mine:
                 _check_allowed(held, request.allowed)
         now = self._clock.monotonic()
         lost = [held for held in mine if held.is_over(now) and not self._is_doomed(held)]
         done = [held for held in mine if not held.is_over(now) or self._is_doomed(held)]
         deleted = 0
-        if up_to > before:
+        if last_sequence_number > before:
             for held in done:
                 if request.only_read and not held.name.is_read:
-                    raise ReservationUnread(stream=stream, seq=held.name.seq)
+                    raise ReservationUnread(stream=stream, sequence_number=held.name.sequence_number)
             for held in lost:
                 if not held.name.is_lost:
                     self._lose(held)
-            for held in [held for held in lost if held.name.seq > before]:
+            for held in [held for held in lost if held.name.sequence_number > before]:
                 if not held.name.is_read:
                     continue
                 untouched = self._untouched(held)
@@ -322,28 +334,30 @@ class Reservations(Part):
                         self._moves.delete(entry, members)
                     deleted += count
             done.sort(key=lambda held: held.key)
-            marker = Marker(sets=tuple(held.name.seq for held in done), made_at=self._clock.wall())
-            name = HoldName(stream=stream, seq=up_to)
+            marker = Marker(
+                sets=tuple(held.name.sequence_number for held in done), made_at=self._clock.wall()
+            )
+            name = ReservationName(stream=stream, sequence_number=last_sequence_number)
             self._moves.create_file(f"{FOLDER}/{name}", marker.encode(), urgent=True)
-            self._mark(stream, up_to, marker)
+            self._mark(stream, last_sequence_number, marker)
             self._busy.update(dict.fromkeys(done))
             for held in lost:
-                if held.name.seq <= before:
+                if held.name.sequence_number <= before:
                     self._forget(held)
                     held.changed = self._moves.commit  # The marker must be durable before.
-            lost = [held for held in lost if held.name.seq > before]
+            lost = [held for held in lost if held.name.sequence_number > before]
         # Else what was told before is told again: that answer may not have been heard.
         deleted += sum(entry.held.bit_count() for held in done for entry in self._leases(held))
-        return Committed(messages=deleted, lost=[held.name.seq for held in lost])
+        return Committed(messages=deleted, lost=[held.name.sequence_number for held in lost])
 
     def _mark_read(self, request: MarkRead) -> None:
-        _check_name(request.stream, request.seq)
-        held = self._find(request.stream, request.seq)
+        _check_name(request.stream, request.sequence_number)
+        held = self._find(request.stream, request.sequence_number)
         _check_allowed(held, request.allowed)
         self._rename(held, replace(held.name, is_read=True))
 
-    def _unreserve(self, request: Unreserve) -> None:
-        held = self.sets.get((request.stream, request.seq))
+    def _unreserve(self, request: UndoReservation) -> None:
+        held = self.sets.get((request.stream, request.sequence_number))
         changes = self._moves.changes
         # What other processes have told isn't known; a caller that asks for the set again finds it.
         if held is None or held.is_told or (changes is not None and changes.is_shared):
@@ -352,7 +366,7 @@ class Reservations(Part):
             self._undo(held)
 
     def _put_aside(self, request: PutAside) -> None:
-        held = self.sets.get((request.stream, request.seq))
+        held = self.sets.get((request.stream, request.sequence_number))
         if held is None:
             return
         for batch in self._batches(held):
@@ -394,7 +408,7 @@ class Reservations(Part):
         over = [
             held.is_over(now)
             for held in self.sets.values()
-            if held.name.seq > self.committed(held.key[0])
+            if held.name.sequence_number > self.committed(held.key[0])
         ]
         return len(over) - sum(over), sum(over)
 
@@ -407,25 +421,30 @@ class Reservations(Part):
         return None
 
     def begin_reading(
-        self, stream: str, seq: int, begin: int, end: int, allowed: Callable[[str], bool] | None = None
+        self,
+        stream: str,
+        sequence_number: int,
+        begin: int,
+        end: int,
+        allowed: Callable[[str], bool] | None = None,
     ) -> int:
         """Return the place before which a read ends; an `end` of 0 is the set's.
 
         Raise what a read of the set must be told.
         """
         check_places(begin, end)
-        _check_name(stream, seq)
-        held = self._find(stream, seq)
+        _check_name(stream, sequence_number)
+        held = self._find(stream, sequence_number)
         _check_allowed(held, allowed)
         if not begin:
             self._reads[held.key] = self._reads.get(held.key, 0) + 1
         held.is_told = True
         return min(end or held.record.messages, held.record.messages)
 
-    def page(self, stream: str, seq: int, begin: int, end: int) -> Page:
+    def page(self, stream: str, sequence_number: int, begin: int, end: int) -> Page:
         """Read messages at the places from `begin` to before `end`, in order, as many as a page holds;
         without those deleted. Raise `DiskError`, or what a read must be told."""
-        held = self._find(stream, seq)
+        held = self._find(stream, sequence_number)
         token, due = held.record.token, held.due
         page, room, place = Page(following=begin), PAGE_BYTES, 0
         end = min(end, begin + PAGE_MESSAGES)
@@ -450,7 +469,9 @@ class Reservations(Part):
                 try:
                     body, attributes = self._reader.message(entry, index)
                 except Damaged as why:
-                    page.damaged.append(PutAside(stream=stream, seq=seq, id=id, why=str(why)))
+                    page.damaged.append(
+                        PutAside(stream=stream, sequence_number=sequence_number, id=id, why=str(why))
+                    )
                     continue
                 room -= len(body)
                 page.messages.append(
@@ -567,7 +588,7 @@ class Reservations(Part):
                 self._lease_again(held)
             if held.name.is_lost or self._is_doomed(held):
                 self._busy[held] = None
-            elif held.name.seq <= self.committed(held.name.stream):
+            elif held.name.sequence_number <= self.committed(held.name.stream):
                 self._lose(held)  # It was lost before that commit, by a clock that was ahead.
         self._news.clear()
 
@@ -615,8 +636,10 @@ class Reservations(Part):
             newest = max(markers)
             if markers[newest][1] > self._moves.synced:
                 return
-            for seq in [seq for seq in markers if seq != newest]:
-                self._drop_marker(stream, seq)
+            for sequence_number in [
+                sequence_number for sequence_number in markers if sequence_number != newest
+            ]:
+                self._drop_marker(stream, sequence_number)
         del self._old_markers[stream]
 
     def tick(self) -> None:
@@ -633,9 +656,9 @@ class Reservations(Part):
                 self._forget(held)
         try:
             for stream in self.markers.keys() - streams:
-                for seq, (marker, _) in list(self.markers[stream].items()):
+                for sequence_number, (marker, _) in list(self.markers[stream].items()):
                     if marker.made_at < before:
-                        self._drop_marker(stream, seq)
+                        self._drop_marker(stream, sequence_number)
         except StoreError as error:
             log.warning("old markers stay for now: %s", error)
 
@@ -662,12 +685,12 @@ class Reservations(Part):
 
     def heard(self, path: str) -> None:
         try:
-            name = parse_hold(path.removeprefix(f"{FOLDER}/"))
+            name = parse_reservation_name(path.removeprefix(f"{FOLDER}/"))
         except NotAName:
             return
-        held = self.sets.get((name.stream, name.seq))
+        held = self.sets.get((name.stream, name.sequence_number))
         if name.due is None:
-            self._forget_marker(name.stream, name.seq)
+            self._forget_marker(name.stream, name.sequence_number)
         elif held is not None and held.name == name:
             del self.sets[held.key]
             self._busy.pop(held, None)
@@ -680,17 +703,17 @@ class Reservations(Part):
         self._news.add(path)
         self._damaged.pop(path, None)
         try:
-            name = parse_hold(path.removeprefix(f"{FOLDER}/"))
+            name = parse_reservation_name(path.removeprefix(f"{FOLDER}/"))
             content = self._moves.disk.read(path, afresh=True)
-            self._doubted[name.stream, name.seq] = None
+            self._doubted[name.stream, name.sequence_number] = None
             if name.due is None:
-                self._mark(name.stream, name.seq, Marker.decode(content))
+                self._mark(name.stream, name.sequence_number, Marker.decode(content))
             else:
-                self._keep(name, SetRecord.decode(content))
+                self._keep(name, ReservationRecord.decode(content))
         except NotAName:
             log.warning("%a is none of ours", path)
         except FileNotFoundError:
-            self._doubted[name.stream, name.seq] = None
+            self._doubted[name.stream, name.sequence_number] = None
         except Torn as error:
             log.info("%s was never written whole: %s", path, error)
             self._useless.append(path)
@@ -703,7 +726,7 @@ class Reservations(Part):
             log.error("%s can't be read, so reservations have to wait: %s", path, error)
             self._unread[path] = None
 
-    def _keep(self, name: HoldName, record: SetRecord) -> None:
+    def _keep(self, name: ReservationName, record: ReservationRecord) -> None:
         assert name.due is not None
         left = min(name.due - self._clock.wall(), MAX_VISIBILITY)
         found = HeldSet(name, record, Millis(self._clock.monotonic() + left), self._moves.commit)
@@ -736,7 +759,7 @@ class Reservations(Part):
 
     def _untouched(self, held: HeldSet) -> list[tuple[Entry, int]]:
         """Return the messages of a lost set that no one has leased since, and that don't die."""
-        dying = self._letters.not_to_be_leased()
+        dying = self._dead_letters.not_to_be_leased()
         found: list[tuple[Entry, int]] = []
         for (text, members), receives in zip(held.record.files, held.record.receives, strict=True):
             batch = self._moves.index.batches.get(text)
@@ -745,7 +768,7 @@ class Reservations(Part):
                 if not mine:
                     continue
                 if name.token == held.record.token:
-                    is_untouched = not self._letters.dies_with_lease(entry)
+                    is_untouched = not self._dead_letters.dies_with_lease(entry)
                 else:
                     # Receives begin anew after a redrive; the first one is then later than the set.
                     is_untouched = (
@@ -790,9 +813,9 @@ class Reservations(Part):
 
     def _is_doomed(self, held: HeldSet) -> bool:
         """Whether a commit names it."""
-        stream, seq = held.key
+        stream, sequence_number = held.key
         newest = self.committed(stream)
-        return seq <= newest and seq in self.markers[stream][newest][0].sets
+        return sequence_number <= newest and sequence_number in self.markers[stream][newest][0].sets
 
     # What is changed. A `StoreError` means that nothing has, or that it is tried again.
 
@@ -803,7 +826,7 @@ class Reservations(Part):
         held.changed = self._moves.commit
         self._busy[held] = None
 
-    def _rename(self, held: HeldSet, name: HoldName) -> None:
+    def _rename(self, held: HeldSet, name: ReservationName) -> None:
         if name != held.name:
             disk = self._moves.disk
             if held.changed > self._moves.synced and not disk.can_sync_all:
@@ -845,19 +868,21 @@ class Reservations(Part):
     def _unlease(self, entry: Entry) -> None:
         self._moves.move(entry, entry.held, State.READY, receives=entry.name.receives - 1)
 
-    def _mark(self, stream: str, seq: int, marker: Marker) -> None:
+    def _mark(self, stream: str, sequence_number: int, marker: Marker) -> None:
         markers = self.markers.setdefault(stream, {})
-        markers[seq] = marker, self._moves.commit
+        markers[sequence_number] = marker, self._moves.commit
         if len(markers) > 1:
             self._old_markers[stream] = None
 
-    def _drop_marker(self, stream: str, seq: int) -> None:
-        self._moves.unlink_file(f"{FOLDER}/{HoldName(stream=stream, seq=seq)}")
-        self._forget_marker(stream, seq)
+    def _drop_marker(self, stream: str, sequence_number: int) -> None:
+        self._moves.unlink_file(
+            f"{FOLDER}/{ReservationName(stream=stream, sequence_number=sequence_number)}"
+        )
+        self._forget_marker(stream, sequence_number)
 
-    def _forget_marker(self, stream: str, seq: int) -> None:
+    def _forget_marker(self, stream: str, sequence_number: int) -> None:
         markers = self.markers.get(stream, {})
-        markers.pop(seq, None)
+        markers.pop(sequence_number, None)
         if not markers:
             self.markers.pop(stream, None)
 
@@ -867,7 +892,7 @@ class Reservations(Part):
         return Reservation(
             queue=held.record.queue,
             stream=held.name.stream,
-            seq=held.name.seq,
+            sequence_number=held.name.sequence_number,
             messages=held.record.messages,
             bytes=held.record.size,
             expires_at=held.due,
@@ -876,26 +901,28 @@ class Reservations(Part):
             is_new=is_new,
         )
 
-    def _require(self, stream: str, seq: int) -> HeldSet:
+    def _require(self, stream: str, sequence_number: int) -> HeldSet:
         self._require_known()
-        held = self.sets.get((stream, seq))
+        held = self.sets.get((stream, sequence_number))
         if held is None:
-            raise ReservationNotFound(stream=stream, seq=seq)
+            raise ReservationNotFound(stream=stream, sequence_number=sequence_number)
         return held
 
-    def _find(self, stream: str, seq: int) -> HeldSet:
+    def _find(self, stream: str, sequence_number: int) -> HeldSet:
         """Return the set, as long as its hold lasts; raise what a caller must be told otherwise."""
-        self._refuse_committed(stream, seq)
-        held = self._require(stream, seq)
+        self._refuse_committed(stream, sequence_number)
+        held = self._require(stream, sequence_number)
         if held.is_over(self._clock.monotonic()):
-            raise ReservationLost(stream=stream, seq=seq)
+            raise ReservationLost(stream=stream, sequence_number=sequence_number)
         return held
 
-    def _refuse_committed(self, stream: str, seq: int) -> None:
+    def _refuse_committed(self, stream: str, sequence_number: int) -> None:
         self._require_known()
         committed = self.committed(stream)
-        if seq <= committed:
-            raise ReservationCommitted(stream=stream, seq=seq, committed=committed)
+        if sequence_number <= committed:
+            raise ReservationCommitted(
+                stream=stream, sequence_number=sequence_number, committed=committed
+            )
 
     def _require_known(self) -> None:
         if self._unread:
@@ -946,22 +973,22 @@ def check_places(begin: int, end: int) -> None:
     _check("end", end, 0, MAX_RESERVED_MESSAGES)
 
 
-def _check_name(stream: str, seq: int) -> None:
+def _check_name(stream: str, sequence_number: int) -> None:
     if not is_stream(stream):
         rule = "must be 1 to 80 letters, digits, '_' and '-'"
         raise InvalidRequest(what="stream", value=stream, rule=rule)
-    _check("seq", seq, 0, MAX_SEQ)
+    _check("sequence_number", sequence_number, 0, MAX_SEQUENCE_NUMBER)
 
 
-def _check_hold(hold: Millis) -> None:
-    if not MIN_HOLD <= hold <= MAX_VISIBILITY:
-        rule = f"must be from {span_text(MIN_HOLD)} to {span_text(MAX_VISIBILITY)}"
-        raise InvalidRequest(what="hold", value=span_text(hold), rule=rule)
+def _check_hold(visibility_timeout: Millis) -> None:
+    if not MIN_RESERVATION_TIMEOUT <= visibility_timeout <= MAX_VISIBILITY:
+        rule = f"must be from {span_text(MIN_RESERVATION_TIMEOUT)} to {span_text(MAX_VISIBILITY)}"
+        raise InvalidRequest(what="visibility_timeout", value=span_text(visibility_timeout), rule=rule)
 
 
 def _check_allowed(held: HeldSet, allowed: Callable[[str], bool] | None) -> None:
     if allowed is not None and not allowed(held.record.queue):
-        raise ReservationNotFound(stream=held.name.stream, seq=held.name.seq)
+        raise ReservationNotFound(stream=held.name.stream, sequence_number=held.name.sequence_number)
 
 
 def _check(what: str, value: int, least: int, most: int | None) -> None:

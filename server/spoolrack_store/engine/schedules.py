@@ -32,7 +32,7 @@ from ..model.schedule_requests import (
     PauseSchedule,
     QueuedSchedule,
 )
-from ..model.stage_requests import MIN_MEMORY, Publish, Stage
+from ..model.stage_requests import MIN_EPOCH_RETENTION, Publish, Stage
 from .catalog import Catalog, QueueRecord
 from .stages import Stages
 
@@ -143,7 +143,9 @@ class Schedules:
                 time_to_live=LIFE_OF_A_TICK,
             )
         )
-        return Publish(writer=there.writer, epoch=request.tick, stages=[stage], memory=MIN_MEMORY)
+        return Publish(
+            writer=there.writer, epoch=request.tick, stages=[stage], epoch_retention=MIN_EPOCH_RETENTION
+        )
 
     def _require(self, queue: str, name: str) -> tuple[QueueRecord, Schedule]:
         record = self._catalog.require(queue)

@@ -60,10 +60,10 @@ from ..model.stage_names import (
 from ..model.stage_requests import (
     MAX_CHUNK,
     MAX_EPOCH,
-    MAX_MEMORY,
+    MAX_EPOCH_RETENTION,
     MAX_STAGES,
     MAX_TIME_TO_LIVE,
-    MIN_MEMORY,
+    MIN_EPOCH_RETENTION,
     MIN_TIME_TO_LIVE,
     Abort,
     Publish,
@@ -193,7 +193,7 @@ class Stages(Part):
             messages=sum(chunk.messages for chunk in chunks),
             digest=request.digest,
             published_at=self._clock.wall(),
-            memory=request.memory,
+            epoch_retention=request.epoch_retention,
         )
         by = Publication(writer=request.writer, epoch=request.epoch)
         path = f"{PUBLISHED}/{by}"
@@ -704,9 +704,9 @@ def _check_publication(request: Publish) -> None:
         raise _invalid("writer", request.writer, "must be 1 to 80 letters, digits, '_' and '-'")
     if not 0 <= request.epoch <= MAX_EPOCH:
         raise _invalid("epoch", request.epoch, f"must be from 0 to {MAX_EPOCH}")
-    if not MIN_MEMORY <= request.memory <= MAX_MEMORY:
-        rule = f"must be from {span_text(MIN_MEMORY)} to {span_text(MAX_MEMORY)}"
-        raise _invalid("memory", span_text(request.memory), rule)
+    if not MIN_EPOCH_RETENTION <= request.epoch_retention <= MAX_EPOCH_RETENTION:
+        rule = f"must be from {span_text(MIN_EPOCH_RETENTION)} to {span_text(MAX_EPOCH_RETENTION)}"
+        raise _invalid("epoch_retention", span_text(request.epoch_retention), rule)
     if request.digest and not is_stage_name(request.digest):
         raise _invalid("digest", request.digest, _NAME_RULE)
     if len(request.stages) > MAX_STAGES:

@@ -15,7 +15,7 @@ from ..model.content import Damaged, body, decode, is_torn
 from ..model.members import indexes
 from ..model.names import NotAName, is_owner
 from ..model.redrive_names import parse_redrive
-from ..model.reservation_names import parse_hold
+from ..model.reservation_names import parse_reservation_name
 from ..model.sealed import NotWhole, Torn, unseal
 from ..model.stage_names import parse_published, parse_stage_folder
 from .findings import Notes
@@ -43,7 +43,7 @@ def look_at_reserved(notes: Notes) -> None:
     """Note sets whose records are damaged, and count those that are held."""
     for name, path in _files(notes, RESERVED):
         try:
-            hold = parse_hold(name)
+            visibility_timeout = parse_reservation_name(name)
         except NotAName:
             notes.foreign(path)
             continue
@@ -55,9 +55,9 @@ def look_at_reserved(notes: Notes) -> None:
         except NotWhole as error:
             _tell_not_whole(notes, path, error, f"this reservation's file is damaged: {error}")
             continue
-        if hold.due is not None:
+        if visibility_timeout.due is not None:
             notes.set_tokens.add(str(values.get("token")))
-            notes.report.reserved += not hold.is_lost
+            notes.report.reserved += not visibility_timeout.is_lost
 
 
 def look_at_staged(notes: Notes) -> None:

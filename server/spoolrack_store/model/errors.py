@@ -142,29 +142,31 @@ class EpochDiffers(StoreError):
 
 
 class ReservationNotFound(StoreError):
-    """There is no reservation {seq} of the stream {stream}: it was never made, or is long over."""
+    """There is no reservation {sequence_number} of the stream {stream}: it was never made, or is long
+    over."""
 
     reason = "RESERVATION_NOT_FOUND"
 
 
 class ReservationLost(StoreError):
-    """The hold on reservation {seq} of the stream {stream} is over, or was released: its messages may
-    be with others now. Drop what you did with them, or make it idempotent, and reserve again under
-    a new number; hold longer, or confirm in time."""
+    """The lease of reservation {sequence_number} of the stream {stream} is over, or was released: its
+    messages may be leased by other consumers now. Drop what you did with them, or make it idempotent,
+    and reserve again under a new number; reserve for longer, or extend it in time."""
 
     reason = "RESERVATION_LOST"
 
 
 class ReservationCommitted(StoreError):
-    """The stream {stream} is committed up to {committed}, so reservation {seq} is done with and its
-    messages are deleted. A request for it is older than that, as from an old checkpoint."""
+    """The stream {stream} is committed up to {committed}, so reservation {sequence_number} is done
+    with and its messages are deleted. A request for it is older than that, as from an old
+    checkpoint."""
 
     reason = "RESERVATION_COMMITTED"
 
 
 class ReservationUnread(StoreError):
-    """Reservation {seq} of the stream {stream} was never read, so nothing was deleted: neither its
-    messages nor those of the other reservations up to it. Read it, or release it."""
+    """Reservation {sequence_number} of the stream {stream} was never read, so nothing was deleted:
+    neither its messages nor those of the other reservations up to it. Read it, or release it."""
 
     reason = "RESERVATION_UNREAD"
 

@@ -25,12 +25,12 @@ class Manifest:
     digest: str
     """The writer's checksum of the messages; empty: none was given."""
     published_at: Millis
-    memory: Millis
+    epoch_retention: Millis
 
     @property
     def forget_at(self) -> Millis:
         """Unix time from which on the epoch needn't be remembered."""
-        return Millis(self.published_at + self.memory)
+        return Millis(self.published_at + self.epoch_retention)
 
 
 def encode(manifest: Manifest) -> bytes:
@@ -41,7 +41,7 @@ def encode(manifest: Manifest) -> bytes:
             "messages": manifest.messages,
             "digest": manifest.digest,
             "published_at": manifest.published_at,
-            "memory": manifest.memory,
+            "memory": manifest.epoch_retention,
         }
     )
 
@@ -60,7 +60,7 @@ def decode(content: bytes) -> Manifest:
             messages=int(parts["messages"]),
             digest=str(parts["digest"]),
             published_at=Millis(int(parts["published_at"])),
-            memory=Millis(int(parts["memory"])),
+            epoch_retention=Millis(int(parts["memory"])),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotWhole(f"it can't be read: {error}") from error

@@ -18,29 +18,29 @@ from typing import Final
 
 from .clock import Millis
 from .names import NotAName
-from .reservation_requests import MAX_SEQ
+from .reservation_requests import MAX_SEQUENCE_NUMBER
 from .sealed import NotWhole, seal, unseal
 
 _STREAM: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _NAME: Final = re.compile(
-    rf"(?P<stream>{_STREAM.pattern})\.(?P<seq>0|[1-9][0-9]{{0,18}})"
+    rf"(?P<stream>{_STREAM.pattern})\.(?P<sequence_number>0|[1-9][0-9]{{0,18}})"
     r"(?:@(?P<due>[0-9]{13})(?P<read>~read)?(?P<lost>~lost)?)?"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HoldName:
+class ReservationName:
     """A name in `reserved/`, as values."""
 
     stream: str
-    seq: int
+    sequence_number: int
     due: Millis | None = None
     """Unix time at which the hold ends, or has ended; None: a marker."""
     is_lost: bool = False
     is_read: bool = False
 
     def __str__(self) -> str:
-        text = f"{self.stream}.{self.seq}"
+        text = f"{self.stream}.{self.sequence_number}"
         if self.due is not None:
             text += f"@{self.due:013d}"
             if self.is_read:
@@ -67,7 +67,9 @@ class Marker:
         """The marker in `content`; raises `NotWhole`."""
         values = unseal(content)
         sets = values.get("sets")
-        if not isinstance(sets, list) or not all(type(seq) is int for seq in sets):
+        if not isinstance(sets, list) or not all(
+            type(sequence_number) is int for sequence_number in sets
+        ):
             raise NotWhole("it doesn't say which sets are committed")
         return cls(sets=tuple(sets), made_at=Millis(_number(values, "made_at")))
 
@@ -76,14 +78,14 @@ def is_stream(text: str) -> bool:
     return _STREAM.fullmatch(text) is not None
 
 
-def parse_hold(text: str) -> HoldName:
+def parse_reservation_name(text: str) -> ReservationName:
     match = _NAME.fullmatch(text)
-    if match is None or int(match["seq"]) > MAX_SEQ:
+    if match is None or int(match["sequence_number"]) > MAX_SEQUENCE_NUMBER:
         raise NotAName(text)
     due = match["due"]
-    return HoldName(
+    return ReservationName(
         stream=match["stream"],
-        seq=int(match["seq"]),
+        sequence_number=int(match["sequence_number"]),
         due=None if due is None else Millis(int(due)),
         is_lost=match["lost"] is not None,
         is_read=match["read"] is not None,

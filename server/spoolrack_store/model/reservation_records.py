@@ -15,13 +15,13 @@ from .sealed import NotWhole, seal, unseal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetRecord:
+class ReservationRecord:
     """The messages of a set. They never change."""
 
     queue: str
     token: str
     """Of all its leases, and of no others."""
-    hold: Millis
+    visibility_timeout: Millis
     """As it was first asked for."""
     made_at: Millis
     """Unix time."""
@@ -42,7 +42,7 @@ class SetRecord:
             {
                 "queue": self.queue,
                 "token": self.token,
-                "hold": self.hold,
+                "hold": self.visibility_timeout,
                 "made_at": self.made_at,
                 "messages": self.messages,
                 "bytes": self.size,
@@ -52,7 +52,7 @@ class SetRecord:
         )
 
     @classmethod
-    def decode(cls, content: bytes) -> SetRecord:
+    def decode(cls, content: bytes) -> ReservationRecord:
         """Return the record in `content`; raise `NotWhole`."""
         values = unseal(content)
         queue, token, files = values.get("queue"), values.get("token"), values.get("files")
@@ -76,7 +76,7 @@ class SetRecord:
         return cls(
             queue=queue,
             token=token,
-            hold=Millis(_number(values, "hold")),
+            visibility_timeout=Millis(_number(values, "hold")),
             made_at=Millis(_number(values, "made_at")),
             size=_number(values, "bytes"),
             files=found,

@@ -18,8 +18,8 @@ MAX_RESERVED_FILES = 5_000
 """A set of messages that each have a file of their own has no more: for as long as the lease of one set
 takes, no other caller is answered."""
 DEFAULT_RESERVED_BYTES = 64 * 1024 * 1024
-MIN_HOLD = Millis(1_000)
-MAX_SEQ = 2**63 - 1
+MIN_RESERVATION_TIMEOUT = Millis(1_000)
+MAX_SEQUENCE_NUMBER = 2**63 - 1
 MEMORY = Millis(30 * 24 * 60 * 60 * 1_000)
 """Lost sets, and how far a stream is committed, are remembered for so long."""
 
@@ -28,7 +28,7 @@ MEMORY = Millis(30 * 24 * 60 * 60 * 1_000)
 class Reservation:
     queue: str
     stream: str
-    seq: int
+    sequence_number: int
     messages: int
     """As many as were reserved, also if some were deleted since."""
     bytes: int
@@ -56,21 +56,21 @@ class Reserve(Request[Reservation | None]):
 
     queue: str
     stream: str
-    seq: int
+    sequence_number: int
     max_messages: int = DEFAULT_RESERVED_MESSAGES
     max_bytes: int = DEFAULT_RESERVED_BYTES
-    hold: Millis | None = None
+    visibility_timeout: Millis | None = None
     """None takes the queue's visibility timeout."""
     wait: Millis | None = Millis(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Confirm(Request[Reservation]):
+class ExtendReservation(Request[Reservation]):
     """Hold a reservation for so long from now on; `ReservationLost` if it is over."""
 
     stream: str
-    seq: int
-    hold: Millis | None = None
+    sequence_number: int
+    visibility_timeout: Millis | None = None
     """None: as long as at first."""
     allowed: Callable[[str], bool] | None = None
     """A set of any other queue is not found. None: of all."""
@@ -81,10 +81,10 @@ class CommitReservations(Request[Committed]):
     """Delete the messages of all sets of the stream up to a number. May be repeated."""
 
     stream: str
-    up_to: int
+    last_sequence_number: int
     allowed: Callable[[str], bool] | None = None
-    """With a set of any other queue among them, or none numbered `up_to`, nothing is found. None: of
-    all."""
+    """With a set of any other queue among them, or none numbered `last_sequence_number`, nothing is
+    found. None: of all."""
     only_read: bool = False
     """Whether a set that isn't marked as read is a `ReservationUnread`, and nothing is deleted."""
 
@@ -94,7 +94,7 @@ class MarkRead(Request[None]):
     """Note that a set was read: `CommitReservations` can ask for it. May be repeated."""
 
     stream: str
-    seq: int
+    sequence_number: int
     allowed: Callable[[str], bool] | None = None
     """A set of any other queue is not found. None: of all."""
 
@@ -104,20 +104,20 @@ class Release(Request[None]):
     """Give the messages of a set back; it counts as lost from now on. May be repeated."""
 
     stream: str
-    seq: int
+    sequence_number: int
     allowed: Callable[[str], bool] | None = None
     """A set of any other queue is not found. None: of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unreserve(Request[None]):
+class UndoReservation(Request[None]):
     """Undo a new reservation that no caller was told of: its messages are ready again, not counted.
 
     If a caller was told of it since, it stays.
     """
 
     stream: str
-    seq: int
+    sequence_number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +125,6 @@ class PutAside(Request[None]):
     """A message of a set turned out to be damaged: it goes to quarantine and leaves the set."""
 
     stream: str
-    seq: int
+    sequence_number: int
     id: str
     why: str

@@ -20,9 +20,9 @@ MAX_CHUNK = 999_999_999
 MAX_EPOCH = 2**63 - 1
 MAX_STAGES = 10_000
 """In one publication."""
-DEFAULT_MEMORY = Millis(30 * 24 * 60 * 60 * 1_000)
-MIN_MEMORY = Millis(60 * 1_000)
-MAX_MEMORY = Millis(365 * 24 * 60 * 60 * 1_000)
+DEFAULT_EPOCH_RETENTION = Millis(30 * 24 * 60 * 60 * 1_000)
+MIN_EPOCH_RETENTION = Millis(60 * 1_000)
+MAX_EPOCH_RETENTION = Millis(365 * 24 * 60 * 60 * 1_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Publish(Request[Published]):
     writer: str
     epoch: int
     stages: Sequence[str]
-    memory: Millis = DEFAULT_MEMORY
+    epoch_retention: Millis = DEFAULT_EPOCH_RETENTION
     """The epoch is remembered for so long, unless the writer publishes another."""
     digest: str = ""
     """The writer's checksum of the messages, remembered with the epoch: the same epoch with another one

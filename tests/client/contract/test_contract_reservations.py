@@ -29,8 +29,10 @@ def five(jobs: Queue) -> Queue:
     return jobs
 
 
-def texts(client: spoolrack.Client, seq: int, begin: int = 0, end: int | None = None) -> str:
-    return "".join(m.text for m in client.reservations.read("s", seq, begin, end))
+def texts(
+    client: spoolrack.Client, sequence_number: int, begin: int = 0, end: int | None = None
+) -> str:
+    return "".join(m.text for m in client.reservations.read("s", sequence_number, begin, end))
 
 
 def made(reservation: Reservation | None) -> Reservation:
@@ -170,18 +172,18 @@ def test_confirm_lengthens_the_hold(client: spoolrack.Client, five: Queue, world
 def test_a_commit_deletes_all_sets_up_to_a_number(
     client: spoolrack.Client, five: Queue, world: World
 ) -> None:
-    for seq in range(3):
-        five.reserve("s", seq, max_messages=1)
+    for sequence_number in range(3):
+        five.reserve("s", sequence_number, max_messages=1)
     committed = client.reservations.commit("s", 1)
     assert (committed.deleted_count, committed.lost_sequence_numbers) == (2, ())
     again = client.reservations.commit("s", 1)
     assert (again.deleted_count, again.lost_sequence_numbers) == (0, ())
     assert texts(client, 2) == "c"
-    for seq in (0, 1):
+    for sequence_number in (0, 1):
         for ask in (
-            lambda seq=seq: five.reserve("s", seq),  # type: ignore[misc]
-            lambda seq=seq: texts(client, seq),  # type: ignore[misc]
-            lambda seq=seq: client.reservations.extend("s", seq),  # type: ignore[misc]
+            lambda sequence_number=sequence_number: five.reserve("s", sequence_number),  # type: ignore[misc]
+            lambda sequence_number=sequence_number: texts(client, sequence_number),  # type: ignore[misc]
+            lambda sequence_number=sequence_number: client.reservations.extend("s", sequence_number),  # type: ignore[misc]
         ):
             with pytest.raises(ReservationCommitted):
                 ask()
@@ -230,8 +232,8 @@ def test_the_reservations_are_listed(client: spoolrack.Client, five: Queue) -> N
     client.create_queue("mail")
     client.queue("mail").send("m")
     client.queue("mail").reserve("t", 7, visibility_timeout=60)
-    for seq in (2, 10):
-        five.reserve("s", seq, max_messages=1)
+    for sequence_number in (2, 10):
+        five.reserve("s", sequence_number, max_messages=1)
     for _ in range(2):
         texts(client, 10)
     texts(client, 10, 1)
@@ -254,8 +256,8 @@ def test_the_reservations_are_listed(client: spoolrack.Client, five: Queue) -> N
 
 def test_many_reservations_are_listed_page_by_page(client: spoolrack.Client, jobs: Queue) -> None:
     jobs.send_many(["x"] * 130)
-    for seq in range(130):
-        jobs.reserve("s", seq, max_messages=1)
+    for sequence_number in range(130):
+        jobs.reserve("s", sequence_number, max_messages=1)
     assert [each.sequence_number for each in client.reservations.list()] == list(range(130))
 
 

@@ -11,8 +11,8 @@ export function Reservations() {
   const poll = usePoll((signal) => get("reservations", {}, signal), 4000, "reservations");
   const found = poll.found;
   async function release() {
-    await change("reservations/release", { stream: doomed.stream, seq: doomed.seq });
-    tell(`Released ${doomed.stream} ${doomed.seq}: its messages are ready again.`);
+    await change("reservations/release", { stream: doomed.stream, sequence_number: doomed.sequence_number });
+    tell(`Released ${doomed.stream} ${doomed.sequence_number}: its messages are ready again.`);
     poll.again();
   }
   return html`
@@ -24,19 +24,19 @@ export function Reservations() {
           <caption class="hidden">Reservations</caption>
           <colgroup><col class="name" /><col class="trend" /><col /><col class="n" /><col class="n" /><col class="n" /><col class="age" /><col class="act" /></colgroup>
           <thead><tr><th scope="col">Stream</th><th scope="col" class="right">Number</th><th scope="col">Queue</th><th scope="col" class="right">Messages</th><th scope="col" class="right">Size</th><th scope="col" class="right">Reads</th><th scope="col">Held</th><th scope="col"><span class="hidden">Actions</span></th></tr></thead>
-          <tbody>${found.reservations.map((set) => html`<tr key=${`${set.stream} ${set.seq}`}>
+          <tbody>${found.reservations.map((set) => html`<tr key=${`${set.stream} ${set.sequence_number}`}>
             <th scope="row"><code>${set.stream}</code></th>
-            <td class="right" data-label="Number">${set.seq}</td>
+            <td class="right" data-label="Number">${set.sequence_number}</td>
             <td data-label="Queue"><a href="#/queue/${encodeURIComponent(set.queue)}">${set.queue}</a></td>
             <td class="right" data-label="Messages">${format.number(set.messages)}</td>
             <td class="right" data-label="Size">${format.bytes(set.bytes)}</td>
             <td class="right" data-label="Reads">${format.number(set.reads)}</td>
             <td data-label="Held">${set.is_lost ? html`<span class="mark">lost</span>` : html`for ${format.span(Math.max(0, set.expires_at - found.now))}`}</td>
-            <td class="right act">${set.may_release && !set.is_lost && html`<button type="button" data-row onClick=${() => setDoomed(set)}>Release<span class="hidden"> ${set.stream} ${set.seq}</span></button>`}</td>
+            <td class="right act">${set.may_release && !set.is_lost && html`<button type="button" data-row onClick=${() => setDoomed(set)}>Release<span class="hidden"> ${set.stream} ${set.sequence_number}</span></button>`}</td>
           </tr>`)}</tbody>
         </table></div>`)}
     </${Told}>
-    ${doomed && html`<${Confirm} title="Release ${doomed.stream} ${doomed.seq}?" button="Release" onClose=${() => setDoomed(null)} act=${release}>
+    ${doomed && html`<${Confirm} title="Release ${doomed.stream} ${doomed.sequence_number}?" button="Release" onClose=${() => setDoomed(null)} act=${release}>
       <p>Its ${format.number(doomed.messages)} messages are anybody's at once. Whoever reads the stream finds the set lost, and what he has done with it may be done again.</p>
     </${Confirm}>`}
   `;
