@@ -737,7 +737,8 @@ def purge_of(chance: Random, queue: str, now: int) -> Purge:
 def _takes_in(request: Purge, id: str, states: Sequence[Seen]) -> set[bool]:
     """Whether a purge takes a message that is in one of these states, for each of them."""
     words = {str(state[0]) for state in states} - {GONE[0], ABSENT[0]}
-    names = [name for word in words for name in (("leased", "ready") if word in DYING else (word,))]
+    hidden = (*DYING, "held")
+    names = [name for word in words for name in (("leased", "ready") if word in hidden else (word,))]
     return {request.takes(State(name), sent_at(id)) for name in names}
 
 
