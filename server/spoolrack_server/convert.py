@@ -31,6 +31,7 @@ from spoolrack_store.model.operations import (
     CreateQueue,
     LastReceive,
     Message,
+    MessageFilter,
     Purge,
     Queue,
     UpdateQueue,
@@ -49,6 +50,8 @@ MAX_WAIT: Final = HOUR
 
 MAX_VERSION: Final = 10**15 - 1
 """Of a queue: its file's name has 15 digits."""
+MAX_FILTERS: Final = 10
+"""Attributes that a list may name."""
 MAX_DEDUPLICATION_ID: Final = 128
 """Characters."""
 
@@ -325,7 +328,7 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
 # Messages.
 
 
-def attributes(message: pb.OutgoingMessage) -> dict[str, str | bytes]:
+def attributes(message: pb.OutgoingMessage | rpc.ListMessagesRequest) -> dict[str, str | bytes]:
     found: dict[str, str | bytes] = {}
     for name, attribute in message.attributes.items():
         match attribute.WhichOneof("value"):
@@ -393,6 +396,23 @@ def purge(request: rpc.PurgeQueueRequest) -> Purge:
         queue=queue_name(request.name),
         sent_before=moment(request.sent_before, "sent_before") if has_age else None,
         states=states(request.states),
+    )
+
+
+def message_filter(request: rpc.ListMessagesRequest) -> MessageFilter:
+    since, before = (
+        moment(getattr(request, name), name) if request.HasField(name) else None
+        for name in ("sent_since", "sent_before")
+    )
+    if len(request.attributes) > MAX_FILTERS:
+        rule = f"must be {MAX_FILTERS} at most"
+        raise InvalidRequest(what="attributes", value=len(request.attributes), rule=rule)
+    return MessageFilter(
+        states=states(request.states),
+        sent_since=since,
+        sent_before=before,
+        group=request.group,
+        attributes=attributes(request),
     )
 
 

@@ -14,6 +14,7 @@ from spoolrack._values import (
     DeleteResult,
     Envelope,
     LeaseResult,
+    MessageFilter,
     MessagePage,
     MessageRejection,
     MessageRelease,
@@ -347,7 +348,7 @@ class MemoryTransport:
         self,
         queue: str,
         *,
-        states: Collection[MessageState],
+        wanted: MessageFilter,
         token: str,
         limit: int,
         max_body_bytes: int | None,
@@ -358,7 +359,12 @@ class MemoryTransport:
             found = [
                 held
                 for held in self._memory.box(queue).in_order()
-                if held.id > token and (not states or held.state in states)
+                if held.id > token
+                and (not wanted.states or held.state in wanted.states)
+                and (wanted.sent_since is None or held.sent_ms >= millis_of(wanted.sent_since))
+                and (wanted.sent_before is None or held.sent_ms < millis_of(wanted.sent_before))
+                and not wanted.group
+                and all(held.attributes.get(name) == each for name, each in wanted.attributes.items())
             ]
             page = found[: limit or PAGE]
             return MessagePage(

@@ -288,6 +288,23 @@ async def test_messages_are_deleted_by_their_ids_and_each_failure_is_told(http: 
     assert [failure["id"] for failure in answer.json["failures"]] == [other]
 
 
+async def test_messages_are_filtered_by_age_group_and_attribute(http: Http, clock: ManualClock) -> None:
+    await http.create()
+    old = await http.send(b"1", **{"X-Message-Group": "eu", "X-Attribute-Kind": "a"})
+    clock.advance(5_000)
+    new = await http.send(b"2", **{"X-Attribute-Kind": "a"})
+    for query, wanted in (
+        ("older_than=4000", [old]),
+        ("older_than=0", [old, new]),
+        ("group=eu", [old]),
+        ("attribute=kind=a", [old, new]),
+        ("attribute=kind=a&group=eu&state=ready", [old]),
+        ("attribute=kind=b", []),
+    ):
+        found = (await api(http, f"queues/q/messages?{query}"))["messages"]
+        assert [each["id"] for each in found] == wanted, query
+
+
 async def test_a_purge_takes_the_queues_name_typed(http: Http) -> None:
     await http.create()
     await http.send()

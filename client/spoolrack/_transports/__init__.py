@@ -20,6 +20,7 @@ from .._values import (
     DeleteResult,
     Envelope,
     LeaseResult,
+    MessageFilter,
     MessagePage,
     MessageRejection,
     MessageRelease,
@@ -268,13 +269,16 @@ class Transport(Protocol):
         self,
         queue: str,
         *,
-        states: Collection[MessageState],
+        wanted: MessageFilter,
         token: str,
         limit: int,
         max_body_bytes: int | None,
         timeout: float,
     ) -> MessagePage:
-        """In order; no states means all, `max_body_bytes` None means whole bodies."""
+        """In order, those that the filter takes; `max_body_bytes` None means whole bodies.
+
+        A page may be empty although others follow.
+        """
 
     async def close(self) -> None:
         """End what is under way. Nothing is called afterwards."""

@@ -30,6 +30,7 @@ from .._values import (
     DeleteResult,
     Envelope,
     LeaseResult,
+    MessageFilter,
     MessagePage,
     MessageRejection,
     MessageRelease,
@@ -281,7 +282,7 @@ class FolderTransport:
         self,
         queue: str,
         *,
-        states: Collection[MessageState],
+        wanted: MessageFilter,
         token: str,
         limit: int,
         max_body_bytes: int | None,
@@ -290,20 +291,18 @@ class FolderTransport:
         with convert.errors():
             size = convert.page_size(limit)
         found = await self._calls.look(
-            lambda store: store.messages(
+            lambda store: store.page(
                 queue,
-                states=convert.states(states),
+                convert.message_filter(wanted),
                 after=token,
                 limit=size,
                 max_body_bytes=max_body_bytes,
             ),
             timeout,
         )
-        # A page may be short for its bytes, or for a message that can't be read: only an empty one is
-        # the last for sure.
         return MessagePage(
-            messages=[convert.envelope(message) for message in found],
-            next_token=found[-1].id if found else "",
+            messages=[convert.envelope(message) for message in found.messages],
+            next_token=found.last,
         )
 
     async def close(self) -> None:

@@ -18,6 +18,7 @@ from .._values import (
     DeleteResult,
     Envelope,
     LeaseResult,
+    MessageFilter,
     MessagePage,
     MessageRejection,
     MessageRelease,
@@ -263,7 +264,7 @@ class GrpcTransport:
         self,
         queue: str,
         *,
-        states: Collection[MessageState],
+        wanted: MessageFilter,
         token: str,
         limit: int,
         max_body_bytes: int | None,
@@ -273,10 +274,16 @@ class GrpcTransport:
             queue=queue,
             page_size=limit,
             page_token=token,
-            states=convert.states(states),
+            states=convert.states(wanted.states),
+            group=wanted.group,
+            attributes={name: convert.attribute(each) for name, each in wanted.attributes.items()},
             view=rpc.MESSAGE_VIEW_BASIC if max_body_bytes == 0 else rpc.MESSAGE_VIEW_FULL,
             max_body_bytes=max_body_bytes or 0,
         )
+        if wanted.sent_since is not None:
+            request.sent_since.FromDatetime(wanted.sent_since)
+        if wanted.sent_before is not None:
+            request.sent_before.FromDatetime(wanted.sent_before)
         response = await self._calls.unary(
             self._stub.ListMessages, request, rpc.ListMessagesResponse, timeout
         )

@@ -18,6 +18,7 @@ from .._values import (
     DeleteResult,
     Envelope,
     LeaseResult,
+    MessageFilter,
     MessagePage,
     MessageRelease,
     MessageState,
@@ -373,7 +374,7 @@ class VsqsCalls:
         self,
         queue: str,
         *,
-        states: Collection[MessageState],
+        wanted: MessageFilter,
         token: str,
         limit: int,
         max_body_bytes: int | None,
@@ -383,13 +384,24 @@ class VsqsCalls:
             moment = now()
             page: list[Envelope] = []
             for name in folder.messages():
-                if name.number <= after or (states and state_of(name, moment) not in states):
+                if name.number <= after or not _is_wanted(wanted, name, moment):
                     continue
                 if len(page) == (limit or PAGE):
                     return MessagePage(messages=page, next_token=page[-1].id)
                 with contextlib.suppress(FileNotFoundError):
                     page.append(self._look(folder, name, max_body_bytes))
             return MessagePage(messages=page)
+
+
+def _is_wanted(wanted: MessageFilter, name: Name, now: int) -> bool:
+    """Whether a filter takes a message: in vsqs none has a group or attributes."""
+    sent_ms = in_micros(name.number) // 1_000
+    return (
+        (not wanted.states or state_of(name, now) in wanted.states)
+        and (wanted.sent_since is None or sent_ms >= millis_of(wanted.sent_since))
+        and (wanted.sent_before is None or sent_ms < millis_of(wanted.sent_before))
+        and not (wanted.group or wanted.attributes)
+    )
 
 
 def _refuse_expired(named: ByReceipt | VisibilityChange) -> None:

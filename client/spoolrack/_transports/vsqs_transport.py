@@ -10,6 +10,7 @@ from .._values import (
     DeleteResult,
     Envelope,
     LeaseResult,
+    MessageFilter,
     MessagePage,
     MessageRejection,
     MessageRelease,
@@ -195,7 +196,7 @@ class VsqsTransport:
         self,
         queue: str,
         *,
-        states: Collection[MessageState],
+        wanted: MessageFilter,
         token: str,
         limit: int,
         max_body_bytes: int | None,
@@ -203,7 +204,7 @@ class VsqsTransport:
     ) -> MessagePage:
         return await self._threads.run(
             lambda: self._calls.page(
-                queue, states=states, token=token, limit=limit, max_body_bytes=max_body_bytes
+                queue, wanted=wanted, token=token, limit=limit, max_body_bytes=max_body_bytes
             )
         )
 

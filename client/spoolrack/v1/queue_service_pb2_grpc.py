@@ -261,7 +261,7 @@ class QueueServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListMessages(self, request, context):
-        """Returns messages without leasing them, in order, a page at a time.
+        """Returns messages without leasing them, in order, a page at a time. A filter reads no bodies.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

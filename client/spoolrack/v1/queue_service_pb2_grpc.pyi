@@ -95,7 +95,7 @@ class QueueServiceStub:
     GetMessage: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.GetMessageRequest, _queue_service_pb2.GetMessageResponse]
     """Returns a message without leasing it."""
     ListMessages: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ListMessagesRequest, _queue_service_pb2.ListMessagesResponse]
-    """Returns messages without leasing them, in order, a page at a time."""
+    """Returns messages without leasing them, in order, a page at a time. A filter reads no bodies."""
 
 @_typing.type_check_only
 class QueueServiceAsyncStub(QueueServiceStub):
@@ -164,7 +164,7 @@ class QueueServiceAsyncStub(QueueServiceStub):
     GetMessage: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.GetMessageRequest, _queue_service_pb2.GetMessageResponse]  # type: ignore[assignment]
     """Returns a message without leasing it."""
     ListMessages: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ListMessagesRequest, _queue_service_pb2.ListMessagesResponse]  # type: ignore[assignment]
-    """Returns messages without leasing them, in order, a page at a time."""
+    """Returns messages without leasing them, in order, a page at a time. A filter reads no bodies."""
 
 class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     """A durable message queue. Delivery is at least once.
@@ -332,6 +332,6 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_service_pb2.ListMessagesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.ListMessagesResponse, _abc.Awaitable[_queue_service_pb2.ListMessagesResponse]]:
-        """Returns messages without leasing them, in order, a page at a time."""
+        """Returns messages without leasing them, in order, a page at a time. A filter reads no bodies."""
 
 def add_QueueServiceServicer_to_server(servicer: QueueServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from aiohttp import web
 from spoolrack_store.model import redrive_requests
-from spoolrack_store.model.clock import DAY, Clock, Millis
+from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
 from spoolrack_store.model.operations import CreateQueue, Delete, Purge, Send, UpdateQueue
 from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
@@ -26,14 +26,12 @@ from ..gateway.context import GatewayContext
 from ..gateway.queue_endpoints import changes_in
 from ..status import INTERNAL, failure_of
 from . import serializers
-from .queries import PRIVATE
+from .queries import MAX_AGE, PRIVATE
 from .request_permissions import RequestPermissions, text, texts, whole
 
 MAX_NAME: Final = 80
 """Characters of a stage's or a stream's name."""
 MOST_DELETED: Final = 1_000
-MAX_AGE: Final = 36_500 * DAY
-"""Milliseconds of the age that a purge names."""
 
 
 class Actions:

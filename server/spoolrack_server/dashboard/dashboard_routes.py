@@ -50,7 +50,7 @@ def dashboard_routes(
             "/-/api/queues/{queue}/messages",
             looking.messages,
             is_page=True,
-            parameters=("after", "limit", "state"),
+            parameters=("after", "limit", "state", "older_than", "group", "attribute"),
         ),
         Route("GET", "/-/api/queues/{queue}/messages/{id}", looking.message, is_page=True),
         Route("GET", "/-/api/stages", looking.stages, is_page=True),

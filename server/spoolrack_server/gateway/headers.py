@@ -29,6 +29,7 @@ from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 from spoolrack_store.model.transitions import State
 
 from ..convert import MAX_DEDUPLICATION_ID, MAX_WAIT
+from ..pages import page_size as size_of_page
 from .http_errors import RangeNotSatisfiable
 
 TEXT: Final = "x-attribute-"
@@ -63,6 +64,7 @@ _VERSION: Final = re.compile(r'"(?P<version>[1-9][0-9]{0,14})"|\*')
 _RANGE: Final = re.compile(r"bytes=([0-9]*)-([0-9]*)")
 _LAST_PLACE: Final = 18
 """Digits of a place in a body; with more it lies beyond any."""
+_DIGITS: Final = re.compile(r"[0-9]{1,9}")
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,8}")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -215,6 +217,27 @@ def states(query: Fields) -> frozenset[State]:
             rule="must be some of ready, leased and delayed, with commas between",
         )
     return frozenset(state for state in found if state is not None)
+
+
+def attribute(query: Fields) -> dict[str, str]:
+    """The attribute in the parameter `attribute`, by name; empty if there is none."""
+    values = query.getall("attribute", [])
+    name, equals, value = ",".join(values).partition("=")
+    if values and not (name and equals):
+        raise InvalidRequest(
+            what="the parameter attribute", value=values[0], rule="must be a name, = and a value"
+        )
+    return {name: value} if values else {}
+
+
+def page_size(query: Fields) -> int:
+    """How many items a page may have: see `pages.page_size`."""
+    text = ",".join(query.getall("page_size", ["0"]))
+    if not _DIGITS.fullmatch(text):
+        raise InvalidRequest(
+            what="the parameter page_size", value=text, rule="must be a whole number, 0 or more"
+        )
+    return size_of_page(int(text))
 
 
 def delay(headers: Fields) -> Millis | None:

@@ -6,7 +6,7 @@ import * as format from "../format.js";
 import { Confirm, tell } from "../parts.js";
 
 const HOUR = 3_600_000;
-const AGES = [["any age", 0], ["older than an hour", HOUR], ["older than a day", 24 * HOUR], ["older than a week", 168 * HOUR], ["older than 30 days", 720 * HOUR]];
+export const AGES = [["any age", 0], ["older than an hour", HOUR], ["older than a day", 24 * HOUR], ["older than a week", 168 * HOUR], ["older than 30 days", 720 * HOUR]];
 const STATES = ["ready", "leased", "delayed"];
 
 export function Purge({ queue, onClose, onDone }) {
