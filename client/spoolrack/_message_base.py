@@ -53,6 +53,11 @@ class MessageFacts:
         return self._envelope.group
 
     @property
+    def priority(self) -> int:
+        """The priority that it was sent with, from 0 to 9."""
+        return self._envelope.priority
+
+    @property
     def sent_at(self) -> datetime:
         return moment_of(self._envelope.sent_ms)
 

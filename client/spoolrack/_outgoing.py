@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 
 from . import _arguments as arguments
 from . import tracing
-from ._values import MAX_BATCH, MAX_BATCH_BYTES, Outgoing
+from ._values import MAX_BATCH, MAX_BATCH_BYTES, MAX_PRIORITY, Outgoing
 
 Item = TypeVar("Item")
 
@@ -27,6 +27,7 @@ def outgoing_of(message: bytes | str | Outgoing) -> Outgoing:
         deliver_at=arguments.optional_moment("deliver_at", message.deliver_at),
         deduplication_id=arguments.text("deduplication_id", message.deduplication_id),
         group=arguments.text("group", message.group),
+        priority=arguments.integer("priority", message.priority, most=MAX_PRIORITY),
     )
 
 

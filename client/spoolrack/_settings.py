@@ -54,6 +54,7 @@ class Settings(TypedDict, total=False):
     deduplication_window: float | timedelta | None
     messages_per_file: int | None
     group_order: GroupOrder | None
+    priority_aging: float | timedelta | None
     backoff_initial: float | timedelta | None
     backoff_factor: int | None
     backoff_maximum: float | timedelta | None
@@ -100,6 +101,9 @@ class QueueSettings:
     group_order: GroupOrder = "fair"
     """Whether groups of messages only take turns, or besides one receive at a time has messages of a
     group."""
+    priority_aging: float = 0.0
+    """How much earlier than it was sent a message counts as sent, for each step of its priority.
+    Seconds. 0: a higher priority is always received first."""
     backoff_initial: float = 1.0
     """How long a message is hidden after its first failure: a release that leaves it to the queue.
     Seconds. 0: ready at once after every failure."""

@@ -22,6 +22,7 @@ Attributes = Mapping[str, str | bytes]
 
 MAX_BATCH: Final = 1_000
 """Messages in one call."""
+MAX_PRIORITY: Final = 9
 MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
 """Bytes of bodies and attributes in one call of several messages; a larger message goes alone."""
 
@@ -88,6 +89,8 @@ class Outgoing:
     group: str = ""
     """Up to 128 characters: messages of one group are received in the order of their sends. Empty: it
     has none."""
+    priority: int = 0
+    """From 0 to 9: ready messages of a higher priority are received first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +132,7 @@ class Envelope:
     """Empty in messages that were got or listed."""
     state: MessageState = MessageState.READY
     group: str = ""
+    priority: int = 0
     dead_letter_records: Sequence[DeadLetterRecord] = ()
     """The oldest first; only in messages that were got or listed."""
 

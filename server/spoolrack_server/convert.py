@@ -350,6 +350,7 @@ def message(message: Message) -> pb.Message:
         receipt=message.receipt or "",
         state=STATES.get(message.state, pb.MESSAGE_STATE_UNSPECIFIED),
         group=message.group,
+        priority=message.priority,
     )
     # What is set in its place takes half the time of what is made and then copied there.
     _set(made.send_time, message.sent_at)

@@ -121,6 +121,8 @@ def _add_messages(parts: list[bytes], delivery: Delivery) -> None:
     shared = field(b"\x2a", timestamp(delivery.sent_at)) + b"\x30" + varint(delivery.receives)
     if delivery.first is not None:
         shared += field(b"\x3a", timestamp(delivery.first))
+    if delivery.priority:
+        shared += b"\x70" + varint(delivery.priority)
     shared += field(b"\x4a", timestamp(delivery.due)) + _LEASED
     attributes, groups = delivery.attributes, delivery.groups
     shared_length = len(shared)

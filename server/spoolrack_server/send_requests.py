@@ -62,6 +62,7 @@ class Columns:
     deduplication_ids: dict[int, str]
     delays: dict[int, Millis]
     groups: dict[int, str]
+    priorities: dict[int, int]
     deliver_at: dict[int, Millis]
     refused: dict[int, StoreError]
     """By position in the request; all others are by position among the valid ones."""
@@ -69,7 +70,7 @@ class Columns:
 
 def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
     """Return what the store needs of each message, and why the edge refuses some."""
-    made = Columns([], {}, {}, {}, {}, {}, {})
+    made = Columns([], {}, {}, {}, {}, {}, {}, {})
     bodies = made.bodies
     for position, message in enumerate(messages):
         try:
@@ -101,6 +102,8 @@ def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
             made.deliver_at[place] = moment
         if message.group:
             made.groups[place] = message.group
+        if message.priority:
+            made.priorities[place] = message.priority
         bodies.append(message.body)
     return made
 
@@ -130,6 +133,7 @@ def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> S
         deduplication_ids=made.deduplication_ids,
         delays=made.delays,
         groups=made.groups,
+        priorities=made.priorities,
         deliver_at=made.deliver_at,
     )
     return SubmittedSend(len(messages), made.refused, store.submit(send))

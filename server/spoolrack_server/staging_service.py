@@ -107,6 +107,10 @@ def _chunk(request: rpc.StageRequest) -> Stage:
     for position, delay in enumerate(delays):
         if delay != delays[0]:
             raise _refused(position, "its delay is not that of the first message of its chunk")
+    priority = made.priorities.get(0, 0)
+    for position in range(len(made.bodies)):
+        if made.priorities.get(position, 0) != priority:
+            raise _refused(position, "its priority is not that of the first message of its chunk")
     for position in made.deliver_at:
         raise _refused(position, "it has a deliver_time, and in a stage messages have delays only")
     for position in made.deduplication_ids:
@@ -119,6 +123,7 @@ def _chunk(request: rpc.StageRequest) -> Stage:
         attributes=made.attributes,
         groups=made.groups,
         delay=delays[0],
+        priority=priority,
         time_to_live=lives,
     )
 

@@ -19,7 +19,7 @@ from .model.ids import sent_at
 from .model.names import NotAName, Stem, parse
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedMessage:
     id: str
     sent_at: Millis
@@ -27,6 +27,7 @@ class ArchivedMessage:
     attributes: Attributes
     group: str
     """Empty: none."""
+    priority: int
 
 
 def read_archive(
@@ -82,5 +83,10 @@ def _read(
             continue
         attributes = line.attributes.get(index, {})
         yield ArchivedMessage(
-            stem.message_id(index), sent_at(stem.id), found, attributes, groups.of(index)
+            id=stem.message_id(index),
+            sent_at=sent_at(stem.id),
+            body=found,
+            attributes=attributes,
+            group=groups.of(index),
+            priority=stem.priority,
         )

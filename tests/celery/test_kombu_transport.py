@@ -73,6 +73,20 @@ def test_messages_come_in_order_with_their_bodies_and_headers(connection: Any) -
     assert found == [(number, number) for number in range(MANY)]
 
 
+def test_a_higher_priority_comes_first(connection: Any) -> None:
+    for priority in (0, 9, 4):
+        publish(connection, priority, priority=priority)
+    found: list[int] = []
+
+    def take(body: int, message: Any) -> None:
+        found.append(body)
+        message.ack()
+
+    with connection.Consumer([TASKS], callbacks=[take]):
+        drained(connection, 3)
+    assert found == [9, 4, 0]
+
+
 def test_an_acknowledged_message_is_deleted(connection: Any, server: RunningServer) -> None:
     publish(connection, "one")
     with connection.Consumer([TASKS], callbacks=[lambda _, message: message.ack()]):

@@ -331,3 +331,14 @@ def test_groups_come_back(offline: Spoolrack, root: str, tmp_path: Path) -> None
     assert offline("import", archive, "--root", root, *FAST).code == 0
     with connect(f"file://{root}") as client:
         assert [message.group for message in client.queue("jobs").peek()] == ["ä g", ""]
+
+
+def test_priorities_come_back(offline: Spoolrack, root: str, tmp_path: Path) -> None:
+    origin, archive = str(tmp_path / "priorities"), str(tmp_path / "priorities.archive")
+    with connect(f"file://{origin}") as client:
+        client.create_queue("jobs")
+        client.queue("jobs").send_many([Outgoing(body="low"), Outgoing(body="high", priority=9)])
+    assert offline("export", "jobs", "--root", origin, "--output", archive).code == 0
+    assert offline("import", archive, "--root", root, *FAST).code == 0
+    with connect(f"file://{root}") as client:
+        assert [message.text for message in client.queue("jobs").receive(2)] == ["high", "low"]

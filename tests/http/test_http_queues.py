@@ -83,6 +83,7 @@ SETTINGS: dict[str, Any] = {
     "archive_retention": 86400.5,
     "messages_per_file": 1,
     "group_order": "fair",
+    "priority_aging": 90,
     "dead_letter_at": "receive",
     "backoff_initial": 2,
     "backoff_factor": 3,

@@ -76,6 +76,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "archive_retention": 0,
         "messages_per_file": 0,
         "group_order": "fair",
+        "priority_aging": 0,
         "dead_letter_at": "lease_end",
         "backoff_initial": 1_000,
         "backoff_factor": 2,

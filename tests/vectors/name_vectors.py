@@ -55,6 +55,7 @@ def said_of(name: Name) -> dict[str, Any]:
         "deaths": stem.deaths,
         "key": stem.key,
         "is_grouped": stem.is_grouped,
+        "priority": stem.priority,
         "version": name.version,
         "members": list(runs(name.members)),
         "receives": name.receives,

@@ -91,6 +91,7 @@ def read_name(path: str) -> dict[str, Any]:
         "deaths": int(said.get("d", 0)),
         "key": said.get("k"),
         "is_grouped": "g" in said,
+        "priority": int(said.get("p", 0)),
         "version": int(said.get("v", 1)),
         "members": members,
         "receives": int(said.get("r", 0)),

@@ -70,12 +70,13 @@ class Batch:
         attributes: Attributes | None = None,
         delay: Seconds | None = None,
         group: str = "",
+        priority: int = 0,
     ) -> None:
         """Add a message for the queue whose `batch()` made this one: see `send_to`.
 
         A batch of `client.batch()` has no such queue, and raises `InvalidRequest`.
         """
-        run(self._core.send(body, attributes=attributes, delay=delay, group=group))
+        run(self._core.send(body, attributes=attributes, delay=delay, group=group, priority=priority))
 
     def send_to(
         self,
@@ -85,6 +86,7 @@ class Batch:
         attributes: Attributes | None = None,
         delay: Seconds | None = None,
         group: str = "",
+        priority: int = 0,
     ) -> None:
         """Add a message for a queue. A delay counts from the publication.
 
@@ -93,7 +95,11 @@ class Batch:
         raised by a later call, or by the end of the block.
         """
         name = arguments.queue_name(queue)
-        run(self._core.send_to(name, body, attributes=attributes, delay=delay, group=group))
+        run(
+            self._core.send_to(
+                name, body, attributes=attributes, delay=delay, group=group, priority=priority
+            )
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -68,6 +68,7 @@ class Queue:
         deliver_at: datetime | None = None,
         deduplication_id: str = "",
         group: str = "",
+        priority: int = 0,
         timeout: Seconds | None = None,
     ) -> str:
         """Send a message; returns its id once it is on stable media.
@@ -77,7 +78,8 @@ class Queue:
         with a `deduplication_id`: a second message with the same, within the queue's
         `deduplication_window`, is not stored, and the first one's id is returned. Messages of one
         `group` are received in the order of their sends, and groups take turns. A message with
-        `deliver_at`, a datetime with its zone up to 365 days ahead, is hidden until then.
+        `deliver_at`, a datetime with its zone up to 365 days ahead, is hidden until then. Ready
+        messages of a higher `priority`, 0 to 9, are received first.
         """
         return run(
             self._core.send(
@@ -87,6 +89,7 @@ class Queue:
                 deliver_at=deliver_at,
                 deduplication_id=deduplication_id,
                 group=group,
+                priority=priority,
                 timeout=timeout,
             )
         )

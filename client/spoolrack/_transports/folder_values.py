@@ -209,6 +209,9 @@ def send(queue: str, messages: Sequence[Outgoing]) -> Send:
         deduplication_ids={position: id for position, id in ids if id},
         delays=delays,
         groups=_groups(messages),
+        priorities={
+            position: message.priority for position, message in enumerate(messages) if message.priority
+        },
         deliver_at={
             position: Millis(millis_of(message.deliver_at))
             for position, message in enumerate(messages)
@@ -224,6 +227,8 @@ def stage(
     for position, message in enumerate(messages):
         if message.delay != messages[0].delay:
             raise _refused(position, "its delay is not that of the first message of its chunk")
+        if message.priority != messages[0].priority:
+            raise _refused(position, "its priority is not that of the first message of its chunk")
         if message.deliver_at is not None:
             raise _refused(position, "it has a deliver_at, and in a stage messages have delays only")
         if message.deduplication_id:
@@ -236,6 +241,7 @@ def stage(
         attributes=_attributes(messages),
         groups=_groups(messages),
         delay=delay,
+        priority=messages[0].priority,
         time_to_live=time_to_live,
     )
 
@@ -262,6 +268,7 @@ def envelopes(deliveries: Iterable[Delivery]) -> list[Envelope]:
             body=body,
             attributes=delivery.attributes.get(position, {}),
             group=delivery.groups.get(position, ""),
+            priority=delivery.priority,
             size=len(body),
             sent_ms=delivery.sent_at,
             receive_count=delivery.receives,
@@ -283,6 +290,7 @@ def envelope(message: ops.Message) -> Envelope:
         body=message.body,
         attributes=message.attributes,
         group=message.group,
+        priority=message.priority,
         size=message.size,
         sent_ms=message.sent_at,
         receive_count=message.receives,

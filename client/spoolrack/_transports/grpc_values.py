@@ -155,6 +155,7 @@ def outgoing(message: Outgoing) -> pb.OutgoingMessage:
         body=cast(bytes, message.body),
         deduplication_id=message.deduplication_id,
         group=message.group,
+        priority=message.priority,
     )
     for name, value in message.attributes.items():
         sent.attributes[name].CopyFrom(attribute(value))
@@ -189,6 +190,7 @@ def envelope(message: pb.Message, visibility_timeout: float | None = None) -> En
         receipt=message.receipt,
         state=_STATES_BACK.get(message.state, MessageState.READY),
         group=message.group,
+        priority=message.priority,
         dead_letter_records=[_record(each) for each in message.dead_letter_records]
         if message.dead_letter_records
         else (),

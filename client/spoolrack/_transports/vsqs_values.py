@@ -89,6 +89,8 @@ def refusal_of(message: Outgoing) -> SpoolrackError | None:
         )
     if message.group:
         return Unsupported("A vsqs message has no group: its folder has one order for all.")
+    if message.priority:
+        return Unsupported("A vsqs message has no priority: its folder has one order for all.")
     return None
 
 

@@ -42,9 +42,13 @@ PATIENCE: Final = 5.0
 log = logging.getLogger("spoolrack")
 
 
+_Key = tuple[str, float | None, int]
+"""A queue, a delay and a priority: messages of one key share chunks."""
+
+
 @dataclass(slots=True)
 class _Pile:
-    """Messages for one queue with one delay, which will be a chunk."""
+    """Messages for one queue with one delay and priority, which will be a chunk."""
 
     messages: list[Outgoing] = field(default_factory=list)
     size: int = 0
@@ -78,7 +82,7 @@ class Batch:
         self._publishes = arguments.flag("publish", options.get("publish", True))
         self._timeout = arguments.timeout(options.get("timeout"))
         self._lock = calling.runtime.lock()
-        self._piles: dict[tuple[str, float | None], _Pile] = {}
+        self._piles: dict[_Key, _Pile] = {}
         self._held = 0
         self._under_way: deque[Started] = deque()
         self._chunks = 0
@@ -132,6 +136,7 @@ class Batch:
         attributes: Attributes | None = None,
         delay: Seconds | None = None,
         group: str = "",
+        priority: int = 0,
     ) -> None:
         """Add a message for the batch's queue: see `spoolrack.Batch.send`."""
         if self._queue is None:
@@ -139,7 +144,9 @@ class Batch:
                 "This batch has no queue of its own: use send_to(queue, body), or a batch of "
                 "queue.batch()."
             )
-        await self.send_to(self._queue, body, attributes=attributes, delay=delay, group=group)
+        await self.send_to(
+            self._queue, body, attributes=attributes, delay=delay, group=group, priority=priority
+        )
 
     async def send_to(
         self,
@@ -149,19 +156,23 @@ class Batch:
         attributes: Attributes | None = None,
         delay: Seconds | None = None,
         group: str = "",
+        priority: int = 0,
     ) -> None:
         """Add a message for a queue: see `spoolrack.Batch.send_to`."""
         given: Attributes = {} if attributes is None else attributes
         await self._add(
             arguments.queue_name(queue),
-            outgoing_of(Outgoing(body=body, attributes=given, delay=delay, group=group)),
+            outgoing_of(
+                Outgoing(body=body, attributes=given, delay=delay, group=group, priority=priority)
+            ),
         )
 
     async def _add(self, queue: str, message: Outgoing) -> None:
         if self._ended:
             raise InvalidRequest("The batch has ended: begin another one.")
         size = size_of(message)
-        key = (queue, None if message.delay is None else seconds_of(message.delay))
+        delay = None if message.delay is None else seconds_of(message.delay)
+        key = (queue, delay, message.priority)
         pile = self._piles.get(key)
         if pile is not None and pile.size + size > CHUNK_BYTES:
             await self._set_off(key)
@@ -177,7 +188,7 @@ class Batch:
         while self._held > HELD_BYTES:
             await self._set_off(max(self._piles, key=lambda key: self._piles[key].size))
 
-    async def _set_off(self, key: tuple[str, float | None]) -> None:
+    async def _set_off(self, key: _Key) -> None:
         """Stage a pile beside the caller, once there is a place for it."""
         while len(self._under_way) >= self._in_flight:
             await self._await_first()
@@ -186,7 +197,7 @@ class Batch:
         self._chunks += 1
         self._under_way.append(self._calling.runtime.start(work, "spoolrack-batch"))
 
-    def _take(self, key: tuple[str, float | None]) -> list[Outgoing]:
+    def _take(self, key: _Key) -> list[Outgoing]:
         pile = self._piles.pop(key)
         self._held -= pile.size + MESSAGE_BYTES * len(pile.messages)
         return pile.messages

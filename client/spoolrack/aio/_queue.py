@@ -90,6 +90,7 @@ class Queue:
         deliver_at: datetime | None = None,
         deduplication_id: str = "",
         group: str = "",
+        priority: int = 0,
         timeout: Seconds | None = None,
     ) -> str:
         """Send a message; returns its id once it is on stable media: see `spoolrack.Queue.send`."""
@@ -101,6 +102,7 @@ class Queue:
                 deliver_at=deliver_at,
                 deduplication_id=deduplication_id,
                 group=group,
+                priority=priority,
             )
         )
 

@@ -147,14 +147,20 @@ class Broker:
         return [binding for _, its_exchange, binding in records.bindings if its_exchange == exchange]
 
     def publish(
-        self, queues: Sequence[str], body: bytes, delay: float | None, *, is_transient: bool
+        self,
+        queues: Sequence[str],
+        body: bytes,
+        delay: float | None,
+        priority: int = 0,
+        *,
+        is_transient: bool,
     ) -> None:
         """Send a message to all of the queues, or to none. A transient message isn't sent to queues
         that are gone; another one raises `QueueNotFound`."""
         left = list(queues)
         while left:
             try:
-                self._publish(left, body, delay)
+                self._publish(left, body, delay, priority)
                 return
             except _GONE:
                 there = [name for name in left if self.info(name) is not None]
@@ -162,14 +168,16 @@ class Broker:
                     raise
                 left = there
 
-    def _publish(self, queues: Collection[str], body: bytes, delay: float | None) -> None:
+    def _publish(
+        self, queues: Collection[str], body: bytes, delay: float | None, priority: int
+    ) -> None:
         if len(queues) == 1:
             for name in queues:
-                self.queue(name).send(body, delay=delay)
+                self.queue(name).send(body, delay=delay, priority=priority)
             return
         with self._client.batch() as batch:
             for name in queues:
-                batch.send_to(self.queue(name), body, delay=delay)
+                batch.send_to(self.queue(name), body, delay=delay, priority=priority)
 
     def refresh(self) -> None:
         """Write the records of this connection's expiring queues anew, if that is due."""

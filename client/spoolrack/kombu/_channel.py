@@ -258,7 +258,8 @@ class Channel(virtual.Channel):
         self.broker.refresh()
         is_transient = message["properties"].get("delivery_mode") == TRANSIENT
         body = json.dumps(message).encode()
-        self.broker.publish(queues, body, _delay(message), is_transient=is_transient)
+        priority = self._get_message_priority(message)
+        self.broker.publish(queues, body, _delay(message), priority, is_transient=is_transient)
 
     # Consuming
 

@@ -285,6 +285,7 @@ class QueueSettings(_message.Message):
     BACKOFF_AT_FIELD_NUMBER: _builtins.int
     SENDING_FIELD_NUMBER: _builtins.int
     RECEIVING_FIELD_NUMBER: _builtins.int
+    PRIORITY_AGING_FIELD_NUMBER: _builtins.int
     max_receives: _builtins.int
     """A message whose leases have ended so many times without a delete moves to the dead-letter queue.
     0: never. Goes with dead_letter_queue: both or neither.
@@ -367,6 +368,13 @@ class QueueSettings(_message.Message):
     def backoff_maximum(self) -> _duration_pb2.Duration:
         """The back-off grows no longer than this. From 1 ms to 12 hours; absent: 5 minutes."""
 
+    @_builtins.property
+    def priority_aging(self) -> _duration_pb2.Duration:
+        """For each step of its priority a message counts as sent so much earlier, up to 365 days: with 1
+        minute one of priority 9 is received before those of priority 0 that were sent up to 9 minutes
+        before it. 0 or absent: a higher priority is always received first.
+        """
+
     def __init__(
         self,
         *,
@@ -391,10 +399,11 @@ class QueueSettings(_message.Message):
         backoff_at: Global___BackoffMoment.ValueType = ...,
         sending: Global___Flow.ValueType = ...,
         receiving: Global___Flow.ValueType = ...,
+        priority_aging: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter", "archive_retention", b"archive_retention", "backoff_initial", b"backoff_initial", "backoff_jitter", b"backoff_jitter", "backoff_maximum", b"backoff_maximum", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter", "archive_retention", b"archive_retention", "backoff_initial", b"backoff_initial", "backoff_jitter", b"backoff_jitter", "backoff_maximum", b"backoff_maximum", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "priority_aging", b"priority_aging", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter", "archive_retention", b"archive_retention", "backoff_at", b"backoff_at", "backoff_factor", b"backoff_factor", "backoff_initial", b"backoff_initial", "backoff_jitter", b"backoff_jitter", "backoff_maximum", b"backoff_maximum", "dead_letter_at", b"dead_letter_at", "dead_letter_queue", b"dead_letter_queue", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "group_order", b"group_order", "lease_durability", b"lease_durability", "max_bytes", b"max_bytes", "max_message_size", b"max_message_size", "max_messages", b"max_messages", "max_receives", b"max_receives", "messages_per_file", b"messages_per_file", "receiving", b"receiving", "retention", b"retention", "sending", b"sending", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter", "archive_retention", b"archive_retention", "backoff_at", b"backoff_at", "backoff_factor", b"backoff_factor", "backoff_initial", b"backoff_initial", "backoff_jitter", b"backoff_jitter", "backoff_maximum", b"backoff_maximum", "dead_letter_at", b"dead_letter_at", "dead_letter_queue", b"dead_letter_queue", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "group_order", b"group_order", "lease_durability", b"lease_durability", "max_bytes", b"max_bytes", "max_message_size", b"max_message_size", "max_messages", b"max_messages", "max_receives", b"max_receives", "messages_per_file", b"messages_per_file", "priority_aging", b"priority_aging", "receiving", b"receiving", "retention", b"retention", "sending", b"sending", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__backoff_jitter: _TypeAlias = _typing.Literal["backoff_jitter"]  # noqa: Y015
     _WhichOneofArgType__backoff_jitter: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter"]  # noqa: Y015
@@ -535,6 +544,7 @@ class OutgoingMessage(_message.Message):
     DEDUPLICATION_ID_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
     DELIVER_TIME_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
     body: _builtins.bytes
     """The body: any bytes, up to the queue's max_message_size. May be empty."""
     deduplication_id: _builtins.str
@@ -545,6 +555,11 @@ class OutgoingMessage(_message.Message):
     group: _builtins.str
     """The group of the message, 1 to 128 characters: the queue's group_order says what it means for
     receives. Empty: none.
+    """
+    priority: _builtins.int
+    """From 0, the default, to 9: of the ready messages those of a higher priority are received first, and
+    of one priority the oldest. The queue's priority_aging bounds for how long a lower one is overtaken.
+    All messages of a staged chunk have the same.
     """
     @_builtins.property
     def attributes(self) -> _containers.MessageMap[_builtins.str, Global___Attribute]:
@@ -570,10 +585,11 @@ class OutgoingMessage(_message.Message):
         deduplication_id: _builtins.str = ...,
         group: _builtins.str = ...,
         deliver_time: _timestamp_pb2.Timestamp | None = ...,
+        priority: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["delay", b"delay", "deliver_time", b"deliver_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "deduplication_id", b"deduplication_id", "delay", b"delay", "deliver_time", b"deliver_time", "group", b"group"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "deduplication_id", b"deduplication_id", "delay", b"delay", "deliver_time", b"deliver_time", "group", b"group", "priority", b"priority"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -619,6 +635,7 @@ class Message(_message.Message):
     DEAD_LETTER_RECORDS_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
     DELIVER_TIME_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The message's id: a UUID of version 7, in the order of the sends."""
     body: _builtins.bytes
@@ -635,6 +652,8 @@ class Message(_message.Message):
     """Where the message is in its life."""
     group: _builtins.str
     """The group of the message. Empty: none."""
+    priority: _builtins.int
+    """The priority that it was sent with."""
     @_builtins.property
     def attributes(self) -> _containers.MessageMap[_builtins.str, Global___Attribute]:
         """Attributes by name."""
@@ -678,10 +697,11 @@ class Message(_message.Message):
         dead_letter_records: _abc.Iterable[Global___DeadLetterRecord] | None = ...,
         group: _builtins.str = ...,
         deliver_time: _timestamp_pb2.Timestamp | None = ...,
+        priority: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deliver_time", b"deliver_time", "first_receive_time", b"first_receive_time", "lease_expire_time", b"lease_expire_time", "send_time", b"send_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "body_size", b"body_size", "dead_letter_records", b"dead_letter_records", "deliver_time", b"deliver_time", "first_receive_time", b"first_receive_time", "group", b"group", "id", b"id", "lease_expire_time", b"lease_expire_time", "receipt", b"receipt", "receive_count", b"receive_count", "send_time", b"send_time", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "body_size", b"body_size", "dead_letter_records", b"dead_letter_records", "deliver_time", b"deliver_time", "first_receive_time", b"first_receive_time", "group", b"group", "id", b"id", "lease_expire_time", b"lease_expire_time", "priority", b"priority", "receipt", b"receipt", "receive_count", b"receive_count", "send_time", b"send_time", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -63,7 +63,13 @@ class LineBatch:
                 if chunk.is_too_long:
                     raise Failed(f"line {chunk.first}: {TOO_LONG}", BAD_CONTENT)
                 for line in chunk.lines:
-                    batch.send(line, attributes=like.attributes, delay=like.delay, group=like.group)
+                    batch.send(
+                        line,
+                        attributes=like.attributes,
+                        delay=like.delay,
+                        group=like.group,
+                        priority=like.priority,
+                    )
                 self._advance(len(chunk.lines), sum(map(len, chunk.lines)) + len(chunk.lines))
 
 

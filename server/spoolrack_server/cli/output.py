@@ -89,6 +89,8 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
         fields["binary_attributes"] = binary
     if message.group:
         fields["group"] = message.group
+    if message.priority:
+        fields["priority"] = message.priority
     fields["body_size"] = message.size
     fields["state"] = message.state.value
     fields["send_time"] = _moment(message.sent_at)

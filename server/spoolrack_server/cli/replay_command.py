@@ -42,8 +42,9 @@ def command(
     """Send again what has left QUEUE and is in its archive, in the order of the first sends.
 
     All of it appears at one moment, or nothing does. The messages have new ids, the same bodies,
-    attributes and groups, and no delay. What was replayed before is sent again. A queue keeps what has
-    left it if it has an archive retention: spoolrack queues set QUEUE --archive-retention 7d.
+    attributes, groups and priorities, and no delay. What was replayed before is sent again. A queue
+    keeps what has left it if it has an archive retention: spoolrack queues set QUEUE
+    --archive-retention 7d.
 
     TIME is an ISO 8601 time, such as 2026-11-23T10:00Z, or a span such as 2h: two hours ago. Exits
     with 1 if there was nothing to send, and says of each file that can't be read why.
@@ -74,7 +75,11 @@ def command(
             with reach.patient() as client, client.batch() as batch:
                 for message in messages:
                     batch.send_to(
-                        target, message.body, attributes=message.attributes, group=message.group
+                        target,
+                        message.body,
+                        attributes=message.attributes,
+                        group=message.group,
+                        priority=message.priority,
                     )
                     count += 1
     except FileNotFoundError as error:

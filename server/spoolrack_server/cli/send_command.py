@@ -62,6 +62,13 @@ STDIN = 0
     help="Send it only if no message with this ID was, within the queue's deduplication window.",
 )
 @option("--group", metavar="GROUP", help="Messages of one group are received in their order.")
+@option(
+    "--priority",
+    type=click.IntRange(0, 9),
+    default=0,
+    show_default=True,
+    help="Ready messages of a higher priority are received first.",
+)
 @option("--create", is_flag=True, help="Create the queue if it isn't there.")
 @option(
     "--in-flight",
@@ -96,6 +103,7 @@ def command(
     deliver_at: float | None,
     deduplication_id: str | None,
     group: str | None,
+    priority: int,
     create: bool,
     in_flight: int,
     batch: bool,
@@ -127,6 +135,7 @@ def command(
         delay=delay,
         deliver_at=None if deliver_at is None else datetime.fromtimestamp(deliver_at, UTC),
         group=group or "",
+        priority=priority,
     )
     options = _batch_options(batch, writer, epoch, no_publish, in_flight)
     if lines is None and options is not None:
@@ -149,6 +158,7 @@ def command(
             deliver_at=message.deliver_at,
             deduplication_id=deduplication_id or "",
             group=message.group,
+            priority=priority,
         )
         try:
             id = send()

@@ -80,6 +80,7 @@ class Runner:
             "SPOOLRACK_MESSAGE_RECEIVE_COUNT": str(message.receive_count),
             "SPOOLRACK_MESSAGE_SEND_TIME": message.sent_at.isoformat(timespec="milliseconds"),
             "SPOOLRACK_MESSAGE_GROUP": message.group,
+            "SPOOLRACK_MESSAGE_PRIORITY": str(message.priority),
             "SPOOLRACK_MESSAGE_ATTRIBUTES": json.dumps({**text, **binary_attributes(message)}),
         }
         for name, value in text.items():

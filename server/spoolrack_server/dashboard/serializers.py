@@ -71,6 +71,7 @@ def message(message: Message, *, body: bytes | None) -> dict[str, Any]:
         "first_receive": message.first_receive,
         "due": message.due,
         "group": message.group,
+        "priority": message.priority,
         "attributes": _attributes(message.attributes),
         "body": None if body is None else b64encode(body).decode(),
         "deaths": [_death(death) for death in message.deaths],

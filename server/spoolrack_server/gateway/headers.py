@@ -23,6 +23,7 @@ from aiohttp import web
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import MAX_GROUP, Attributes
 from spoolrack_store.model.errors import InvalidReceipt, InvalidRequest
+from spoolrack_store.model.names import MAX_PRIORITY
 from spoolrack_store.model.operations import LastReceive, Message
 from spoolrack_store.model.receipts import parse as parse_receipt
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
@@ -38,6 +39,7 @@ KEPT: Final = {"content-type": "Content-Type", "content-encoding": "Content-Enco
 """Attributes that are HTTP's own headers."""
 DEDUPLICATION: Final = "X-Message-Deduplication-Id"
 GROUP: Final = "X-Message-Group"
+PRIORITY: Final = "X-Message-Priority"
 RECEIVE_COUNT: Final = "X-Message-Receive-Count"
 FIRST_RECEIVE_TIME: Final = "X-Message-First-Receive-Time"
 DELIVER_TIME: Final = "X-Message-Deliver-Time"
@@ -49,7 +51,7 @@ _OWN: Final = "x-message-"
 _KNOWN: Final = frozenset(
     _OWN + name
     for name in (
-        *("delay", "deliver-time", "deduplication-id", "group"),
+        *("delay", "deliver-time", "deduplication-id", "group", "priority"),
         # Of answers: their headers may be copied into a request.
         *("id", "state", "send-time", "receive-count", "first-receive-time", "due-time"),
         *("receipt", "duplicate"),
@@ -59,6 +61,7 @@ _IN_NAMES: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_.")
 _IN_VALUES: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
 _HEADER_VALUE: Final = re.compile(r"(?![ \t])[^\x00-\x08\x0a-\x1f\x7f]*(?<![ \t])")
 """Values that a header carries unencoded: no white space at the ends, which would be lost."""
+_PRIORITY: Final = re.compile(f"[0-{MAX_PRIORITY}]")
 _SECONDS: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
 _VERSION: Final = re.compile(r'"(?P<version>[1-9][0-9]{0,14})"|\*')
 _RANGE: Final = re.compile(r"bytes=([0-9]*)-([0-9]*)")
@@ -82,7 +85,8 @@ def require_known(headers: Iterable[str]) -> None:
             raise InvalidRequest(
                 what="the header",
                 value=header,
-                rule=f"must be X-Message-Delay, {DEDUPLICATION} or {GROUP}: a send has no other",
+                rule=f"must be X-Message-Delay, {DEDUPLICATION}, {GROUP} or {PRIORITY}: a send has no "
+                "other",
             )
 
 
@@ -175,6 +179,8 @@ def message_headers(message: Message) -> dict[str, str]:
         found["X-Message-Receipt"] = message.receipt
     if message.group:
         found[GROUP] = _encoded_value(message.group)
+    if message.priority:
+        found[PRIORITY] = str(message.priority)
     found["Cache-Control"] = "no-store"
     # A message's content must not become a page that speaks in this server's name.
     found["X-Content-Type-Options"] = "nosniff"
@@ -276,6 +282,16 @@ def deduplication_id(headers: Fields) -> str:
 def group(headers: Fields) -> str:
     """Empty for none."""
     return _name(headers, GROUP, "name", MAX_GROUP)
+
+
+def priority(headers: Fields) -> int:
+    """0 for none."""
+    values = headers.getall(PRIORITY, ["0"])
+    text = ", ".join(values)
+    if not _PRIORITY.fullmatch(text):
+        rule = f"must be a number from 0 to {MAX_PRIORITY}"
+        raise InvalidRequest(what=f"the header {PRIORITY}", value=text, rule=rule)
+    return int(text)
 
 
 def _name(headers: Fields, header: str, what: str, most: int) -> str:

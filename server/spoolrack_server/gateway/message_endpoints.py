@@ -54,6 +54,7 @@ class MessageEndpoints:
         delay = headers.delay(request.headers)
         deduplication_id = headers.deduplication_id(request.headers)
         group = headers.group(request.headers)
+        priority = headers.priority(request.headers)
         deliver_at = headers.deliver_at(request.headers)
         limit = SMALL
         if request.content_length is None or request.content_length > SMALL:
@@ -70,6 +71,7 @@ class MessageEndpoints:
                 deduplication_ids={0: deduplication_id} if deduplication_id else {},
                 delays={} if delay is None else {0: delay},
                 groups={0: group} if group else {},
+                priorities={0: priority} if priority else {},
                 deliver_at={} if deliver_at is None else {0: deliver_at},
             )
             async with self._context.workers.saving():

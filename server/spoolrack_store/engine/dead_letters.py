@@ -274,7 +274,8 @@ class DeadLetters(Part):
             deaths=[*history_of(name, self._reader.line(entry)), death][-MAX_TOLD:],
         )
         encoded = encode(line)
-        copy = stem_of(id, line, encoded, deaths=min(stem.deaths + 1, MAX_DEATHS))
+        deaths = min(stem.deaths + 1, MAX_DEATHS)
+        copy = stem_of(id, line, encoded, deaths=deaths, priority=stem.priority)
         there = self._moves.index.batches.get(copy.text)
         if there is not None and there.entries:
             return there.entries[0]  # It died in the same millisecond, and then the lease was extended.

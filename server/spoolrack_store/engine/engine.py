@@ -359,8 +359,7 @@ class Engine:
             return None
         if record.settings.receiving == "paused":
             return 0
-        is_strict = record.settings.group_order == "strict"
-        return self.index.queue(queue).available(is_strict=is_strict)
+        return self.index.queue(queue).available(record.settings)
 
     def is_coming_back(self, queue: str) -> bool:
         """Whether leases of the queue are over, and another commit is needed to make their messages

@@ -18,8 +18,9 @@ from ..model.content import Line
 from ..model.credits import Credits
 from ..model.members import indexes
 from ..model.names import Name, batch_of, index_of
+from ..model.settings import QueueSettings
 from ..model.transitions import State
-from .queue_order import EntryOrder, GroupOrder
+from .queue_order import EntryOrder, GroupOrder, PriorityOrder
 
 COUNTED: Final = (State.READY, State.LEASED, State.DELAYED)
 """The states whose messages a queue counts as its own."""
@@ -29,12 +30,16 @@ _WAITS: Final = (State.LEASED, State.DELAYED)
 class QueueIndex:
     """The messages of one queue."""
 
-    __slots__ = ("bytes", "counts", "entered", "entries", "groups", "left", "listed", "ready")
+    __slots__ = (
+        *("bytes", "counts", "entered", "entries", "groups", "left", "listed", "priorities", "ready"),
+    )
 
     def __init__(self) -> None:
         self.ready = EntryOrder()
         self.groups: GroupOrder | None = None
         """Whose turn it is, once the queue had a message with a group."""
+        self.priorities: PriorityOrder | None = None
+        """The ready entries in the order of their priorities, once the queue had a message with one."""
         self.counts = dict.fromkeys(COUNTED, 0)
         self.bytes = 0
         """Of all messages that are counted."""
@@ -69,15 +74,15 @@ class QueueIndex:
             self.listed[state] = EntryOrder(each for each in self.entries if each.name.state is state)
         return self.listed[state]
 
-    def available(self, *, is_strict: bool) -> int:
+    def available(self, settings: QueueSettings) -> int:
         """Return how many messages a receive could take."""
         if self.groups is None:
             return self.counts[State.READY]
-        self.groups.is_strict = is_strict
+        self.groups.be_set(settings, has_priorities=self.priorities is not None)
         return self.groups.available
 
     def runs(
-        self, room: int, but: Mapping[Entry, int], *, is_strict: bool, commit: int
+        self, room: int, but: Mapping[Entry, int], settings: QueueSettings, commit: int
     ) -> Iterator[tuple[Entry, int]]:
         """Yield what a receive of up to `room` messages is to lease, as runs of one entry: the entry,
         and the mask of the run.
@@ -85,10 +90,15 @@ class QueueIndex:
         `but` are messages that are passed over: it grows by what is taken, and nothing else changes
         meanwhile.
         """
-        if self.groups is None:
+        if self.groups is not None:
+            self.groups.be_set(settings, has_priorities=self.priorities is not None)
+            return self.groups.runs(room, but, commit)
+        if self.priorities is None:
             return self.ready.runs(but, _held)
-        self.groups.is_strict = is_strict
-        return self.groups.runs(room, but, commit)
+        if self.priorities.aging != settings.priority_aging:
+            self.priorities.aging = settings.priority_aging
+            self.priorities.take_over(self.ready)
+        return self.priorities.runs(but, _held)
 
 
 class Index:
@@ -328,6 +338,10 @@ class Index:
             del queue.entries[entry]
         if name.state is State.READY:
             queue.ready.change(entry, was, held)
+            if queue.priorities is not None:
+                queue.priorities.change(entry, was, held)
+            elif stem.priority and held:
+                queue.priorities = PriorityOrder(queue.ready.by_first.values())
         elif queue.listed and name.state in queue.listed:
             queue.listed[name.state].change(entry, was, held)
         if queue.groups is not None:

@@ -185,12 +185,8 @@ class Leaser(Part):
             return []
         picked: list[tuple[Entry, int]] = []
         dead: dict[Entry, int] = {}
-        ready = self._index.queue(record.name).runs(
-            room,
-            chosen,
-            is_strict=record.settings.group_order == "strict",
-            commit=self._moves.commit,
-        )
+        index = self._index.queue(record.name)
+        ready = index.runs(room, chosen, record.settings, self._moves.commit)
         for entry, members in chain(ready, written):
             if room <= 0:
                 break
@@ -224,11 +220,11 @@ class Leaser(Part):
     def _just_written(self, queue: str, chosen: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
         """Yield what this commit has written for a queue, the oldest first, and no receive has taken.
 
-        It is younger than all that is ready: nothing is overtaken. What has groups waits for the next
-        commit, where its groups have their turns.
+        It is younger than all that is ready: nothing is overtaken. What has groups or a priority waits
+        for the next commit, where it takes its place.
         """
         for entry in self._written.get(queue, ()):
-            if entry.batch.stem.is_grouped:
+            if entry.batch.stem.is_grouped or entry.batch.stem.priority:
                 continue
             members = entry.held & ~chosen.get(entry, 0)
             if members:
@@ -399,6 +395,7 @@ class Leaser(Part):
                 attributes=attributes,
                 groups=_groups_of(groups, where),
                 deaths=deaths_of(name, self._reader.line(entry)) if stem.deaths else (),
+                priority=stem.priority,
             )
         )
         return members

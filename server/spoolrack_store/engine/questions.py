@@ -363,4 +363,5 @@ def _message(sight: _Sight, line: Line, body: bytes) -> Message:
         receipt=None,
         deaths=deaths_of(name, line) if name.stem.deaths else (),
         group=line.group_of(sight.index),
+        priority=name.stem.priority,
     )

@@ -6,6 +6,9 @@ queue whose `group_order` is strict a group has nothing to lease while one of it
 is delayed and older than what is ready. Messages without a group are a group of their own, which
 nothing blocks.
 
+Once a queue had a message with a priority, its ready messages are leased in the order of
+`PriorityOrder`; so are those of each group, but for the groups of a strict queue.
+
 Costs: a message that appears or disappears costs what its group and its entry take, whatever else
 waits; a receive costs the groups that it takes from.
 """
@@ -15,10 +18,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
+from typing import Final
 
 from ..model.batch import Entry
+from ..model.ids import sent_at
 from ..model.members import below, first_of, indexes, lowest
-from ..model.names import batch_of, index_of
+from ..model.names import ID_LENGTH, MAX_PRIORITY, Stem, batch_of, index_of
+from ..model.settings import QueueSettings
 from ..model.transitions import State
 from .sorted_names import SortedNames
 
@@ -29,7 +35,7 @@ class EntryOrder:
     __slots__ = ("by_first", "names")
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self.by_first = {entry.first_id: entry for entry in entries}
+        self.by_first = {self._key(entry.batch.stem, entry.first_id): entry for entry in entries}
         self.names = SortedNames(self.by_first)
 
     def __bool__(self) -> bool:
@@ -43,11 +49,23 @@ class EntryOrder:
         if first == was:
             return
         if was:
-            self.names.remove(was)
-            del self.by_first[was]
+            key = self._key(stem, was)
+            self.names.remove(key)
+            del self.by_first[key]
         if first:
-            self.names.add(first)
-            self.by_first[first] = entry
+            key = self._key(stem, first)
+            self.names.add(key)
+            self.by_first[key] = entry
+
+    def _key(self, stem: Stem, id: str) -> str:
+        """Return the text that is in the order of the messages, and ends in the id."""
+        return id
+
+    def take_over(self, other: EntryOrder) -> None:
+        """Have what another order has."""
+        found = other.by_first.items()
+        self.by_first = {self._key(entry.batch.stem, key[-ID_LENGTH:]): entry for key, entry in found}
+        self.names = SortedNames(self.by_first)
 
     def first(self) -> str | None:
         """Return the id of the first message."""
@@ -82,15 +100,39 @@ class EntryOrder:
             stem = entry.batch.stem
             # Only what has an id between two messages of one file divides it: a part of it that came
             # back.
-            if ahead is not None and stem.count and batch_of(ahead) == stem.id:
+            if ahead is not None and stem.count and batch_of(ahead[-ID_LENGTH:]) == stem.id:
                 run = below(members, index_of(ahead))
                 if run != members:
                     rest = members & ~run
-                    heappush(split, (stem.message_id(lowest(rest)), entry, rest))
+                    heappush(split, (self._key(stem, stem.message_id(lowest(rest))), entry, rest))
                     members = run
             members &= ~but.get(entry, 0)
             if members:
                 yield entry, members
+
+
+class PriorityOrder(EntryOrder):
+    """Entries in the order of their priorities, the oldest of one priority first.
+
+    With an `aging` a message stands where it would without a priority if it had been sent so much
+    earlier for each step of its priority: so a lower one is overtaken for a bounded time only. All
+    messages of a file have one priority and one time, so a message that waits costs nothing.
+    """
+
+    __slots__ = ("aging",)
+
+    def __init__(self, entries: Iterable[Entry] = (), *, aging: int = 0) -> None:
+        """`aging` in milliseconds; 0: a higher priority is always first."""
+        self.aging = aging
+        super().__init__(entries)
+
+    def _key(self, stem: Stem, id: str) -> str:
+        rank = sent_at(stem.id) + (MAX_PRIORITY - stem.priority) * (self.aging or _ALWAYS)
+        return f"{rank:014x}{id}"
+
+
+_ALWAYS: Final = 1 << 48
+"""More milliseconds than an id can say."""
 
 
 class _Group:
@@ -98,9 +140,9 @@ class _Group:
 
     __slots__ = ("claimed", "delayed", "leased", "name", "offered", "ready", "waiting")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, ready: EntryOrder) -> None:
         self.name = name
-        self.ready = EntryOrder()
+        self.ready = ready
         self.delayed = EntryOrder()
         self.waiting = 0
         """Messages that are ready."""
@@ -131,21 +173,31 @@ class GroupOrder:
         self._turns: OrderedDict[_Group, None] = OrderedDict()
         """Groups that have something to lease, the one whose turn it is first."""
         self._is_strict = False
+        self._aging: int | None = None
+        """None: no message had a priority."""
         self.available = 0
         """Messages of these groups that are ready."""
         for entry in entries:
             self.change(entry, 0, entry.counted)
 
-    @property
-    def is_strict(self) -> bool:
-        return self._is_strict
+    def be_set(self, settings: QueueSettings, *, has_priorities: bool) -> None:
+        """Follow the queue's settings: a change costs one pass."""
+        is_strict = settings.group_order == "strict"
+        aging = settings.priority_aging if has_priorities else None
+        if (is_strict, aging) == (self._is_strict, self._aging):
+            return
+        self._is_strict, self._aging = is_strict, aging
+        for group in self._groups.values():
+            if has_priorities:
+                was, group.ready = group.ready, self._order_of(group.name)
+                group.ready.take_over(was)
+            self._offer(group)
 
-    @is_strict.setter
-    def is_strict(self, is_strict: bool) -> None:
-        if self._is_strict != is_strict:
-            self._is_strict = is_strict
-            for group in self._groups.values():
-                self._offer(group)
+    def _order_of(self, name: str) -> EntryOrder:
+        """Return an order for the ready messages of a group; a strict one has that of the sends."""
+        if self._aging is None or (self._is_strict and name):
+            return EntryOrder()
+        return PriorityOrder(aging=self._aging)
 
     def change(self, entry: Entry, was: int, held: int) -> None:
         """Take in that an entry holds `held` in place of `was`."""
@@ -163,7 +215,7 @@ class GroupOrder:
     def _change(self, entry: Entry, name: str, was: int, held: int) -> None:
         group = self._groups.get(name)
         if group is None:
-            group = self._groups[name] = _Group(name)
+            group = self._groups[name] = _Group(name, self._order_of(name))
         state, more = entry.name.state, held.bit_count() - was.bit_count()
         if state is State.READY:
             group.ready.change(entry, was, held)

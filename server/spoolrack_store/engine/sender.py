@@ -1,4 +1,4 @@
-"""Sends: the messages of a commit that have one queue and one delay are written as one file.
+"""Sends: the messages of a commit that have one queue, delay and priority are written as one file.
 
 A file is written into `new/`, synced with its commit, and answered. Then a rename publishes it: a power
 cut before leaves it in `new/`, from where the next start publishes it. So a send costs one create, one
@@ -36,12 +36,17 @@ LARGE_BODY: Final = 256 * 1024
 """A body above this has a file of its own, whose bytes go when it is deleted."""
 
 
+_Kind = tuple[Millis, int]
+"""A delay and a priority: messages of one kind share a file."""
+
+
 @dataclass(slots=True)
 class _File:
     """Messages that are written as one."""
 
     queue: str
     delay: Millis
+    priority: int
     most: int
     """Messages."""
     bodies: list[bytes] = field(default_factory=list)
@@ -165,9 +170,9 @@ class Sender(Part):
         stored = Stored(results=[""] * len(bodies), sent_at=Millis(0))
         is_limited = settings.max_messages or settings.max_bytes
         keys: dict[int, str] = {}
-        together: list[tuple[Millis, list[int]]] = []
-        last: dict[Millis, list[int]] = {}
-        """Of each delay what the next message may share a file with: a large body divides."""
+        together: list[tuple[_Kind, list[int]]] = []
+        last: dict[_Kind, list[int]] = {}
+        """Of each kind what the next message may share a file with: a large body divides."""
         most = settings.messages_per_file or MOST
         for position, body in enumerate(bodies):
             try:
@@ -176,7 +181,11 @@ class Sender(Part):
                     contents.check(record.name, body, attributes, settings.max_message_size)
                 if position in request.groups:
                     contents.check_group(request.groups[position])
-                delay = self._delay_of(request, position, settings)
+                priority = 0
+                if position in request.priorities:
+                    priority = request.priorities[position]
+                    contents.check_priority(priority)
+                kind = self._delay_of(request, position, settings), priority
                 key = None
                 if position in request.deduplication_ids:
                     salted = key_of(request.deduplication_ids[position], record.salt)
@@ -193,18 +202,18 @@ class Sender(Part):
                 stored.results[position] = error
                 continue
             if len(body) > LARGE_BODY:
-                together.append((delay, [position]))
-                last.pop(delay, None)
-            elif delay in last and len(last[delay]) < most:
-                last[delay].append(position)
+                together.append((kind, [position]))
+                last.pop(kind, None)
+            elif kind in last and len(last[kind]) < most:
+                last[kind].append(position)
             else:
-                last[delay] = [position]
-                together.append((delay, last[delay]))
-        for delay, positions in together:
+                last[kind] = [position]
+                together.append((kind, last[kind]))
+        for kind, positions in together:
             size = sum(len(bodies[position]) for position in positions)
             if len(positions) == 1 and size > LARGE_BODY:
                 size = FILE_BYTES + 1
-            self._place(request, delay, most, positions, size, stored, files, keys)
+            self._place(request, kind, most, positions, size, stored, files, keys)
         return stored
 
     def _delay_of(self, request: Send, position: int, settings: QueueSettings) -> Millis:
@@ -270,7 +279,7 @@ class Sender(Part):
     def _place(
         self,
         request: Send,
-        delay: Millis,
+        kind: _Kind,
         most: int,
         positions: Sequence[int],
         size: int,
@@ -278,11 +287,13 @@ class Sender(Part):
         files: list[_File],
         keys: Mapping[int, str],
     ) -> None:
-        alike = (f for f in reversed(files) if f.queue == request.queue and f.delay == delay)
+        alike = (
+            f for f in reversed(files) if f.queue == request.queue and (f.delay, f.priority) == kind
+        )
         file = next(alike, None)
         # An earlier file may have room, and has earlier ids: what it takes in would overtake.
         if file is None or not file.takes(len(positions), size):
-            file = _File(request.queue, delay, most)
+            file = _File(request.queue, *kind, most)
             files.append(file)
         for first, count in _in_a_row(positions):
             file.places.append((stored, first, count))
@@ -301,7 +312,7 @@ class Sender(Part):
         line = line_of(file.bodies, file.attributes, file.keys, file.groups)
         encoded = encode(line)
         count = len(file.bodies)
-        stem = stem_of(self._ids.make(), line, encoded)
+        stem = stem_of(self._ids.make(), line, encoded, priority=file.priority)
         content = b"".join([*file.bodies, encoded])
         try:
             self._room.take(len(content))

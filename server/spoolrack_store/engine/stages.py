@@ -256,7 +256,7 @@ class Stages(Part):
         _check_messages(record, request)
         line = line_of(request.bodies, request.attributes, {}, request.groups)
         encoded = encode(line)
-        stem = stem_of(self._ids.make(), line, encoded)
+        stem = stem_of(self._ids.make(), line, encoded, priority=request.priority)
         chunk = Chunk(
             life=life,
             number=request.chunk,
@@ -688,6 +688,7 @@ def _check_messages(record: QueueRecord, request: Stage) -> None:
         raise InvalidMessage(
             why=f"its delay of {span_text(delay)} is not from 0 s to {span_text(MAX_DELAY)}"
         )
+    contents.check_priority(request.priority)
     for at, sent in enumerate(request.bodies):
         try:
             attributes = request.attributes.get(at, {})

@@ -19,7 +19,7 @@ from itertools import accumulate
 
 from .errors import AttributesTooLarge, InvalidMessage, MessageTooLarge
 from .members import from_text, indexes, to_text
-from .names import Stem
+from .names import MAX_PRIORITY, Stem
 from .settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE
 
 Attributes = Mapping[str, str | bytes]
@@ -82,6 +82,12 @@ def check_group(group: str) -> None:
         group.encode()
     except UnicodeEncodeError as error:
         raise InvalidMessage(why="its group is not Unicode text") from error
+
+
+def check_priority(priority: int) -> None:
+    """Raise `InvalidMessage` for a priority that no message can have."""
+    if not 0 <= priority <= MAX_PRIORITY:
+        raise InvalidMessage(why=f"its priority is {priority}, not 0 to {MAX_PRIORITY}")
 
 
 def size_of(attributes: Attributes) -> int:
@@ -163,7 +169,7 @@ def checksum(line: Line, encoded: bytes) -> int:
     return zlib.crc32(encoded) if encoded else line.crcs[0]
 
 
-def stem_of(id: str, line: Line, encoded: bytes, *, deaths: int = 0) -> Stem:
+def stem_of(id: str, line: Line, encoded: bytes, *, deaths: int = 0, priority: int = 0) -> Stem:
     """Return what all names of a file with this line have in common."""
     count = len(line.sizes)
     return Stem(
@@ -176,6 +182,7 @@ def stem_of(id: str, line: Line, encoded: bytes, *, deaths: int = 0) -> Stem:
         deaths=deaths,
         key=(line.keys[0] if count == 1 else "") if line.keys else None,
         is_grouped=bool(line.groups),
+        priority=priority,
     )
 
 

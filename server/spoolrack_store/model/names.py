@@ -1,7 +1,7 @@
 """The grammar of names: the one module that formats and parses paths of messages.
 
     stem  = id [",n" count] ",s" size [",a" attributes] ",c" crc [",m" line] [",d" deaths]
-            [",k" [key]] [",g"]
+            [",k" [key]] [",g"] [",p" priority]
     name  = stem [",v" version] ["," members] [",r" receives] [",f" first] [",t" redriven]
             [",o" owner]
     path  = "new/" queue ":" name ["@" due ["~" token]]
@@ -33,6 +33,7 @@ MAX_RECEIVES: Final = 999_999_999
 """The count of receives stops here, so that a name keeps its room."""
 MAX_DEATHS: Final = 999
 ID_LENGTH: Final = 36
+MAX_PRIORITY: Final = 9
 INDEX_DIGITS: Final = 3
 """Hexadecimal digits of an id that are a message's index."""
 
@@ -49,7 +50,8 @@ _NAME: Final = re.compile(
     rf"(?P<stem>(?P<id>{_ID})(?:,n(?P<count>[1-9][0-9]{{0,3}}))?,s(?P<size>0|[1-9][0-9]{{0,14}})"
     r"(?:,a(?P<attributes>[1-9][0-9]{0,14}))?"
     r",c(?P<crc>[0-9a-f]{8})(?:,m(?P<line>[1-9][0-9]{0,14}))?(?:,d(?P<deaths>[1-9][0-9]{0,2}))?"
-    r"(?P<keyed>,k(?P<key>[0-7][0-9a-v]{25})?)?(?P<grouped>,g)?)"
+    r"(?P<keyed>,k(?P<key>[0-7][0-9a-v]{25})?)?(?P<grouped>,g)?"
+    r"(?:,p(?P<priority>[1-9]))?)"
     r"(?:,v(?P<version>[1-9][0-9]{0,8}))?(?:,(?P<members>[ib][0-9a-v.-]+))?"
     r"(?:,r(?P<receives>[1-9][0-9]{0,8}))?(?:,f(?P<first>0|[1-9][0-9]{0,12}))?"
     r"(?:,t(?P<redriven>[0-9]{13}))?(?:,o(?P<owner>[a-z0-9]{1,16}))?"
@@ -86,6 +88,8 @@ class Stem:
     """The deduplication key of a lone message; of a batch "" if its line has keys."""
     is_grouped: bool = False
     """Whether its line has groups."""
+    priority: int = 0
+    """Of all its messages; up to `MAX_PRIORITY`, which is received first."""
     text: str = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -104,6 +108,8 @@ class Stem:
             parts.append(f"k{self.key}")
         if self.is_grouped:
             parts.append("g")
+        if self.priority:
+            parts.append(f"p{self.priority}")
         object.__setattr__(self, "text", ",".join(parts))
 
     @property
@@ -225,6 +231,7 @@ def parse(path: str) -> Name:
         deaths=int(group["deaths"] or 0),
         key=(group["key"] or "") if group["keyed"] else None,
         is_grouped=group["grouped"] is not None,
+        priority=int(group["priority"] or 0),
     )
     try:
         members = stem.full if group["members"] is None else from_text(group["members"])

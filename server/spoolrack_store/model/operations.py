@@ -57,6 +57,7 @@ class Message:
     """How it came to be a dead letter."""
     group: str = ""
     """Empty: none."""
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +108,8 @@ class Stored:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Send(Request[Stored]):
-    """Send messages. All valid ones of one delay commit together; each invalid one fails alone."""
+    """Send messages. All valid ones of one delay and priority commit together; each invalid one fails
+    alone."""
 
     queue: str
     bodies: Sequence[bytes]
@@ -120,6 +122,8 @@ class Send(Request[Stored]):
     """By position, of those that are not to be hidden for the queue's delivery delay."""
     groups: Mapping[int, str] = field(default_factory=dict)
     """By position, of the messages that have one."""
+    priorities: Mapping[int, int] = field(default_factory=dict)
+    """By position, from 0, which is the default, to `names.MAX_PRIORITY`."""
     deliver_at: Mapping[int, Millis] = field(default_factory=dict)
     """By position the Unix times until which messages are hidden, in place of a delay. What has passed
     is no delay."""
@@ -145,6 +149,7 @@ class Delivery:
     """By position, of the messages that have one."""
     deaths: Sequence[Death] = ()
     """Of a dead letter, which is alone in its file: how it came to be one."""
+    priority: int = 0
 
     def messages(self) -> Iterator[Message]:
         """Yield them row by row."""
@@ -157,6 +162,7 @@ class Delivery:
                 body=body,
                 attributes=self.attributes.get(position, {}),
                 group=self.groups.get(position, ""),
+                priority=self.priority,
                 size=len(body),
                 sent_at=self.sent_at,
                 receives=self.receives,

@@ -200,6 +200,12 @@ class QueueSettings:
         help="Whether groups of messages only take turns, or besides one receive at a time has "
         "messages of a group.",
     )
+    priority_aging: Millis = _span(
+        Millis(0),
+        "How much earlier than it was sent a message counts as sent, for each step of its priority.",
+        most=MAX_DELAY,
+        zero="a higher priority is always received first",
+    )
     backoff_initial: Millis = _span(
         SECOND,
         "How long a message is hidden after its first failure: a release that leaves it to the queue.",

@@ -65,6 +65,7 @@ class Stage(Request[Staged]):
     """By position, of the messages that have one."""
     delay: Millis | None = None
     """Counts from the publication."""
+    priority: int = 0
     time_to_live: Millis = DEFAULT_TIME_TO_LIVE
     """Counted from the stage's first chunk."""
 

@@ -93,6 +93,7 @@ LACKS = {
     "memory": {
         "cancelled calls",
         "groups",
+        "priorities",
         "last receives",
         "validation",
         "back-off of expired leases",
@@ -101,7 +102,7 @@ LACKS = {
         *("attributes", "delays", "receive counts", "settings", "several queues"),
         *("cancelled calls", "deduplication", "stages", "reservations", "validation"),
         "dead letters",
-        "groups",
+        *("groups", "priorities"),
         "last receives",
     },
 }

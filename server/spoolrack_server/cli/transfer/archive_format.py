@@ -68,6 +68,8 @@ def message_line(number: int, message: Message) -> bytes:
         fields["visible_at"] = message.lease_expires_at.isoformat(timespec="milliseconds")
     if message.group:
         fields["group"] = message.group
+    if message.priority:
+        fields["priority"] = message.priority
     texts = {name: value for name, value in message.attributes.items() if isinstance(value, str)}
     others = {name: value for name, value in message.attributes.items() if isinstance(value, bytes)}
     if texts:
@@ -205,6 +207,7 @@ class Archive:
             read=partial(bytes, body),
             attributes=attributes,
             group=_text(fields.get("group", "")),
+            priority=int(fields.get("priority", 0)),
             visible_at=None if visible_at is None else _millis(visible_at),
         )
 

@@ -137,7 +137,16 @@ class Importer:
                 self.taken += 1
                 continue
             attributes = {**item.attributes, ORIGIN: mark_of(self._source, item.key)}
-            yield item, Outgoing(body=body, attributes=attributes, delay=_delay(item), group=item.group)
+            yield (
+                item,
+                Outgoing(
+                    body=body,
+                    attributes=attributes,
+                    delay=_delay(item),
+                    group=item.group,
+                    priority=item.priority,
+                ),
+            )
 
     def _send(self, queue: str, chunk: list[Pair]) -> None:
         """Return once each of these is in the queue, or is refused for good. All are of one call."""

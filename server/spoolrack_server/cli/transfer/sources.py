@@ -27,6 +27,7 @@ class Item:
     """Its file, where it has one."""
     attributes: Attributes = field(default_factory=dict)
     group: str = ""
+    priority: int = 0
     visible_at: int | None = None
     """Unix time in milliseconds until which it is hidden. None: it is ready."""
 

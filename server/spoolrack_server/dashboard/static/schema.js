@@ -14,6 +14,7 @@ export const SETTINGS = [
   {"name": "deduplication_window", "title": "Deduplication window", "kind": "span", "zero": "", "choices": []},
   {"name": "messages_per_file", "title": "Messages per file", "kind": "count", "zero": "up to 1,000", "choices": []},
   {"name": "group_order", "title": "Group order", "kind": "choice", "zero": "", "choices": ["fair", "strict"]},
+  {"name": "priority_aging", "title": "Priority aging", "kind": "span", "zero": "a higher priority is always received first", "choices": []},
   {"name": "backoff_initial", "title": "Backoff initial", "kind": "span", "zero": "ready at once after every failure", "choices": []},
   {"name": "backoff_factor", "title": "Backoff factor", "kind": "count", "zero": "", "choices": []},
   {"name": "backoff_maximum", "title": "Backoff maximum", "kind": "span", "zero": "", "choices": []},

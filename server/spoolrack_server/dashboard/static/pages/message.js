@@ -75,6 +75,8 @@ export function MessagePanel({ queue, id, onClose, onDelete }) {
           <dt>State</dt><dd><span class="state ${message.state}">${message.state}</span></dd>
           <dt>Sent</dt><dd>${format.moment(message.sent_at)}, ${format.span(poll.found.now - message.sent_at)} ago</dd>
           <dt>Receives</dt><dd>${format.number(message.receives)}${message.first_receive !== null && html`, first ${format.moment(message.first_receive)}`}</dd>
+          ${message.group && html`<dt>Group</dt><dd>${format.visible(message.group)}</dd>`}
+          ${message.priority > 0 && html`<dt>Priority</dt><dd>${format.number(message.priority)}</dd>`}
           ${message.due !== null && html`<dt>${message.state === "leased" ? "Lease ends" : "Due"}</dt><dd>${format.moment(message.due)}</dd>`}
         </dl>
         ${message.deaths.length > 0 && html`<${Deaths} deaths=${message.deaths} />`}

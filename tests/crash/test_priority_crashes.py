@@ -1,0 +1,83 @@
+"""Receives are in the order of priorities, through power cuts and deaths, with one process and several;
+and each condition of that is needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from spoolrack_store.engine import dead_letters, sender
+from spoolrack_store.engine.queue_order import EntryOrder, GroupOrder, PriorityOrder
+from spoolrack_store.model.content import stem_of
+from spoolrack_store.model.names import Stem
+
+from tests.crash.priority_story import tell
+from tests.support.engine_story import Broken
+from tests.support.power_disk import Model
+
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
+FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_priorities_keep_their_order_through_crashes(
+    model: Model, can_sync_all: bool, processes: int
+) -> None:
+    seeds = range(FIRST, FIRST + SEEDS)
+    overtaken, crashes = tell(seeds, model, can_sync_all=can_sync_all, processes=processes)
+    assert min(overtaken, crashes) > SEEDS
+
+
+def _without_priority(*arguments: object, **more: object) -> Stem:
+    return replace(stem_of(*arguments, **more), priority=0)  # type: ignore[arg-type]
+
+
+def _dead_letters_lose_it(patched: pytest.MonkeyPatch) -> None:
+    """The copy of a dead letter has no priority."""
+    patched.setattr(dead_letters, "stem_of", _without_priority)
+
+
+def _sends_lose_it(patched: pytest.MonkeyPatch) -> None:
+    """A file is named without the priority of its messages."""
+    patched.setattr(sender, "stem_of", _without_priority)
+
+
+def _never_ages(patched: pytest.MonkeyPatch) -> None:
+    """A higher priority is always first."""
+    honest = PriorityOrder._key
+
+    def key(self: PriorityOrder, stem: Stem, id: str) -> str:
+        self.aging = 0
+        return honest(self, stem, id)
+
+    patched.setattr(PriorityOrder, "_key", key)
+
+
+def _orders_strict_groups(patched: pytest.MonkeyPatch) -> None:
+    """A strict group is in the order of its priorities, too."""
+    patched.setattr(GroupOrder, "_order_of", lambda self, name: PriorityOrder(aging=self._aging or 0))
+
+
+def _keeps_the_sends_order(patched: pytest.MonkeyPatch) -> None:
+    """Priorities change nothing."""
+    patched.setattr(PriorityOrder, "_key", EntryOrder._key)
+
+
+PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "dead letters lose their priority": _dead_letters_lose_it,
+    "files lose their priority": _sends_lose_it,
+    "an aging is not followed": _never_ages,
+    "strict groups follow priorities": _orders_strict_groups,
+    "priorities are not followed": _keeps_the_sends_order,
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    PLANTED[planted](monkeypatch)
+    with pytest.raises(Broken):
+        tell(range(100), Model.ANY_SUBSET)
