@@ -249,7 +249,7 @@ class QueuePage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFilter:
-    """Which messages a list shows: those that have all that is named."""
+    """Selects messages of a list: those that have all that is named."""
 
     states: Collection[MessageState] = ()
     sent_since: datetime | None = None

@@ -43,7 +43,7 @@ def filter_of(
     group: str,
     attributes: Attributes | None,
 ) -> MessageFilter:
-    """What a caller names; raises `InvalidRequest`."""
+    """Return the filter that a caller names; raise `InvalidRequest`."""
     if attributes is not None:
         arguments.attributes(attributes)
     return MessageFilter(

@@ -221,6 +221,7 @@ def _described(message: Message) -> dict[str, Any]:
         "send_time": headers.time_text(message.sent_at),
         "receive_count": message.receives,
         "group": message.group,
+        "priority": message.priority,
         "attributes": {name: value for name, value in attributes if isinstance(value, str)},
         "binary_attributes": {
             name: base64.b64encode(value).decode()

@@ -62,7 +62,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFilter:
-    """Which messages of a queue a list shows: those that have all that is named."""
+    """Selects messages of a queue: those that have all that is named."""
 
     states: frozenset[State] = frozenset()
     """Ready, leased or delayed. Empty: all."""
