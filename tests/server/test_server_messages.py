@@ -404,7 +404,7 @@ async def test_a_list_has_the_messages_of_a_time_and_passes_over_as_many_as_it_i
     moments = [time.ToMilliseconds() for time in times]
     middle = moments[3]
 
-    request = rpc.ListMessagesRequest(queue="q", begin_send_time=times[3], page_size=1)
+    request = rpc.ListMessagesRequest(queue="q", sent_since=times[3], page_size=1)
     late = []
     for _ in ids:
         page = await client.stub.ListMessages(request)
@@ -412,7 +412,7 @@ async def test_a_list_has_the_messages_of_a_time_and_passes_over_as_many_as_it_i
         request.page_token = page.next_page_token
         if not page.next_page_token:
             break
-    request = rpc.ListMessagesRequest(queue="q", end_send_time=times[3], skip=1)
+    request = rpc.ListMessagesRequest(queue="q", sent_before=times[3], skip=1)
     early = [message.id for message in (await client.stub.ListMessages(request)).messages]
 
     assert late == [id for id, moment in zip(ids, moments, strict=True) if moment >= middle]
@@ -455,8 +455,8 @@ async def test_a_page_of_large_bodies_fits_into_what_a_client_takes(client: Clie
         rpc.ListMessagesRequest(queue="q", states=[99]),
         rpc.ListMessagesRequest(queue="q", skip=-1),
         rpc.ListMessagesRequest(queue="q", skip=100_001),
-        rpc.ListMessagesRequest(queue="q", begin_send_time=Timestamp(seconds=-1)),
-        rpc.ListMessagesRequest(queue="q", end_send_time=Timestamp(nanos=-1)),
+        rpc.ListMessagesRequest(queue="q", sent_since=Timestamp(seconds=-1)),
+        rpc.ListMessagesRequest(queue="q", sent_before=Timestamp(nanos=-1)),
     ],
 )
 async def test_a_list_that_cannot_be_is_refused(

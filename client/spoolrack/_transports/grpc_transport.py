@@ -7,6 +7,7 @@ and so has everything if the server is too old to know these streams.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from .._credentials import NONE, Credentials
@@ -17,6 +18,7 @@ from .._values import (
     DeleteResult,
     Envelope,
     LeaseResult,
+    MessageFilter,
     MessagePage,
     MessageRejection,
     MessageRelease,
@@ -138,8 +140,17 @@ class GrpcTransport:
         request = rpc.DeleteQueueRequest(name=name, version=if_version)
         await self._calls.unary(self._stub.DeleteQueue, request, rpc.DeleteQueueResponse, timeout)
 
-    async def purge_queue(self, name: str, *, timeout: float) -> int:
-        request = rpc.PurgeQueueRequest(name=name)
+    async def purge_queue(
+        self,
+        name: str,
+        *,
+        sent_before: datetime | None,
+        states: Collection[MessageState],
+        timeout: float,
+    ) -> int:
+        request = rpc.PurgeQueueRequest(name=name, states=convert.states(states))
+        if sent_before is not None:
+            request.sent_before.FromDatetime(sent_before)
         response = await self._calls.unary(
             self._stub.PurgeQueue, request, rpc.PurgeQueueResponse, timeout
         )
@@ -253,7 +264,7 @@ class GrpcTransport:
         self,
         queue: str,
         *,
-        states: Collection[MessageState],
+        wanted: MessageFilter,
         token: str,
         limit: int,
         max_body_bytes: int | None,
@@ -263,10 +274,16 @@ class GrpcTransport:
             queue=queue,
             page_size=limit,
             page_token=token,
-            states=convert.states(states),
+            states=convert.states(wanted.states),
+            group=wanted.group,
+            attributes={name: convert.attribute(each) for name, each in wanted.attributes.items()},
             view=rpc.MESSAGE_VIEW_BASIC if max_body_bytes == 0 else rpc.MESSAGE_VIEW_FULL,
             max_body_bytes=max_body_bytes or 0,
         )
+        if wanted.sent_since is not None:
+            request.sent_since.FromDatetime(wanted.sent_since)
+        if wanted.sent_before is not None:
+            request.sent_before.FromDatetime(wanted.sent_before)
         response = await self._calls.unary(
             self._stub.ListMessages, request, rpc.ListMessagesResponse, timeout
         )

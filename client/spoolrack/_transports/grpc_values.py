@@ -161,10 +161,7 @@ def outgoing(message: Outgoing) -> pb.OutgoingMessage:
         priority=message.priority,
     )
     for name, value in message.attributes.items():
-        if isinstance(value, str):
-            sent.attributes[name].string_value = value
-        else:
-            sent.attributes[name].binary_value = value
+        sent.attributes[name].CopyFrom(attribute(value))
     if message.delay is not None:
         sent.delay.CopyFrom(duration(cast(float, message.delay)))
     if message.deliver_at is not None:
@@ -231,6 +228,12 @@ def attributes(message: pb.Message | schedules.Schedule) -> dict[str, str | byte
         else attribute.string_value
         for name, attribute in message.attributes.items()
     }
+
+
+def attribute(value: str | bytes) -> pb.Attribute:
+    if isinstance(value, str):
+        return pb.Attribute(string_value=value)
+    return pb.Attribute(binary_value=value)
 
 
 def states(named: Collection[MessageState]) -> list[pb.MessageState.ValueType]:

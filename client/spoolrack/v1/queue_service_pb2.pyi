@@ -313,16 +313,28 @@ class PurgeQueueRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    SENT_BEFORE_FIELD_NUMBER: _builtins.int
+    STATES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The queue's name."""
+    @_builtins.property
+    def sent_before(self) -> _timestamp_pb2.Timestamp:
+        """Only messages that were sent before this time. Absent: whenever they were sent."""
+
+    @_builtins.property
+    def states(self) -> _containers.RepeatedScalarFieldContainer[_queue_pb2.MessageState.ValueType]:
+        """Only messages in these states. Empty: in all."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        sent_before: _timestamp_pb2.Timestamp | None = ...,
+        states: _abc.Iterable[_queue_pb2.MessageState.ValueType] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sent_before", b"sent_before"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "sent_before", b"sent_before", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1305,38 +1317,71 @@ class ListMessagesRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class AttributesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> _queue_pb2.Attribute: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _queue_pb2.Attribute | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     QUEUE_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     STATES_FIELD_NUMBER: _builtins.int
     VIEW_FIELD_NUMBER: _builtins.int
     MAX_BODY_BYTES_FIELD_NUMBER: _builtins.int
+    SENT_SINCE_FIELD_NUMBER: _builtins.int
+    SENT_BEFORE_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    ATTRIBUTES_FIELD_NUMBER: _builtins.int
     SKIP_FIELD_NUMBER: _builtins.int
-    BEGIN_SEND_TIME_FIELD_NUMBER: _builtins.int
-    END_SEND_TIME_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
     """The queue's name."""
     page_size: _builtins.int
-    """How many messages at most. 0: 100. Above 1,000: 1,000. A page may hold fewer."""
+    """How many messages at most. 0: 100. Above 1,000: 1,000. A page may hold fewer, or none although others
+    follow: a page looks at 10,000 messages at most, and reads what 1,000 files say of theirs.
+    """
     page_token: _builtins.str
     """The next_page_token of the page before, of a request with the same filters. Empty: the first page."""
     view: Global___MessageView.ValueType
     """How much of each message. Absent: MESSAGE_VIEW_BASIC."""
     max_body_bytes: _builtins.int
     """With MESSAGE_VIEW_FULL, how many bytes of each body at most; 0: all of it. Otherwise 0."""
+    group: _builtins.str
+    """Only messages of this group. Empty: of any group, and of none."""
     skip: _builtins.int
-    """How many messages to pass over before the page, up to 100,000."""
+    """How many messages of the states and the time to pass over before the page, up to 100,000. Goes with
+    neither `group` nor `attributes`.
+    """
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_queue_pb2.MessageState.ValueType]:
         """Only messages in these states. Empty: in all."""
 
     @_builtins.property
-    def begin_send_time(self) -> _timestamp_pb2.Timestamp:
-        """Only messages that were sent at this time or later. Absent: from the oldest on."""
+    def sent_since(self) -> _timestamp_pb2.Timestamp:
+        """Only messages that were sent at this time or later. Absent: whenever they were sent."""
 
     @_builtins.property
-    def end_send_time(self) -> _timestamp_pb2.Timestamp:
-        """Only messages that were sent before this time. Absent: to the newest."""
+    def sent_before(self) -> _timestamp_pb2.Timestamp:
+        """Only messages that were sent before this time. Absent: whenever they were sent."""
+
+    @_builtins.property
+    def attributes(self) -> _containers.MessageMap[_builtins.str, _queue_pb2.Attribute]:
+        """Only messages that have all these attributes with these values, up to 10. Empty: whatever they have."""
 
     def __init__(
         self,
@@ -1347,13 +1392,15 @@ class ListMessagesRequest(_message.Message):
         states: _abc.Iterable[_queue_pb2.MessageState.ValueType] | None = ...,
         view: Global___MessageView.ValueType = ...,
         max_body_bytes: _builtins.int = ...,
+        sent_since: _timestamp_pb2.Timestamp | None = ...,
+        sent_before: _timestamp_pb2.Timestamp | None = ...,
+        group: _builtins.str = ...,
+        attributes: _abc.Mapping[_builtins.str, _queue_pb2.Attribute] | None = ...,
         skip: _builtins.int = ...,
-        begin_send_time: _timestamp_pb2.Timestamp | None = ...,
-        end_send_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["begin_send_time", b"begin_send_time", "end_send_time", b"end_send_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sent_before", b"sent_before", "sent_since", b"sent_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_send_time", b"begin_send_time", "end_send_time", b"end_send_time", "max_body_bytes", b"max_body_bytes", "page_size", b"page_size", "page_token", b"page_token", "queue", b"queue", "skip", b"skip", "states", b"states", "view", b"view"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "group", b"group", "max_body_bytes", b"max_body_bytes", "page_size", b"page_size", "page_token", b"page_token", "queue", b"queue", "sent_before", b"sent_before", "sent_since", b"sent_since", "skip", b"skip", "states", b"states", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

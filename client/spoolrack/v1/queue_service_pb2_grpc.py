@@ -174,7 +174,7 @@ class QueueServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def PurgeQueue(self, request, context):
-        """Deletes all messages of a queue: ready, leased and delayed.
+        """Deletes the messages of a queue: all of them, or those of an age and of some states.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -263,7 +263,7 @@ class QueueServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListMessages(self, request, context):
-        """Returns messages without leasing them, in order, a page at a time.
+        """Returns messages without leasing them, in order, a page at a time. A filter reads no bodies.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -54,7 +54,7 @@ class QueueServiceStub:
     removal takes, creating the queue again says UNAVAILABLE with a retry delay.
     """
     PurgeQueue: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.PurgeQueueRequest, _queue_service_pb2.PurgeQueueResponse]
-    """Deletes all messages of a queue: ready, leased and delayed."""
+    """Deletes the messages of a queue: all of them, or those of an age and of some states."""
     Send: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.SendRequest, _queue_service_pb2.SendResponse]
     """Sends 1 to 1,000 messages. The answer comes when all valid ones are on stable media; they appear
     together, also after a crash (messages of different delays each by themselves).
@@ -96,7 +96,7 @@ class QueueServiceStub:
     GetMessage: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.GetMessageRequest, _queue_service_pb2.GetMessageResponse]
     """Returns a message without leasing it."""
     ListMessages: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ListMessagesRequest, _queue_service_pb2.ListMessagesResponse]
-    """Returns messages without leasing them, in order, a page at a time."""
+    """Returns messages without leasing them, in order, a page at a time. A filter reads no bodies."""
 
 @_typing.type_check_only
 class QueueServiceAsyncStub(QueueServiceStub):
@@ -124,7 +124,7 @@ class QueueServiceAsyncStub(QueueServiceStub):
     removal takes, creating the queue again says UNAVAILABLE with a retry delay.
     """
     PurgeQueue: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.PurgeQueueRequest, _queue_service_pb2.PurgeQueueResponse]  # type: ignore[assignment]
-    """Deletes all messages of a queue: ready, leased and delayed."""
+    """Deletes the messages of a queue: all of them, or those of an age and of some states."""
     Send: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.SendRequest, _queue_service_pb2.SendResponse]  # type: ignore[assignment]
     """Sends 1 to 1,000 messages. The answer comes when all valid ones are on stable media; they appear
     together, also after a crash (messages of different delays each by themselves).
@@ -166,7 +166,7 @@ class QueueServiceAsyncStub(QueueServiceStub):
     GetMessage: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.GetMessageRequest, _queue_service_pb2.GetMessageResponse]  # type: ignore[assignment]
     """Returns a message without leasing it."""
     ListMessages: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ListMessagesRequest, _queue_service_pb2.ListMessagesResponse]  # type: ignore[assignment]
-    """Returns messages without leasing them, in order, a page at a time."""
+    """Returns messages without leasing them, in order, a page at a time. A filter reads no bodies."""
 
 class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     """A durable message queue. Delivery is at least once.
@@ -227,7 +227,7 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_service_pb2.PurgeQueueRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.PurgeQueueResponse, _abc.Awaitable[_queue_service_pb2.PurgeQueueResponse]]:
-        """Deletes all messages of a queue: ready, leased and delayed."""
+        """Deletes the messages of a queue: all of them, or those of an age and of some states."""
 
     @_abc_1.abstractmethod
     def Send(
@@ -335,6 +335,6 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_service_pb2.ListMessagesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.ListMessagesResponse, _abc.Awaitable[_queue_service_pb2.ListMessagesResponse]]:
-        """Returns messages without leasing them, in order, a page at a time."""
+        """Returns messages without leasing them, in order, a page at a time. A filter reads no bodies."""
 
 def add_QueueServiceServicer_to_server(servicer: QueueServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
