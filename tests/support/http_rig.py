@@ -65,7 +65,7 @@ def template(path: str) -> str:
         return "/".join(["", "-", "queues", "{queue}", *parts[4:]])
     if parts[1] == "-":
         return path.split("?")[0]
-    return "/".join(["", "{queue}", *parts[2:3], *("{id}" for _ in parts[3:4])])
+    return "/".join(["", "{queue}", *parts[2:3], *("{id}" for _ in parts[3:4]), *parts[4:]])
 
 
 def check_described(method: str, path: str, answer: Answer) -> None:

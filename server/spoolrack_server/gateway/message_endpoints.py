@@ -1,4 +1,4 @@
-"""The endpoints of messages: send one, receive one, look at one, delete one, purge.
+"""The endpoints of messages: send, receive, look at, list, release, reject, delete, purge.
 
 Owns the leases between the store and the client: one whose answer could not be written, or whose
 client was gone before, goes back at once. A body that is large is in memory only until the first byte
@@ -21,6 +21,8 @@ from spoolrack_store.model.operations import (
     OpenMessage,
     Purge,
     Receive,
+    RejectMessages,
+    ReleaseMessages,
     Send,
     messages_of,
 )
@@ -200,6 +202,30 @@ class MessageEndpoints:
         if error is not None and not isinstance(error, MessageNotFound):
             raise error
         return web.Response(status=202)
+
+    async def release(self, request: web.Request) -> web.StreamResponse:
+        release = ReleaseMessages(
+            queue=name_of(request),
+            receipts=[headers.required_receipt(request.headers, id_of(request))],
+            delay=headers.release_delay(request.query),
+            explanation=headers.reason(request.query),
+            is_uncounted=headers.flag(request.query, "uncounted"),
+        )
+        (result,) = await self._context.submit(release)
+        if isinstance(result, StoreError):
+            raise result
+        return web.json_response({"deliver_time": headers.time_text(result)})
+
+    async def reject(self, request: web.Request) -> web.StreamResponse:
+        rejection = RejectMessages(
+            queue=name_of(request),
+            receipts=[headers.required_receipt(request.headers, id_of(request))],
+            explanation=headers.reason(request.query),
+        )
+        (error,) = await self._context.submit(rejection)
+        if error is not None:
+            raise error
+        return web.Response(status=204)
 
     async def purge(self, request: web.Request) -> web.StreamResponse:
         purge = Purge(

@@ -94,6 +94,16 @@ def routes(
             RECEIVE,
             parameters=("allow_expired",),
         ),
+        Route(
+            "POST",
+            "/{queue}/messages/{id}/release",
+            messages.release,
+            RECEIVE,
+            parameters=("delay", "reason", "uncounted"),
+        ),
+        Route(
+            "POST", "/{queue}/messages/{id}/reject", messages.reject, RECEIVE, parameters=("reason",)
+        ),
     )
 
 
