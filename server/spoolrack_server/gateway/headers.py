@@ -350,7 +350,7 @@ def required_receipt(headers: Fields, id: str) -> str:
 
 
 def reason(query: Fields) -> str:
-    """What people are told of a release or a rejection; empty for nothing."""
+    """Return the reason of a release or a rejection; empty for none."""
     text = ", ".join(query.getall("reason", []))
     check_explanation(text)
     return text

@@ -7,7 +7,6 @@ of it goes out; from then on the kernel sends it from the file.
 
 from __future__ import annotations
 
-import base64
 from functools import partial
 from typing import Any, Final
 
@@ -36,6 +35,7 @@ from ..pages import PageTokens, filter_texts
 from . import headers, request_bodies
 from .context import GatewayContext
 from .queue_endpoints import name_of
+from .schedule_endpoints import attributes_as_json
 
 SMALL: Final = 64 * 1024
 """Bytes of a body that may come before the queue is asked how many it takes."""
@@ -238,7 +238,6 @@ class MessageEndpoints:
 
 def _described(message: Message) -> dict[str, Any]:
     """A message as JSON has it, without its body."""
-    attributes = message.attributes.items()
     is_leased = message.state is State.LEASED
     found: dict[str, Any] = {
         "id": message.id,
@@ -248,12 +247,7 @@ def _described(message: Message) -> dict[str, Any]:
         "receive_count": message.receives,
         "group": message.group,
         "priority": message.priority,
-        "attributes": {name: value for name, value in attributes if isinstance(value, str)},
-        "binary_attributes": {
-            name: base64.b64encode(value).decode()
-            for name, value in attributes
-            if isinstance(value, bytes)
-        },
+        **attributes_as_json(message.attributes),
     }
     if message.first_receive is not None:
         found["first_receive_time"] = headers.time_text(message.first_receive)
