@@ -41,6 +41,8 @@ from spoolrack_store.model.transitions import State
 
 MAX_COUNT: Final = 1_000
 """Messages, targets, changes or items of a page in one request."""
+MAX_SKIP: Final = 100_000
+"""Messages that a page of a list may pass over: commits wait meanwhile."""
 MAX_IN_FLIGHT: Final = 10_000
 DEFAULT_IN_FLIGHT: Final = 100
 DEFAULT_PAGE: Final = 100
@@ -426,6 +428,16 @@ def body_bytes(request: rpc.ListMessagesRequest) -> int | None:
         rule = "must be from 0 on, and goes with the view full"
         raise InvalidRequest(what="max_body_bytes", value=request.max_body_bytes, rule=rule)
     return (request.max_body_bytes or None) if is_full else 0
+
+
+def skip(request: rpc.ListMessagesRequest) -> int:
+    """Return how many messages a list passes over."""
+    if request.skip and (request.group or request.attributes):
+        rule = "goes with neither group nor attributes"
+        raise InvalidRequest(what="skip", value=request.skip, rule=rule)
+    if not 0 <= request.skip <= MAX_SKIP:
+        raise InvalidRequest(what="skip", value=request.skip, rule=f"must be from 0 to {MAX_SKIP}")
+    return request.skip
 
 
 def visibility(message: rpc.ReceiveRequest | rpc.StreamReceiveRequest) -> Millis | None:

@@ -52,7 +52,7 @@ from .reservation_service import ReservationService
 from .rpc import Context, Requests, outlast
 from .schedule_service import ScheduleService
 from .staging_service import StagingService
-from .status import error_of
+from .status import status_of
 from .store_access import FRAME_BYTES, StoreAccess
 from .streams import Streams
 
@@ -181,7 +181,7 @@ class QueueService:
             begun = send_requests.start(self._store, request.queue, request.messages)
             del request  # The store has the bodies.
             await answer(begun.future)
-            return encoding.send_results(b"\x0a", begun.stored())
+            return encoding.send_response(begun.stored())
 
     async def StreamSend(self, requests: Requests, context: Context) -> None:
         begin = partial(send_requests.start_in_turn, self._store, self._workers)
@@ -263,10 +263,10 @@ class QueueService:
     async def Delete(self, request: rpc.DeleteRequest, context: Context) -> bytes:
         begun = delete_requests.start(self._store, request.queue, request.targets)
         await answer(begun.future)
-        return encoding.delete_results(b"\x0a", begun.results())
+        return encoding.delete_response(begun.results())
 
     async def StreamDelete(self, requests: Requests, context: Context) -> None:
-        async def begin(request: rpc.StreamDeleteRequest) -> delete_requests.SubmittedDelete:
+        async def begin(request: rpc.DeleteRequest) -> delete_requests.SubmittedDelete:
             return delete_requests.start(self._store, request.queue, request.targets)
 
         await self._streams.serve(requests, context, begin, "StreamDelete")
@@ -314,7 +314,7 @@ class QueueService:
         for position in range(len(request.changes)):
             result = results[position]
             if isinstance(result, StoreError):
-                response.results.add(error=error_of(result))
+                response.results.add(error=status_of(result))
             elif result:
                 response.results.add(lease_expire_time=convert.timestamp(result))
             else:
@@ -358,7 +358,7 @@ class QueueService:
         for position in range(len(request.releases)):
             result = results[position]
             if isinstance(result, StoreError):
-                response.results.add(error=error_of(result))
+                response.results.add(error=status_of(result))
             else:
                 response.results.add(deliver_time=convert.timestamp(result))
         return response
@@ -396,7 +396,7 @@ class QueueService:
             if result is None:
                 response.results.add().rejected.SetInParent()
             else:
-                response.results.add(error=error_of(result))
+                response.results.add(error=status_of(result))
         return response
 
     # Looks at messages.
@@ -418,6 +418,7 @@ class QueueService:
             queue,
             wanted,
             tokens.after(request.page_token, convert.message_id, ""),
+            convert.skip(request),
             page_size(request.page_size),
             convert.body_bytes(request),
         )
@@ -427,11 +428,17 @@ class QueueService:
         )
 
     def _page(
-        self, queue: str, wanted: ops.MessageFilter, after: str, limit: int, max_body: int | None
+        self,
+        queue: str,
+        wanted: ops.MessageFilter,
+        after: str,
+        skip: int,
+        limit: int,
+        max_body: int | None,
     ) -> tuple[Sequence[ops.Message], str]:
         """Return a page of at most `FRAME_BYTES`, and after what the next one begins, if there is
         another."""
-        look = partial(self._store.page, queue, wanted, after=after)
+        look = partial(self._store.page, queue, wanted, after=after, skip=skip)
         # The bodies' sizes first: a thousand bodies of 64 MiB must never be in memory together.
         found = look(limit=limit, max_body_bytes=0)
         size, count = 0, 0

@@ -279,6 +279,7 @@ class Store:
         wanted: MessageFilter,
         *,
         after: str = "",
+        skip: int = 0,
         limit: int = 100,
         max_body_bytes: int | None = None,
     ) -> MessagePage:
@@ -287,9 +288,10 @@ class Store:
 
         It looks at 10,000 messages at most, and reads what 1,000 files say of theirs: a page of few
         messages, or none, isn't the last one if it has a `last`. Of each body no more than
-        `max_body_bytes`; None: all.
+        `max_body_bytes`; None: all. The first `skip` messages of the states and the time are passed
+        over.
         """
-        return self._questions.page(queue, wanted, after, limit, max_body_bytes)
+        return self._questions.page(queue, wanted, after, skip, limit, max_body_bytes)
 
     @property
     def waiting(self) -> int:

@@ -81,6 +81,27 @@ def test_pages_hold_each_message_once_and_in_order_whatever_state_it_is_in(rig: 
         assert [each.id for each in all_of(rig, limit, State.READY)] == ready
 
 
+def test_a_list_passes_over_as_many_messages_as_it_is_told_and_ends_where_it_is_told(
+    rig: FrontRig,
+) -> None:
+    ids = rig.send(*[b"%d" % number for number in range(20)])
+    clock_of(rig).advance(1_000)
+    ids += rig.send(b"alone")
+    clock_of(rig).advance(1_000)
+    ids += rig.send(*[b"more"] * 5)
+    rig.receive(3)
+    rig.ask(Delete(queue="q", ids=[ids[4], ids[12]]))
+    left = [id for id in ids if id not in (ids[4], ids[12])]
+
+    for skip in range(len(left) + 2):
+        for after, end in (("", 26), (ids[2], 26), ("", 21), (ids[2], 20)):
+            before = sent_at(ids[end]) if end < len(ids) else None
+            page = rig.store.page("q", MessageFilter(sent_before=before), skip=skip, after=after)
+            wanted = [id for id in ids[:end] if id in left and after < id]
+            assert [each.id for each in page.messages] == wanted[skip:]
+            assert page.last == ""
+
+
 def test_what_changes_its_state_after_it_was_listed_is_listed_in_the_other_one(rig: FrontRig) -> None:
     ids = rig.send(b"1", b"2", b"3")
     assert all_of(rig, 10, State.LEASED) == []
@@ -234,6 +255,20 @@ def test_without_bodies_no_file_is_read_that_says_nothing_but_its_body(tmp_path:
         assert paths == []
         assert [each.body for each in rig.store.messages("q")] == [b"0", b"1", b"2"]
         assert len(paths) == 3
+
+
+def test_a_list_opens_the_file_of_a_batch_once(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        rig.ask(Send(queue="q", bodies=[b"1", b"2", b"3"], attributes={1: {"a": "b"}}))
+        rig.receive(1)
+    for most, bodies in ((None, [b"1", b"2", b"3"]), (0, [b""] * 3)):
+        with opened(tmp_path) as rig:
+            paths: list[str] = []
+            rig.disk.open = _noting(rig.disk.open, paths)  # type: ignore[method-assign]
+            found = rig.store.messages("q", max_body_bytes=most)
+            assert [each.body for each in found] == bodies
+            assert [dict(each.attributes) for each in found] == [{}, {"a": "b"}, {}]
+            assert len(paths) == 1
 
 
 def _noting(call: object, paths: list[str]) -> object:

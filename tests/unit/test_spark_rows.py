@@ -49,12 +49,13 @@ def test_without_delays_a_chunk_is_as_full_as_can_be() -> None:
 
 
 def test_a_row_becomes_a_message() -> None:
-    message, size, delay = message_of("é", {"a": "b", "c": b"\xff"}, "key", 1.5)
+    message, size, delay = message_of("é", {"a": "b"}, "key", 1.5, {"c": b"\xff"}, "g")
 
     assert message.body == "é".encode()
     assert message.attributes["a"].string_value == "b"
     assert message.attributes["c"].binary_value == b"\xff"
     assert message.deduplication_id == "key"
+    assert message.group == "g"
     assert (message.delay.seconds, message.delay.nanos) == (1, 500_000_000)
     assert delay == 1.5
     assert size >= message.ByteSize() - 16

@@ -159,18 +159,18 @@ class GrpcTransport:
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float
     ) -> list[SendResult]:
-        outgoing = [convert.outgoing(message) for message in messages]
-        answer: rpc.StreamSendResponse | rpc.SendResponse
+        streamed = rpc.StreamSendRequest()
+        request = streamed.request
+        request.queue = queue
+        request.messages.extend(map(convert.outgoing, messages))
         try:
             if not self._sends.is_known or sum(map(size_of, messages)) >= LARGE:
                 raise NotKnown
-            answer = await self._sends.ask(
-                rpc.StreamSendRequest(queue=queue, messages=outgoing), timeout
-            )
-            if answer.HasField("error"):
-                raise convert.error(answer.error)
+            told = await self._sends.ask(streamed, timeout)
+            if told.HasField("error"):
+                raise convert.error(told.error)
+            answer = told.response
         except NotKnown:
-            request = rpc.SendRequest(queue=queue, messages=outgoing)
             answer = await self._calls.unary(self._stub.Send, request, rpc.SendResponse, timeout)
         return [convert.send_result(result) for result in answer.results]
 
@@ -205,18 +205,18 @@ class GrpcTransport:
     async def delete(
         self, queue: str, targets: Sequence[Target], *, timeout: float
     ) -> list[DeleteResult]:
-        named = [convert.target(target) for target in targets]
-        answer: rpc.StreamDeleteResponse | rpc.DeleteResponse
+        streamed = rpc.StreamDeleteRequest()
+        request = streamed.request
+        request.queue = queue
+        request.targets.extend(map(convert.target, targets))
         try:
             if not self._deletes.is_known or sum(map(_length, targets)) >= LARGE:
                 raise NotKnown
-            answer = await self._deletes.ask(
-                rpc.StreamDeleteRequest(queue=queue, targets=named), timeout
-            )
-            if answer.HasField("error"):
-                raise convert.error(answer.error)
+            told = await self._deletes.ask(streamed, timeout)
+            if told.HasField("error"):
+                raise convert.error(told.error)
+            answer = told.response
         except NotKnown:
-            request = rpc.DeleteRequest(queue=queue, targets=named)
             answer = await self._calls.unary(self._stub.Delete, request, rpc.DeleteResponse, timeout)
         return [convert.delete_result(result) for result in answer.results]
 

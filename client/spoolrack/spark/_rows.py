@@ -14,7 +14,10 @@ from google.protobuf.duration_pb2 import Duration
 from ..errors import InvalidRequest
 from ..v1 import queue_pb2 as pb
 
-WRITTEN: Final = ("body", "attributes", "deduplication_id", "delay_seconds", "binary_attributes")
+WRITTEN: Final = (
+    *("body", "attributes", "deduplication_id", "delay_seconds", "binary_attributes"),
+    "group",
+)
 """The columns of what is written; the first is required."""
 
 Sized: TypeAlias = tuple[pb.OutgoingMessage, int, float | None]
@@ -54,6 +57,7 @@ def message_of(
     key: Any,
     delay: Any,
     binary: Any = None,
+    group: Any = None,
     *,
     must_deduplicate: bool = False,
 ) -> Sized:
@@ -83,6 +87,9 @@ def message_of(
         raise InvalidColumn(
             f"A row has no deduplication_id, and mode 'direct' needs one. Its body: {raw[:80]!r}"
         )
+    if group:
+        message.group = group
+        size += len(group) + 4
     seconds = None if delay is None else float(delay)
     if seconds is not None:
         if not 0 <= seconds <= 365 * 86_400:

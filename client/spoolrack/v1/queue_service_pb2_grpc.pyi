@@ -30,8 +30,9 @@ class QueueServiceStub:
     """A durable message queue. Delivery is at least once.
 
     A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed. Where a request names many
-    messages, the call succeeds and each message has a result of its own, in the request's order.
+    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/errors.md lists the reasons.
+    Where a request names many messages, the call succeeds and each message has a result of its own, in
+    the request's order: an `error` in it is such a status.
     """
 
     @_typing.overload
@@ -102,8 +103,9 @@ class QueueServiceAsyncStub(QueueServiceStub):
     """A durable message queue. Delivery is at least once.
 
     A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed. Where a request names many
-    messages, the call succeeds and each message has a result of its own, in the request's order.
+    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/errors.md lists the reasons.
+    Where a request names many messages, the call succeeds and each message has a result of its own, in
+    the request's order: an `error` in it is such a status.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -170,8 +172,9 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     """A durable message queue. Delivery is at least once.
 
     A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed. Where a request names many
-    messages, the call succeeds and each message has a result of its own, in the request's order.
+    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/errors.md lists the reasons.
+    Where a request names many messages, the call succeeds and each message has a result of its own, in
+    the request's order: an `error` in it is such a status.
     """
 
     @_abc_1.abstractmethod

@@ -9,9 +9,8 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -129,31 +128,33 @@ class Questions:
 
     def message(self, queue: str, id: str) -> Message:
         """Return a message; raise `MessageNotFound`, `MessageDamaged`, `DiskError`."""
-        return self._look_up(queue, id, self._shown)
+        with _FileReader(self._disk) as files:
+            return self._look_up(queue, id, partial(self._shown, files))
 
     def open_message(self, queue: str, id: str) -> OpenMessage:
         """Return the same with the body as an open file, which was read and checked in pieces."""
         return self._look_up(queue, id, self._opened)
 
     def page(
-        self, queue: str, wanted: MessageFilter, after: str, limit: int, most: int | None
+        self, queue: str, wanted: MessageFilter, after: str, skip: int, limit: int, most: int | None
     ) -> MessagePage:
         """Return up to `limit` messages above the id `after`, in order, with `most` bytes of each body.
 
-        Fewer if their bodies get too many bytes, or if many others had to be looked at.
+        Fewer if their bodies get too many bytes, or if many others had to be looked at. The first
+        `skip` messages of the states and the time are passed over.
         """
-        sights, end = self.up_to_date(partial(self._sights, queue, wanted, after, limit))
+        sights, end = self.up_to_date(partial(self._sights, queue, wanted, after, skip, limit))
         found: list[Message] = []
         bytes_left = _PAGE_BYTES
-        lines: dict[str, Line] = {}
-        for sight in sights:
-            if len(found) >= limit or bytes_left <= 0:
-                return MessagePage(messages=found, last=after)
-            after = sight.id
-            message = self._listed(_with_line(sight, lines), wanted, most, lines)
-            if message is not None:
-                found.append(message)
-                bytes_left -= len(message.body)
+        with _FileReader(self._disk) as files:
+            for sight in sights:
+                if len(found) >= limit or bytes_left <= 0:
+                    return MessagePage(messages=found, last=after)
+                after = sight.id
+                message = self._listed(files, sight, wanted, most)
+                if message is not None:
+                    found.append(message)
+                    bytes_left -= len(message.body)
         return MessagePage(messages=found, last=end)
 
     # Where messages are: while the index doesn't change.
@@ -168,7 +169,7 @@ class Questions:
         return self._sight(*found)
 
     def _sights(
-        self, queue: str, wanted: MessageFilter, after: str, limit: int
+        self, queue: str, wanted: MessageFilter, after: str, skip: int, limit: int
     ) -> tuple[list[_Sight], str]:
         """Return where messages above the id `after` are that may be wanted, in order, and up to which
         id was looked; "" if there are no more.
@@ -185,11 +186,24 @@ class Questions:
         found: list[_Sight] = []
         certain = looks = 0
         unread: set[Batch] = set()
-        for _, together in groupby(index.since(start, states), lambda each: batch_of(each[0])):
-            for id, entry, place in sorted(_messages_of(together), key=itemgetter(0)):
+        for first, together in groupby(index.since(start, states), lambda each: batch_of(each[0])):
+            entries = [entry for _, entry in together]
+            is_between = first > after and (
+                wanted.sent_before is None or sent_at(first) < wanted.sent_before
+            )
+            if skip and is_between and not superseded:
+                # Without a look at each message: commits wait meanwhile.
+                held = sum(entry.held.bit_count() for entry in entries)
+                if held <= skip:
+                    skip -= held
+                    continue
+            for id, entry, place in sorted(_messages_of(entries), key=itemgetter(0)):
                 if wanted.sent_before is not None and sent_at(id) >= wanted.sent_before:
                     return found, ""
                 if id <= after or (entry.batch, place) in superseded:
+                    continue
+                if skip:
+                    skip -= 1
                     continue
                 if certain > limit or looks >= _MOST_LOOKS or len(unread) >= _MOST_FILES:
                     return found, after
@@ -225,19 +239,16 @@ class Questions:
         raise MessageNotFound(queue=queue, id=id)
 
     def _listed(
-        self, sight: _Sight, wanted: MessageFilter, most: int | None, lines: dict[str, Line]
+        self, files: _FileReader, sight: _Sight, wanted: MessageFilter, most: int | None
     ) -> Message | None:
-        """Return a message of a list; None if it isn't wanted, is gone, or can't be read. A line that
-        is read joins `lines`."""
+        """Return a message of a list; None if it isn't wanted, is gone, or can't be read."""
 
         def shown(sight: _Sight) -> Message | None:
-            if sight.line is None and (wanted.group or wanted.attributes):
-                with closing(_opened(self._disk, sight)) as file:
-                    lines[sight.name.stem.text] = _line_of(file, sight)
-                sight = _with_line(sight, lines)
-            if sight.line is not None and not wanted.takes(sight.line, sight.index):
-                return None
-            return self._shown(sight, most)
+            if wanted.group or wanted.attributes:
+                line = sight.line or files.open(sight)[1]
+                if not wanted.takes(line, sight.index):
+                    return None
+            return self._shown(files, sight, most)
 
         try:
             try:
@@ -250,7 +261,7 @@ class Questions:
             log.warning("a list passes over message %s: %s", sight.id, error)
             return None
 
-    def _shown(self, sight: _Sight, most: int | None = None) -> Message:
+    def _shown(self, files: _FileReader, sight: _Sight, most: int | None = None) -> Message:
         line, stem = sight.line, sight.name.stem
         if line is not None and most == 0:
             return _message(sight, line, b"")
@@ -258,10 +269,9 @@ class Questions:
             return _message(sight, line, body_in(line, sight.content, sight.index)[:most])
         if not stem.line and most == 0:
             return _message(sight, Line([stem.size], [stem.crc]), b"")
-        with closing(_opened(self._disk, sight)) as file:
-            line = _line_of(file, sight)
-            body = b"" if most == 0 else b"".join(_body_of(file, line, sight.index))
-            return _message(sight, line, body[:most])
+        file, line = files.open(sight)
+        body = b"" if most == 0 else b"".join(_body_of(file, line, sight.index))
+        return _message(sight, line, body[:most])
 
     def _opened(self, sight: _Sight) -> OpenMessage:
         file = _opened(self._disk, sight)
@@ -275,6 +285,40 @@ class Questions:
         except BaseException:
             file.close()
             raise
+
+
+class _FileReader:
+    """Opens the files of messages, and reads a file's line once for messages that follow each other."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._stem = ""
+        self._opened: tuple[BinaryIO, Line] | None = None
+
+    def __enter__(self) -> _FileReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._opened is not None:
+            self._opened[0].close()
+            self._opened = None
+
+    def open(self, sight: _Sight) -> tuple[BinaryIO, Line]:
+        """Return a message's file, which the next call may close, and its line.
+
+        Raise `FileNotFoundError`, `Damaged`, or `DiskError`.
+        """
+        stem = sight.name.stem.text
+        if self._opened is None or stem != self._stem:
+            self.__exit__()
+            file = _opened(self._disk, sight)
+            try:
+                self._opened = file, _line_of(file, sight)
+            except BaseException:
+                file.close()
+                raise
+            self._stem = stem
+        return self._opened
 
 
 def _is_wanted(wanted: MessageFilter, batch: Batch, index: int) -> bool | None:
@@ -293,13 +337,8 @@ def _is_wanted(wanted: MessageFilter, batch: Batch, index: int) -> bool | None:
     return None
 
 
-def _with_line(sight: _Sight, lines: Mapping[str, Line]) -> _Sight:
-    line = lines.get(sight.name.stem.text)
-    return sight if line is None or sight.line is not None else replace(sight, line=line)
-
-
-def _messages_of(entries: Iterator[tuple[str, Entry]]) -> Iterator[tuple[str, Entry, int]]:
-    for _, entry in entries:
+def _messages_of(entries: Iterable[Entry]) -> Iterator[tuple[str, Entry, int]]:
+    for entry in entries:
         for index in indexes(entry.held):
             yield entry.batch.stem.message_id(index), entry, index
 
