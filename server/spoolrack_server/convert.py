@@ -25,9 +25,17 @@ from spoolrack_store.model.errors import (
     InvalidRequest,
     InvalidSetting,
 )
-from spoolrack_store.model.ids import first_id_of, is_id
+from spoolrack_store.model.ids import is_id
 from spoolrack_store.model.names import is_queue_name
-from spoolrack_store.model.operations import CreateQueue, LastReceive, Message, Queue, UpdateQueue
+from spoolrack_store.model.operations import (
+    CreateQueue,
+    LastReceive,
+    Message,
+    MessageFilter,
+    Purge,
+    Queue,
+    UpdateQueue,
+)
 from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, SCHEMA, QueueSettings, SettingKind
 from spoolrack_store.model.transitions import State
 
@@ -44,6 +52,8 @@ MAX_WAIT: Final = HOUR
 
 MAX_VERSION: Final = 10**15 - 1
 """Of a queue: its file's name has 15 digits."""
+MAX_FILTERS: Final = 10
+"""Attributes that a list may name."""
 MAX_DEDUPLICATION_ID: Final = 128
 """Characters."""
 
@@ -320,7 +330,7 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
 # Messages.
 
 
-def attributes(message: pb.OutgoingMessage) -> dict[str, str | bytes]:
+def attributes(message: pb.OutgoingMessage | rpc.ListMessagesRequest) -> dict[str, str | bytes]:
     found: dict[str, str | bytes] = {}
     for name, attribute in message.attributes.items():
         match attribute.WhichOneof("value"):
@@ -383,6 +393,32 @@ def states(numbers: Iterable[pb.MessageState.ValueType]) -> frozenset[State]:
     return frozenset(found)
 
 
+def purge(request: rpc.PurgeQueueRequest) -> Purge:
+    has_age = request.HasField("sent_before")
+    return Purge(
+        queue=queue_name(request.name),
+        sent_before=moment(request.sent_before, "sent_before") if has_age else None,
+        states=states(request.states),
+    )
+
+
+def message_filter(request: rpc.ListMessagesRequest) -> MessageFilter:
+    since, before = (
+        moment(getattr(request, name), name) if request.HasField(name) else None
+        for name in ("sent_since", "sent_before")
+    )
+    if len(request.attributes) > MAX_FILTERS:
+        rule = f"must be {MAX_FILTERS} at most"
+        raise InvalidRequest(what="attributes", value=len(request.attributes), rule=rule)
+    return MessageFilter(
+        states=states(request.states),
+        sent_since=since,
+        sent_before=before,
+        group=request.group,
+        attributes=attributes(request),
+    )
+
+
 def body_bytes(request: rpc.ListMessagesRequest) -> int | None:
     """How many bytes of each body a list shows; None for all."""
     if request.view not in rpc.MessageView.values():
@@ -394,19 +430,11 @@ def body_bytes(request: rpc.ListMessagesRequest) -> int | None:
     return (request.max_body_bytes or None) if is_full else 0
 
 
-def send_times(request: rpc.ListMessagesRequest) -> tuple[str, str]:
-    """Return the ids between which the messages of a list are; "" is no bound."""
-    begin = end = ""
-    if request.HasField("begin_send_time"):
-        # The list begins after an id: without its last digit it is below all ids of that time.
-        begin = first_id_of(moment(request.begin_send_time, "begin_send_time"))[:-1]
-    if request.HasField("end_send_time"):
-        end = first_id_of(moment(request.end_send_time, "end_send_time"))
-    return begin, end
-
-
 def skip(request: rpc.ListMessagesRequest) -> int:
     """Return how many messages a list passes over."""
+    if request.skip and (request.group or request.attributes):
+        rule = "goes with neither group nor attributes"
+        raise InvalidRequest(what="skip", value=request.skip, rule=rule)
     if not 0 <= request.skip <= MAX_SKIP:
         raise InvalidRequest(what="skip", value=request.skip, rule=f"must be from 0 to {MAX_SKIP}")
     return request.skip

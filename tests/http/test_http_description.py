@@ -101,4 +101,5 @@ def test_requests_belong_to_the_paths_that_describe_them() -> None:
     assert template("/q") == "/{queue}"
     assert template("/q/messages?wait=1") == "/{queue}/messages"
     assert template("/q/messages/x") == "/{queue}/messages/{id}"
+    assert template("/-/queues/q/messages?group=g") == "/-/queues/{queue}/messages"
     assert template("/-/health") == "/-/health"

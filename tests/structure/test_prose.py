@@ -94,7 +94,7 @@ def _parts() -> Iterator[Counter[str]]:
             if "v1" not in path.parts:
                 source = path.read_text()
                 yield counts_of(docstrings_of(source), prose_of_python(source))
-    for path in sorted((CHECKOUT / "protos").rglob("*.proto")):
+    for path in sorted((CHECKOUT / "protos" / "spoolrack").rglob("*.proto")):
         yield counts_of([], "\n".join(re.findall(r"//.*", path.read_text())))
     pages = [CHECKOUT / name for name in ("README.md", "CONTRIBUTING.md", "helm/spoolrack/README.md")]
     for path in [*pages, *sorted((CHECKOUT / "docs").rglob("*.md"))]:

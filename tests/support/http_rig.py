@@ -61,8 +61,10 @@ class Answer:
 def template(path: str) -> str:
     """The path in the description that a request's path belongs to."""
     parts = path.split("?")[0].split("/")
+    if parts[1:3] == ["-", "queues"]:
+        return "/".join(["", "-", "queues", "{queue}", *parts[4:]])
     if parts[1] == "-":
-        return path
+        return path.split("?")[0]
     return "/".join(["", "{queue}", *parts[2:3], *("{id}" for _ in parts[3:4])])
 
 

@@ -79,8 +79,8 @@ function sendStream({ queue, batches, ...request }) {
   return new Promise((resolve, reject) => {
     const responses = [];
     const call = client.streamSend(deadline(request));
-    call.on('data', ({ correlationId, results, error }) => {
-      const answer = error ? { error: told(failureIn(error)) } : { results: results.map(sent) };
+    call.on('data', ({ correlationId, response, error }) => {
+      const answer = error ? { error: told(failureIn(error)) } : { results: response.results.map(sent) };
       responses.push({ correlation_id: correlationId, ...answer });
     });
     call.on('error', reject);
@@ -111,7 +111,7 @@ const OPS = {
   async send(request) {
     const messages = request.messages.map(outgoing);
     const { results } = await ask(client, 'send', { queue: request.queue, messages }, deadline(request));
-    return { results: results.map(sent) };
+    return { results: response.results.map(sent) };
   },
   send_stream: sendStream,
   async receive(request) {

@@ -88,8 +88,8 @@ def _request(options: ReadOptions, share: Share, *, page_size: int) -> rpc.ListM
         queue=options.place.queue,
         page_size=page_size,
         states=options.states,
-        begin_send_time=_timestamp(share.begin),
-        end_send_time=_timestamp(share.end),
+        sent_since=_timestamp(share.begin),
+        sent_before=_timestamp(share.end),
     )
 
 

@@ -62,6 +62,16 @@ def routes(
         Route("HEAD", "/{queue}", queues.get, MONITOR),
         Route("PUT", "/{queue}", queues.put, MANAGE),
         Route("DELETE", "/{queue}", queues.delete, MANAGE),
+        Route(
+            "GET",
+            "/-/queues/{queue}/messages",
+            messages.list_messages,
+            RECEIVE,
+            parameters=(
+                *("states", "sent_since", "sent_before", "group", "attribute"),
+                *("page_size", "page_token"),
+            ),
+        ),
         # No HEAD: a receive that shows no message would hide one.
         Route(
             "GET",
@@ -72,6 +82,9 @@ def routes(
             leases=True,
         ),
         Route("POST", "/{queue}/messages", messages.send, SEND),
+        Route(
+            "DELETE", "/{queue}/messages", messages.purge, MANAGE, parameters=("sent_before", "states")
+        ),
         Route("GET", "/{queue}/messages/{id}", messages.get, RECEIVE),
         Route("HEAD", "/{queue}/messages/{id}", messages.get, RECEIVE),
         Route(

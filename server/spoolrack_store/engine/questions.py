@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -21,7 +21,7 @@ from ..files.changes import Poisoned
 from ..files.disk import NOT_A_FILE, Disk
 from ..files.lock_holder import look_at
 from ..files.syncer import SyncFailed, explained
-from ..model.batch import Entry
+from ..model.batch import Batch, Entry
 from ..model.clock import Millis
 from ..model.content import Damaged, Line, decode
 from ..model.content import body as body_in
@@ -33,11 +33,10 @@ from ..model.errors import (
     RootInUse,
     StoreFailed,
 )
-from ..model.ids import is_id, sent_at
+from ..model.ids import first_id_of, is_id, sent_at
 from ..model.members import indexes
 from ..model.names import Name, batch_of, is_set_token
-from ..model.operations import Message, OpenMessage
-from ..model.transitions import State
+from ..model.operations import Message, MessageFilter, MessagePage, OpenMessage
 from .dead_letters import deaths_of
 from .engine import Engine
 from .index import COUNTED
@@ -48,6 +47,10 @@ Found = TypeVar("Found")
 
 _PAGE_BYTES: Final = 4 * 1024 * 1024
 _PIECE: Final = 1024 * 1024
+_MOST_LOOKS: Final = 10_000
+"""Messages of the index that one page looks at."""
+_MOST_FILES: Final = 1_000
+"""Files of which one page reads the line about their messages, never the bodies, to filter them."""
 _LOOKS: Final = 5
 """A message that moves while it is looked at is looked up so often."""
 _TRY_EVERY: Final = 0.005
@@ -132,40 +135,27 @@ class Questions:
         """Return the same with the body as an open file, which was read and checked in pieces."""
         return self._look_up(queue, id, self._opened)
 
-    def messages(
-        self,
-        queue: str,
-        states: frozenset[State],
-        between: tuple[str, str],
-        skip: int,
-        limit: int,
-        most: int | None,
-    ) -> list[Message]:
-        """Return up to `limit` messages with ids `between` two, in order, after the first `skip`.
+    def page(
+        self, queue: str, wanted: MessageFilter, after: str, skip: int, limit: int, most: int | None
+    ) -> MessagePage:
+        """Return up to `limit` messages above the id `after`, in order, with `most` bytes of each body.
 
-        Each has `most` bytes of its body. Fewer if their bodies get too many bytes; none only if there
-        are no more. Without an upper id there is no end.
+        Fewer if their bodies get too many bytes, or if many others had to be looked at. The first
+        `skip` messages of the states and the time are passed over.
         """
-        after, before = between
+        sights, end = self.up_to_date(partial(self._sights, queue, wanted, after, skip, limit))
         found: list[Message] = []
         bytes_left = _PAGE_BYTES
         with _FileReader(self._disk) as files:
-            while not found:
-                sights = self.up_to_date(
-                    partial(self._sights, queue, states or COUNTED, (after, before), skip, limit)
-                )
-                skip = 0
-                if not sights:
-                    break
-                for sight in sights:
-                    after = sight.id
-                    message = self._listed(files, sight, most)
-                    if message is not None:
-                        found.append(message)
-                        bytes_left -= len(message.body)
-                    if bytes_left <= 0:
-                        break
-        return found
+            for sight in sights:
+                if len(found) >= limit or bytes_left <= 0:
+                    return MessagePage(messages=found, last=after)
+                after = sight.id
+                message = self._listed(files, sight, wanted, most)
+                if message is not None:
+                    found.append(message)
+                    bytes_left -= len(message.body)
+        return MessagePage(messages=found, last=end)
 
     # Where messages are: while the index doesn't change.
 
@@ -179,17 +169,28 @@ class Questions:
         return self._sight(*found)
 
     def _sights(
-        self, queue: str, states: Collection[State], between: tuple[str, str], skip: int, limit: int
-    ) -> list[_Sight]:
-        after, before = between
+        self, queue: str, wanted: MessageFilter, after: str, skip: int, limit: int
+    ) -> tuple[list[_Sight], str]:
+        """Return where messages above the id `after` are that may be wanted, in order, and up to which
+        id was looked; "" if there are no more.
+
+        More than `limit` of them are certainly wanted, or the files of the others have to be looked at.
+        """
         self._engine.catalog.require(queue)
         index, superseded = self._engine.index.queue(queue), self._engine.index.superseded
         # The file that has `after` may have messages above it, too.
         start = min(after, batch_of(after[:_ID_LENGTH]))
+        if wanted.sent_since is not None:
+            start = max(start, first_id_of(wanted.sent_since))
+        states = wanted.states or COUNTED
         found: list[_Sight] = []
+        certain = looks = 0
+        unread: set[Batch] = set()
         for first, together in groupby(index.since(start, states), lambda each: batch_of(each[0])):
             entries = [entry for _, entry in together]
-            is_between = first > after and (not before or first < batch_of(before))
+            is_between = first > after and (
+                wanted.sent_before is None or sent_at(first) < wanted.sent_before
+            )
             if skip and is_between and not superseded:
                 # Without a look at each message: commits wait meanwhile.
                 held = sum(entry.held.bit_count() for entry in entries)
@@ -197,14 +198,24 @@ class Questions:
                     skip -= held
                     continue
             for id, entry, place in sorted(_messages_of(entries), key=itemgetter(0)):
-                if len(found) >= limit or (before and id >= before):
-                    return found
-                if id > after and (entry.batch, place) not in superseded:
-                    if skip:
-                        skip -= 1
-                    else:
-                        found.append(self._sight(entry, place))
-        return found
+                if wanted.sent_before is not None and sent_at(id) >= wanted.sent_before:
+                    return found, ""
+                if id <= after or (entry.batch, place) in superseded:
+                    continue
+                if skip:
+                    skip -= 1
+                    continue
+                if certain > limit or looks >= _MOST_LOOKS or len(unread) >= _MOST_FILES:
+                    return found, after
+                after = id
+                looks += 1
+                is_wanted = _is_wanted(wanted, entry.batch, place)
+                if is_wanted is None:
+                    unread.add(entry.batch)
+                if is_wanted is not False:
+                    certain += is_wanted is True
+                    found.append(self._sight(entry, place))
+        return found, ""
 
     def _sight(self, entry: Entry, index: int) -> _Sight:
         name, batch = entry.name, entry.batch
@@ -227,13 +238,23 @@ class Questions:
                 raise MessageDamaged(queue=queue, id=id, why=str(error)) from error
         raise MessageNotFound(queue=queue, id=id)
 
-    def _listed(self, files: _FileReader, sight: _Sight, most: int | None) -> Message | None:
-        """Return a message of a list; None if it is gone, or can't be read."""
+    def _listed(
+        self, files: _FileReader, sight: _Sight, wanted: MessageFilter, most: int | None
+    ) -> Message | None:
+        """Return a message of a list; None if it isn't wanted, is gone, or can't be read."""
+
+        def shown(sight: _Sight) -> Message | None:
+            if wanted.group or wanted.attributes:
+                line = sight.line or files.open(sight)[1]
+                if not wanted.takes(line, sight.index):
+                    return None
+            return self._shown(files, sight, most)
+
         try:
             try:
-                return self._shown(files, sight, most)
+                return shown(sight)
             except FileNotFoundError:
-                return self._look_up(sight.name.queue, sight.id, partial(self._shown, files, most=most))
+                return self._look_up(sight.name.queue, sight.id, shown)
         except MessageNotFound:
             return None
         except (Damaged, MessageDamaged, DiskError) as error:
@@ -298,6 +319,22 @@ class _FileReader:
                 raise
             self._stem = stem
         return self._opened
+
+
+def _is_wanted(wanted: MessageFilter, batch: Batch, index: int) -> bool | None:
+    """Return whether a message has the group and the attributes that are wanted; None if only its file
+    tells."""
+    if (wanted.group and not batch.stem.is_grouped) or (
+        wanted.attributes and not batch.stem.attributes
+    ):
+        return False
+    if not (wanted.group or wanted.attributes):
+        return True
+    if batch.line is not None:
+        return wanted.takes(batch.line, index)
+    if wanted.group and batch.groups is not None and batch.groups.of(index) != wanted.group:
+        return False
+    return None
 
 
 def _messages_of(entries: Iterable[Entry]) -> Iterator[tuple[str, Entry, int]]:

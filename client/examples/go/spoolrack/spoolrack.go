@@ -94,18 +94,12 @@ func fromStatus(s *status.Status) *Failure {
 	return failure
 }
 
-// FailureIn reads the Error in the result of one message of many; nil if there is none.
-func FailureIn(e *pb.Error) *Failure {
-	if e == nil {
+// FailureIn reads the error in the result of one message of many; nil if there is none.
+func FailureIn(s *rpcstatus.Status) *Failure {
+	if s == nil {
 		return nil
 	}
-	failure := &Failure{
-		Code: codes.Code(e.Code), Message: e.Message, Reason: e.Reason, Metadata: map[string]string{}, Retry: span(e.RetryDelay),
-	}
-	for name, fact := range e.Metadata {
-		failure.Metadata[name] = fact
-	}
-	return failure
+	return ReadStatus(s)
 }
 
 func span(d *durationpb.Duration) *time.Duration {
