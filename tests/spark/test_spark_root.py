@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -324,6 +325,41 @@ def test_a_message_that_moves_while_it_is_read_is_a_row(root: Path, client: spoo
     rows = [row for batch in reading.batches() for row in batch.to_pylist()]
 
     assert sorted((row["body"], row["state"]) for row in rows) == [(b"1", "leased"), (b"2", "ready")]
+
+
+def test_beside_a_store_at_work_each_message_that_stays_is_one_row(
+    root: Path, client: spoolrack.Client
+) -> None:
+    client.create_queue("jobs")
+    jobs = client.queue("jobs")
+    stay = {sent.id for _ in range(5) for sent in jobs.send_many([b"stays"] * 40)}
+    ended = threading.Event()
+    moves = 0
+
+    def move() -> None:
+        nonlocal moves
+        while not ended.is_set():
+            gone = {sent.id for sent in jobs.send_many([b"goes"] * 5)}
+            for message in jobs.receive(60):
+                if message.id in gone:
+                    message.delete()
+                else:
+                    message.release()
+                moves += 1
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    try:
+        for bodies in (False, True) * 10:
+            rows = rows_of(root, columns="id, error", bodies=bodies, numPartitions=2)
+            ids = [row["id"] for row in rows]
+            assert len(ids) == len(set(ids))
+            assert stay <= set(ids)
+            assert [row["error"] for row in rows if row["error"]] == []
+    finally:
+        ended.set()
+        mover.join()
+    assert moves
 
 
 def test_a_message_of_an_archive_is_a_row_if_that_is_asked_for(made: MadeRoot) -> None:
