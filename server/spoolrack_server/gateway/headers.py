@@ -22,6 +22,7 @@ from urllib.parse import unquote
 from aiohttp import web
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import MAX_GROUP, Attributes
+from spoolrack_store.model.dead_letter_records import check_explanation
 from spoolrack_store.model.errors import InvalidReceipt, InvalidRequest
 from spoolrack_store.model.names import MAX_PRIORITY
 from spoolrack_store.model.operations import LastReceive, Message
@@ -340,16 +341,38 @@ def receipt(headers: Fields, id: str) -> str | None:
     return text
 
 
-def last_receive(query: Fields, headers: Fields) -> LastReceive | None:
-    """The receive that a receipt came with, if the query says that its lease may be over."""
-    values = query.getall("allow_expired", [])
-    if not values:
-        return None
+def required_receipt(headers: Fields, id: str) -> str:
+    """The same where a request can't do without one."""
+    found = receipt(headers, id)
+    if found is None:
+        raise InvalidRequest(what="If-Match", value="", rule="must be the message's receipt")
+    return found
+
+
+def reason(query: Fields) -> str:
+    """Return the reason of a release or a rejection; empty for none."""
+    text = ", ".join(query.getall("reason", []))
+    check_explanation(text)
+    return text
+
+
+def flag(query: Fields, name: str) -> bool:
+    values = query.getall(name, ["false"])
     if values not in (["true"], ["false"]):
         raise InvalidRequest(
-            what="the parameter allow_expired", value=", ".join(values), rule="must be true or false"
+            what=f"the parameter {name}", value=", ".join(values), rule="must be true or false"
         )
-    if values == ["false"]:
+    return values == ["true"]
+
+
+def release_delay(query: Fields) -> Millis | None:
+    """None leaves it to the queue's back-off."""
+    return _span(query, "delay", "the parameter delay", 0, MAX_DELAY)
+
+
+def last_receive(query: Fields, headers: Fields) -> LastReceive | None:
+    """The receive that a receipt came with, if the query says that its lease may be over."""
+    if not flag(query, "allow_expired"):
         return None
     count = ", ".join(headers.getall(RECEIVE_COUNT, []))
     if not _COUNT.fullmatch(count):

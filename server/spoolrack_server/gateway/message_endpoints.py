@@ -1,4 +1,4 @@
-"""The endpoints of messages: send one, receive one, look at one, delete one, purge.
+"""The endpoints of messages: send, receive, look at, list, release, reject, delete, purge.
 
 Owns the leases between the store and the client: one whose answer could not be written, or whose
 client was gone before, goes back at once. A body that is large is in memory only until the first byte
@@ -7,7 +7,6 @@ of it goes out; from then on the kernel sends it from the file.
 
 from __future__ import annotations
 
-import base64
 from functools import partial
 from typing import Any, Final
 
@@ -21,6 +20,8 @@ from spoolrack_store.model.operations import (
     OpenMessage,
     Purge,
     Receive,
+    RejectMessages,
+    ReleaseMessages,
     Send,
     messages_of,
 )
@@ -34,6 +35,7 @@ from ..pages import PageTokens, filter_texts
 from . import headers, request_bodies
 from .context import GatewayContext
 from .queue_endpoints import name_of
+from .schedule_endpoints import attributes_as_json
 
 SMALL: Final = 64 * 1024
 """Bytes of a body that may come before the queue is asked how many it takes."""
@@ -201,6 +203,30 @@ class MessageEndpoints:
             raise error
         return web.Response(status=202)
 
+    async def release(self, request: web.Request) -> web.StreamResponse:
+        release = ReleaseMessages(
+            queue=name_of(request),
+            receipts=[headers.required_receipt(request.headers, id_of(request))],
+            delay=headers.release_delay(request.query),
+            explanation=headers.reason(request.query),
+            is_uncounted=headers.flag(request.query, "uncounted"),
+        )
+        (result,) = await self._context.submit(release)
+        if isinstance(result, StoreError):
+            raise result
+        return web.json_response({"deliver_time": headers.time_text(result)})
+
+    async def reject(self, request: web.Request) -> web.StreamResponse:
+        rejection = RejectMessages(
+            queue=name_of(request),
+            receipts=[headers.required_receipt(request.headers, id_of(request))],
+            explanation=headers.reason(request.query),
+        )
+        (error,) = await self._context.submit(rejection)
+        if error is not None:
+            raise error
+        return web.Response(status=204)
+
     async def purge(self, request: web.Request) -> web.StreamResponse:
         purge = Purge(
             queue=name_of(request),
@@ -212,7 +238,6 @@ class MessageEndpoints:
 
 def _described(message: Message) -> dict[str, Any]:
     """A message as JSON has it, without its body."""
-    attributes = message.attributes.items()
     is_leased = message.state is State.LEASED
     found: dict[str, Any] = {
         "id": message.id,
@@ -222,12 +247,7 @@ def _described(message: Message) -> dict[str, Any]:
         "receive_count": message.receives,
         "group": message.group,
         "priority": message.priority,
-        "attributes": {name: value for name, value in attributes if isinstance(value, str)},
-        "binary_attributes": {
-            name: base64.b64encode(value).decode()
-            for name, value in attributes
-            if isinstance(value, bytes)
-        },
+        **attributes_as_json(message.attributes),
     }
     if message.first_receive is not None:
         found["first_receive_time"] = headers.time_text(message.first_receive)
