@@ -122,6 +122,21 @@ def test_attributes_group_and_key_are_in_columns(root: Path, client: spoolrack.C
     assert "body" not in three
 
 
+def test_the_lease_of_a_reserved_message_ends_with_the_hold_of_its_set(
+    root: Path, client: spoolrack.Client
+) -> None:
+    client.create_queue("jobs")
+    jobs = client.queue("jobs")
+    jobs.send(b"alone")
+    jobs.send_many([b"one", b"two"])
+    jobs.reserve("s", 0, visibility_timeout=60)
+    ends = client.reservations.extend("s", 0, 3600).expires_at
+
+    for columns in ("id,lease_expires_at", "id,lease_expires_at,body_size"):
+        rows = rows_of(root, columns=columns)
+        assert [row["lease_expires_at"] for row in rows] == [ends] * 3
+
+
 def test_a_table_has_the_columns_that_are_asked_for_and_opens_no_file_for_those_of_names(
     spark: SparkSession, made: MadeRoot
 ) -> None:
