@@ -43,16 +43,18 @@ def test_a_batch_read_has_the_columns_and_messages_that_are_asked_for_each_time(
         assert jobs.info().counts.ready == 19
 
 
-def test_a_stream_has_the_columns_that_are_asked_for_and_writes_group_and_typed_attributes(
+def test_a_stream_has_the_columns_that_are_asked_for_and_writes_what_a_message_has(
     spark: SparkSession, server: RunningServer, tmp_path: Path
 ) -> None:
     with server.client() as client:
         for name in ("jobs", "out"):
             client.create_queue(name)
-        client.queue("jobs").send(b"x", group="g", attributes={"text": "a", "bytes": b"\xff"})
+        client.queue("jobs").send(
+            b"x", group="g", priority=3, attributes={"text": "a", "bytes": b"\xff"}
+        )
         at = {"endpoint": server.url}
         messages = spark.readStream.format("spoolrack").options(**at, queue="jobs")
-        messages = messages.option("columns", "body, attributes, binary_attributes, group")
+        messages = messages.option("columns", "body, attributes, binary_attributes, group, priority")
         query = (
             messages.load()
             .writeStream.format("spoolrack")
@@ -64,7 +66,7 @@ def test_a_stream_has_the_columns_that_are_asked_for_and_writes_group_and_typed_
         query.awaitTermination(120)
 
         (message,) = client.queue("out").receive(1)
-        assert (message.body, message.group) == (b"x", "g")
+        assert (message.body, message.group, message.priority) == (b"x", "g", 3)
         assert message.attributes == {"text": "a", "bytes": b"\xff"}
 
 

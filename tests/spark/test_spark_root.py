@@ -103,7 +103,9 @@ def test_every_message_is_a_row_with_its_queue_and_its_state(
 def test_attributes_group_and_key_are_in_columns(root: Path, client: spoolrack.Client) -> None:
     client.create_queue("jobs")
     jobs = client.queue("jobs")
-    jobs.send(b"alone", attributes={"kind": "a", "raw": b"\xff"}, group="g", deduplication_id="1")
+    jobs.send(
+        b"alone", attributes={"kind": "a", "raw": b"\xff"}, group="g", priority=2, deduplication_id="1"
+    )
     jobs.send_many(
         [spoolrack.Outgoing(body=b"two", attributes={"kind": "b"}, deduplication_id="2"), b"three"]
     )
@@ -111,7 +113,7 @@ def test_attributes_group_and_key_are_in_columns(root: Path, client: spoolrack.C
     alone, two, three = sorted(rows_of(root), key=lambda row: row["id"])
 
     assert (alone["attributes"], alone["binary_attributes"]) == ([("kind", "a")], [("raw", b"\xff")])
-    assert alone["group"] == "g"
+    assert (alone["group"], alone["priority"]) == ("g", 2)
     assert len(alone["deduplication_key"]) == 26
     assert two["attributes"] == [("kind", "b")]
     assert len(two["deduplication_key"]) == 26

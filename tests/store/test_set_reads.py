@@ -85,15 +85,15 @@ def test_a_set_is_read_again_with_bodies_and_without_receipts(rig: FrontRig) -> 
     assert rig.store.reservations(queue="relaxed") == rig.store.reservations(after=("s", 0)) == []
 
 
-def test_a_message_of_a_set_has_its_attributes_and_its_group(rig: FrontRig) -> None:
+def test_a_message_of_a_set_has_its_attributes_group_and_priority(rig: FrontRig) -> None:
     rig.ask(Send(queue="q", bodies=[b"1", b"2"], attributes={0: {"a": "b"}}, groups={1: "g"}))
-    rig.send(b"3")
+    rig.ask(Send(queue="q", bodies=[b"3"], priorities={0: 4}))
     rig.ask(asked())
 
-    assert sorted((m.body, dict(m.attributes), m.group) for m in read(rig)) == [
-        (b"1", {"a": "b"}, ""),
-        (b"2", {}, "g"),
-        (b"3", {}, ""),
+    assert sorted((m.body, dict(m.attributes), m.group, m.priority) for m in read(rig)) == [
+        (b"1", {"a": "b"}, "", 0),
+        (b"2", {}, "g", 0),
+        (b"3", {}, "", 4),
     ]
 
 

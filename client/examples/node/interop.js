@@ -85,7 +85,9 @@ function sendStream({ queue, batches, ...request }) {
     });
     call.on('error', reject);
     call.on('end', () => resolve({ responses }));
-    batches.forEach((batch, at) => call.write({ correlationId: at + 1, queue, messages: batch.map(outgoing) }));
+    batches.forEach((batch, at) => {
+      call.write({ correlationId: at + 1, request: { queue, messages: batch.map(outgoing) } });
+    });
     call.end();
   });
 }
@@ -111,7 +113,7 @@ const OPS = {
   async send(request) {
     const messages = request.messages.map(outgoing);
     const { results } = await ask(client, 'send', { queue: request.queue, messages }, deadline(request));
-    return { results: response.results.map(sent) };
+    return { results: results.map(sent) };
   },
   send_stream: sendStream,
   async receive(request) {

@@ -56,6 +56,7 @@ COLUMNS: Final[dict[str, Column]] = {
     "receive_count": (pa.int32(), "int", lambda page: [m.receive_count for m in page]),
     "binary_attributes": (_BYTES, "map<string, binary>", _attributes("binary_value")),
     "group": (pa.string(), "string", lambda page: [m.group or None for m in page]),
+    "priority": (pa.int32(), "int", lambda page: [m.priority for m in page]),
     "body_size": (pa.int64(), "bigint", lambda page: [m.body_size for m in page]),
     "state": (pa.string(), "string", lambda page: [_STATES.get(m.state) for m in page]),
     "first_received_at": (_TIME, "timestamp", _time_of("first_receive_time")),
@@ -92,5 +93,5 @@ def messages_of(batch: pa.RecordBatch, *, must_deduplicate: bool = False) -> Ite
     columns = {name: batch.column(names.index(name)).to_pylist() for name in names}
     nothing = [None] * batch.num_rows
     rows = zip(*(columns.get(name, nothing) for name in WRITTEN), strict=True)
-    for body, attributes, key, delay, binary, group in rows:
-        yield message_of(body, attributes, key, delay, binary, group, must_deduplicate=must_deduplicate)
+    for body, attributes, key, delay, *others in rows:
+        yield message_of(body, attributes, key, delay, *others, must_deduplicate=must_deduplicate)

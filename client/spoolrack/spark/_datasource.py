@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import (
     BinaryType,
     DataType,
+    IntegralType,
     MapType,
     NumericType,
     StringType,
@@ -32,6 +33,7 @@ _KINDS: Final[dict[str, str]] = {
     "binary_attributes": "map<string, binary>",
     "deduplication_id": "string",
     "group": "string",
+    "priority": "a whole number",
     "delay_seconds": "a number",
 }
 
@@ -120,5 +122,7 @@ def _fits(name: str, kind: DataType) -> bool:
             return _is_map(kind, BinaryType)
         case "deduplication_id" | "group":
             return isinstance(kind, StringType)
+        case "priority":
+            return isinstance(kind, IntegralType)
         case _:
             return isinstance(kind, NumericType)

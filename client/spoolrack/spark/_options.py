@@ -70,7 +70,7 @@ NAMES: Final = (
 )
 READ: Final = (
     *("id", "body", "attributes", "sent_at", "receive_count", "binary_attributes", "group"),
-    *("body_size", "state", "first_received_at", "deliver_at", "lease_expires_at"),
+    *("priority", "body_size", "state", "first_received_at", "deliver_at", "lease_expires_at"),
 )
 """The columns of a queue that is read."""
 READ_UNASKED: Final = READ[:7]

@@ -95,4 +95,5 @@ def _message(row: Any) -> Sized:
         named.get("delay_seconds"),
         named.get("binary_attributes"),
         named.get("group"),
+        named.get("priority"),
     )

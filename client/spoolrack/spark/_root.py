@@ -84,6 +84,7 @@ COLUMNS: Final[dict[str, tuple[pa.DataType, str]]] = {
     "receive_count": (pa.int32(), "int"),
     "first_received_at": (_TIME, "timestamp"),
     "is_dead_letter": (pa.bool_(), "boolean"),
+    "priority": (pa.int32(), "int"),
     "approximate_size": (pa.int64(), "bigint"),
     "file": (pa.string(), "string"),
     "body_size": (pa.int64(), "bigint"),
@@ -102,7 +103,7 @@ COLUMNS: Final[dict[str, tuple[pa.DataType, str]]] = {
 }
 """All columns, with their types in Arrow and in Spark."""
 _OF_NAMES: Final = ("queue", "state", "sent_at", "deliver_at", "lease_expires_at", "receive_count")
-_SHARED: Final = (*_OF_NAMES, "first_received_at", "is_dead_letter", "file")
+_SHARED: Final = (*_OF_NAMES, "first_received_at", "is_dead_letter", "priority", "file")
 """Columns that are alike in all messages that a name holds."""
 _OF_LINES: Final = frozenset({"attributes", "binary_attributes", "group", "dead_letter_records"})
 """Columns that only the line of a file tells."""
@@ -663,6 +664,7 @@ def _shared(stem: Stem, held: _Held) -> dict[str, Any]:
         "file": held.file,
         "receive_count": 0,
         "is_dead_letter": bool(stem.deaths),
+        "priority": stem.priority,
     }
     name = held.name
     if name is not None:
@@ -688,6 +690,7 @@ def _batch_of(
         "receive_count": lambda: [min(name.receives, MOST_RECEIVES) for name in names],
         "first_received_at": lambda: [_micros(name.first) for name in names],
         "is_dead_letter": lambda: [name.stem.deaths > 0 and name.redriven is None for name in names],
+        "priority": lambda: [name.stem.priority for name in names],
         "approximate_size": lambda: [name.stem.size for name in names],
         "body_size": lambda: [name.stem.size for name in names],
         "deduplication_key": lambda: [name.stem.key or None for name in names],

@@ -16,7 +16,7 @@ from ..v1 import queue_pb2 as pb
 
 WRITTEN: Final = (
     *("body", "attributes", "deduplication_id", "delay_seconds", "binary_attributes"),
-    "group",
+    *("group", "priority"),
 )
 """The columns of what is written; the first is required."""
 
@@ -58,6 +58,7 @@ def message_of(
     delay: Any,
     binary: Any = None,
     group: Any = None,
+    priority: Any = None,
     *,
     must_deduplicate: bool = False,
 ) -> Sized:
@@ -90,6 +91,11 @@ def message_of(
     if group:
         message.group = group
         size += len(group) + 4
+    if priority:
+        if not 0 <= priority <= 9:
+            raise InvalidColumn(f"priority is {priority}: it must be from 0 to 9.")
+        message.priority = priority
+        size += 2
     seconds = None if delay is None else float(delay)
     if seconds is not None:
         if not 0 <= seconds <= 365 * 86_400:

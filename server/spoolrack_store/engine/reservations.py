@@ -486,6 +486,7 @@ class Reservations(Part):
                         body=body,
                         attributes=attributes,
                         group="" if groups is None else groups.of(index),
+                        priority=entry.batch.stem.priority,
                         size=len(body),
                         sent_at=sent_at(id),
                         receives=entry.name.receives,

@@ -15,8 +15,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
-
-	pb "spoolrack/v1"
 )
 
 // Connect returns a connection to host:port. It is made when it is needed, and again whenever it breaks.
