@@ -153,7 +153,7 @@ class Actions:
         return _answer({})
 
     async def _schedule(self, request: web.Request) -> tuple[Mapping[str, Any], str, str]:
-        """What is asked, and the queue and the name of a schedule that the caller may change."""
+        """Return the request, and the queue and the name of a schedule that the caller may change."""
         asked = await self._permits.change(request)
         queue = convert.queue_name(text(asked, "queue"))
         self._permits.require(request, Permission.MANAGE, queue)
