@@ -454,10 +454,8 @@ STORE_MUTANTS: Final = (
         breaks="pages of a filter show each message that it takes, once",
         edits=edit(
             "engine/questions.py:Questions.page",
-            "            if len(found) >= limit or bytes_left <= 0:\n"
-            "                return MessagePage(messages=found, last=after)\n",
-            "            if len(found) >= limit or bytes_left <= 0:\n"
-            "                return MessagePage(messages=found, last=end)\n",
+            "                    return MessagePage(messages=found, last=after)\n",
+            "                    return MessagePage(messages=found, last=end)\n",
         ),
         caught_by=(_LOOKS,),
     ),
