@@ -61,7 +61,7 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="attempts-share-a-stage",
         breaks="attempts of one task don't mix what they write",
-        edits=edit("_sink.py:write_rows", "name = secrets.token_hex(16)\n", "name = query\n"),
+        edits=edit("_publication.py:stage_rows", "name = secrets.token_hex(16)\n", 'name = "one"\n'),
         caught_by=(f"{_QUERIES}::test_attempts_of_a_task_have_stages_of_their_own",),
     ),
     Mutant(
@@ -100,13 +100,13 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="an-old-checkpoint-goes-unnoticed",
         breaks="a batch from a checkpoint that was put back fails and isn't passed over",
-        edits=edit("_sink.py:publish", "    if answer.last_epoch > epoch:\n", "    if False:\n"),
+        edits=edit("_publication.py:publish", "    if answer.last_epoch > epoch:\n", "    if False:\n"),
         caught_by=(f"{_QUERIES}::test_a_batch_is_published_once_and_none_behind_a_later_one",),
     ),
     Mutant(
         name="a-batch-with-other-rows-goes-unnoticed",
         breaks="a batch of a number that was published with other rows fails and isn't passed over",
-        edits=edit("_sink.py:publish", "    if not options.skips_different:\n", "    if False:\n"),
+        edits=edit("_publication.py:publish", "    if not skips_different:\n", "    if False:\n"),
         caught_by=(
             f"{_QUERIES}::test_a_batch_that_was_published_with_other_rows_fails_and_stays_staged",
         ),

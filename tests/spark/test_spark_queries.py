@@ -17,8 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from spoolrack.spark import COUNTS, register, write_batches, write_partition
 from spoolrack.spark._options import write_options
+from spoolrack.spark._publication import OtherRows
 from spoolrack.spark._queue_reader import CheckpointTooOld
-from spoolrack.spark._sink import OtherRows, QueueStreamWriter, publish, write_rows
+from spoolrack.spark._sink import QueueStreamWriter, publish, write_rows
 
 from benchmarks.null_server import NullServer
 

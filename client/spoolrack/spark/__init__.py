@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ._partition import COUNTS, write_batches, write_partition
+from ._partition import COUNTS, write_batches, write_partition, writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +28,7 @@ __all__ = [
     "register",
     "write_batches",
     "write_partition",
+    "writer",
 ]
 
 OLDEST: Final = (4, 2)
@@ -54,7 +55,7 @@ def _check_version() -> None:
     if tuple(map(int, pyspark.__version__.split(".")[:2])) < OLDEST:
         raise ImportError(
             f"The data source spoolrack needs pyspark {OLDEST[0]}.{OLDEST[1]} or newer, and this is "
-            f"{pyspark.__version__}. With an older one write by foreachPartition(write_partition(...))."
+            f"{pyspark.__version__}. With an older one write by foreachBatch(writer(...))."
         )
 
 

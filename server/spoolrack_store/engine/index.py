@@ -253,6 +253,13 @@ class Index:
         if len(doubles) == 1:
             del self._doubles[key]
 
+    def find_superseded(self, commit: int) -> None:
+        """Find what dead letters supersede, once all names are known: in a listing the copy may stand
+        before the file that its message was in."""
+        for batch in self.batches.values():
+            if batch.stem.deaths:
+                self._supersede(batch, commit)
+
     def _supersede(self, batch: Batch, commit: int) -> None:
         """Let the file count that has the later death of a message, once it has left `new/`."""
         stem = batch.stem

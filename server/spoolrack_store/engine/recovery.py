@@ -44,6 +44,7 @@ def take_in(moves: Moves, living: Collection[str] = ()) -> list[Entry]:
             sent.append(entry)
             # A process that died may not have synced what it wrote.
             moves.syncer.lone_file_written(name.path)
+    moves.index.find_superseded(moves.commit)
     for folder in (*FOLDERS, "queues", *_queue_folders(moves), "."):
         moves.syncer.folder_changed(folder)
     return sent
@@ -173,6 +174,7 @@ def relist(moves: Moves, members: Collection[str]) -> None:
         appear(moves, there[path])
     for path in known.keys() - there.keys():
         moves.index.disappear(known[path], moves.commit)
+    moves.index.find_superseded(moves.commit)
     for batch in moves.index.batches.values():
         if batch.is_over:
             # Another process may have had a name of it in `new/`, which is gone.
