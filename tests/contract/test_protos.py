@@ -113,3 +113,4 @@ def test_every_proto_names_its_packages_in_go_and_java() -> None:
         text = proto.read_text(encoding="utf-8")
         assert 'option go_package = "spoolrack/v1;spoolrackpb";' in text, proto
         assert 'option java_package = "spoolrack.v1";' in text, proto
+        assert "option java_multiple_files = true;" in text, proto
