@@ -23,6 +23,7 @@ RUN python3 -m venv /build && \
 COPY pyproject.toml README.md LICENSE ./
 COPY client/spoolrack client/spoolrack
 COPY client/pyspark_spoolrack client/pyspark_spoolrack
+COPY client/pyspark_spoolrack_root client/pyspark_spoolrack_root
 COPY client/kombu_spoolrack client/kombu_spoolrack
 COPY server server
 # What builds the wheel stays behind: only what the wheel asks for is installed, from the wheels above alone.

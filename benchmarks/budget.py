@@ -229,6 +229,16 @@ BUDGET: Final[tuple[Row, ...]] = (
         cost=Cost(opens=3, records=2, renames=1, syncs=3, locks=4, others=3),
     ),
     Row(
+        operation="purge 100 in 10 files",
+        messages=100,
+        cost=Cost(opens=3, records=2, renames=10, syncs=3, locks=4, others=3),
+    ),
+    Row(
+        operation="purge 30 that are leased, in 3 files",
+        messages=30,
+        cost=Cost(opens=2, records=2, renames=3, syncs=2, locks=4, others=2),
+    ),
+    Row(
         operation="extend 1",
         messages=1,
         cost=Cost(opens=1, records=1, renames=1, syncs=1, locks=2, others=1),

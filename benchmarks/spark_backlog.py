@@ -58,21 +58,21 @@ def main() -> None:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .getOrCreate()
     )
-    print(f"{'messages':>9}  {'slices':>6}  {'seconds':>7}  {'messages/s':>10}")
+    print(f"{'messages':>9}  {'tasks':>6}  {'seconds':>7}  {'messages/s':>10}")
     for messages in map(int, options.messages.split(",")):
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             root = MadeRoot(Path(folder) / "root")
             now = time.time_ns() // 1_000_000
             there = fill(root, messages, now)
-            for slices in (1, 2, 4):
+            for tasks in (1, 2, 4):
                 taken = []
                 for _ in range(TIMES + 1):
                     began = time.perf_counter()
-                    found = heaps(names(spark, str(root.path), slices), now)
+                    found = heaps(names(spark, str(root.path), tasks), now)
                     taken.append(time.perf_counter() - began)
                     assert sum(heap.messages for heap in found) == there
                 middle = statistics.median(taken[1:])
-                print(f"{there:>9}  {slices:>6}  {middle:>7.2f}  {there / middle:>10,.0f}", flush=True)
+                print(f"{there:>9}  {tasks:>6}  {middle:>7.2f}  {there / middle:>10,.0f}", flush=True)
     spark.stop()
 
 

@@ -6,7 +6,7 @@ Spans of time are seconds; where one is handed in, a `timedelta` will do as well
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -245,6 +245,17 @@ class QueuePage:
 
     queues: list[QueueInfo]
     next_token: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageFilter:
+    """Selects messages of a list: those that have all that is named."""
+
+    states: Collection[MessageState] = ()
+    sent_since: datetime | None = None
+    sent_before: datetime | None = None
+    group: str = ""
+    attributes: Attributes = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

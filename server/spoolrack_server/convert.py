@@ -27,12 +27,22 @@ from spoolrack_store.model.errors import (
 )
 from spoolrack_store.model.ids import is_id
 from spoolrack_store.model.names import is_queue_name
-from spoolrack_store.model.operations import CreateQueue, LastReceive, Message, Queue, UpdateQueue
+from spoolrack_store.model.operations import (
+    CreateQueue,
+    LastReceive,
+    Message,
+    MessageFilter,
+    Purge,
+    Queue,
+    UpdateQueue,
+)
 from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, SCHEMA, QueueSettings, SettingKind
 from spoolrack_store.model.transitions import State
 
 MAX_COUNT: Final = 1_000
 """Messages, targets, changes or items of a page in one request."""
+MAX_SKIP: Final = 100_000
+"""Messages that a page of a list may pass over: commits wait meanwhile."""
 MAX_IN_FLIGHT: Final = 10_000
 DEFAULT_IN_FLIGHT: Final = 100
 DEFAULT_PAGE: Final = 100
@@ -42,6 +52,8 @@ MAX_WAIT: Final = HOUR
 
 MAX_VERSION: Final = 10**15 - 1
 """Of a queue: its file's name has 15 digits."""
+MAX_FILTERS: Final = 10
+"""Attributes that a list may name."""
 MAX_DEDUPLICATION_ID: Final = 128
 """Characters."""
 
@@ -318,7 +330,7 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
 # Messages.
 
 
-def attributes(message: pb.OutgoingMessage) -> dict[str, str | bytes]:
+def attributes(message: pb.OutgoingMessage | rpc.ListMessagesRequest) -> dict[str, str | bytes]:
     found: dict[str, str | bytes] = {}
     for name, attribute in message.attributes.items():
         match attribute.WhichOneof("value"):
@@ -381,6 +393,32 @@ def states(numbers: Iterable[pb.MessageState.ValueType]) -> frozenset[State]:
     return frozenset(found)
 
 
+def purge(request: rpc.PurgeQueueRequest) -> Purge:
+    has_age = request.HasField("sent_before")
+    return Purge(
+        queue=queue_name(request.name),
+        sent_before=moment(request.sent_before, "sent_before") if has_age else None,
+        states=states(request.states),
+    )
+
+
+def message_filter(request: rpc.ListMessagesRequest) -> MessageFilter:
+    since, before = (
+        moment(getattr(request, name), name) if request.HasField(name) else None
+        for name in ("sent_since", "sent_before")
+    )
+    if len(request.attributes) > MAX_FILTERS:
+        rule = f"must be {MAX_FILTERS} at most"
+        raise InvalidRequest(what="attributes", value=len(request.attributes), rule=rule)
+    return MessageFilter(
+        states=states(request.states),
+        sent_since=since,
+        sent_before=before,
+        group=request.group,
+        attributes=attributes(request),
+    )
+
+
 def body_bytes(request: rpc.ListMessagesRequest) -> int | None:
     """How many bytes of each body a list shows; None for all."""
     if request.view not in rpc.MessageView.values():
@@ -390,6 +428,16 @@ def body_bytes(request: rpc.ListMessagesRequest) -> int | None:
         rule = "must be from 0 on, and goes with the view full"
         raise InvalidRequest(what="max_body_bytes", value=request.max_body_bytes, rule=rule)
     return (request.max_body_bytes or None) if is_full else 0
+
+
+def skip(request: rpc.ListMessagesRequest) -> int:
+    """Return how many messages a list passes over."""
+    if request.skip and (request.group or request.attributes):
+        rule = "goes with neither group nor attributes"
+        raise InvalidRequest(what="skip", value=request.skip, rule=rule)
+    if not 0 <= request.skip <= MAX_SKIP:
+        raise InvalidRequest(what="skip", value=request.skip, rule=f"must be from 0 to {MAX_SKIP}")
+    return request.skip
 
 
 def visibility(message: rpc.ReceiveRequest | rpc.StreamReceiveRequest) -> Millis | None:

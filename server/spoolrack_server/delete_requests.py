@@ -26,7 +26,7 @@ class SubmittedDelete:
 
     def response(self, correlation_id: int) -> bytes:
         """Return the response of a stream; raise the `StoreError` of the whole request."""
-        return encoding.correlated(correlation_id, encoding.delete_results(b"\x12", self.results()))
+        return encoding.correlated(correlation_id, encoding.delete_response(self.results()))
 
     def results(self) -> Sequence[StoreError | None]:
         """Return a result for each target; raise the `StoreError` of the whole request."""

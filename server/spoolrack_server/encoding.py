@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
+from google.rpc.status_pb2 import Status
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import Millis
@@ -18,10 +19,12 @@ from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.operations import Delivery, Stored
 
-from .status import error_of
+from .status import status_of
 
 _TIME_DIGITS: Final = 13
 """Characters of an id that are its time."""
+_RESULTS: Final = b"\x0a"
+"""The tag of the field `results`, which is the first in each response."""
 _LEASED: Final = b"\x50" + bytes([pb.MESSAGE_STATE_LEASED])
 
 
@@ -49,32 +52,34 @@ def timestamp(moment: Millis) -> bytes:
     return b"\x08" + varint(seconds) + nanos
 
 
-def correlated(correlation_id: int, results: bytes) -> bytes:
-    """Return the response of a stream: the id of its request, and its results."""
-    if not correlation_id:
-        return results
-    return b"\x08" + varint(correlation_id & 0xFFFF_FFFF_FFFF_FFFF) + results
+def correlated(correlation_id: int, response: bytes) -> bytes:
+    """Return the response of a stream: the id of its request, and the response of a unary call."""
+    return _id(correlation_id) + field(b"\x12", response)
 
 
-def failed(correlation_id: int, error: pb.Error) -> bytes:
+def failed(correlation_id: int, error: Status) -> bytes:
     """Return the response of a stream to a request that failed as a whole."""
-    return correlated(correlation_id, field(b"\x1a", error.SerializeToString()))
+    return _id(correlation_id) + field(b"\x1a", error.SerializeToString())
 
 
-def send_results(tag: bytes, stored: Stored) -> bytes:
-    """Return the field `results`, with its `tag`, of the response to a send."""
+def _id(correlation_id: int) -> bytes:
+    return b"\x08" + varint(correlation_id & 0xFFFF_FFFF_FFFF_FFFF) if correlation_id else b""
+
+
+def send_response(stored: Stored) -> bytes:
+    """Return a `SendResponse`."""
     ids: Sequence[Any] = stored.results
     is_plain = not stored.duplicates and all(type(id) is str for id in ids)
     if not is_plain or len({id[:_TIME_DIGITS] for id in ids}) != 1:
         return b"".join(
-            field(tag, _send_result(result, is_duplicate=position in stored.duplicates))
+            field(_RESULTS, _send_result(result, is_duplicate=position in stored.duplicates))
             for position, result in enumerate(ids)
         )
     time = field(b"\x12", timestamp(sent_at(ids[0])))
     id = b"\x0a" + bytes((len(ids[0]),))
     before = id + b"\0" * len(ids[0]) + time  # for its length
     sent = b"\x0a" + varint(len(before))
-    start = (tag + varint(len(sent) + len(before)) + sent + id).decode("latin-1")
+    start = (_RESULTS + varint(len(sent) + len(before)) + sent + id).decode("latin-1")
     end = time.decode("latin-1")
     return f"{start}{(end + start).join(ids)}{end}".encode("latin-1")
 
@@ -82,7 +87,7 @@ def send_results(tag: bytes, stored: Stored) -> bytes:
 def _send_result(result: str | StoreError, *, is_duplicate: bool) -> bytes:
     made = rpc.SendResult()
     if isinstance(result, StoreError):
-        made.error.CopyFrom(error_of(result))
+        made.error.CopyFrom(status_of(result))
     else:
         moment = sent_at(result)
         made.sent.id = result
@@ -92,15 +97,15 @@ def _send_result(result: str | StoreError, *, is_duplicate: bool) -> bytes:
     return made.SerializeToString()
 
 
-def delete_results(tag: bytes, results: Sequence[StoreError | None]) -> bytes:
-    """Return the field `results`, with its `tag`, of the response to a delete."""
-    done = tag + b"\x02\x12\0"  # an empty message `deleted`
+def delete_response(results: Sequence[StoreError | None]) -> bytes:
+    """Return a `DeleteResponse`."""
+    done = _RESULTS + b"\x02\x12\0"  # an empty message `deleted`
     if not any(results):
         return done * len(results)
     return b"".join(
         done
         if result is None
-        else field(tag, rpc.DeleteResult(error=error_of(result)).SerializeToString())
+        else field(_RESULTS, rpc.DeleteResult(error=status_of(result)).SerializeToString())
         for result in results
     )
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 from zlib import crc32
 
 from spoolrack_store.model.errors import InvalidRequest, StoreError
+from spoolrack_store.model.operations import MessageFilter
 
 from . import convert
 
@@ -26,6 +27,17 @@ def page_size(size: int) -> int:
     if size < 0:
         raise InvalidRequest(what="page_size", value=size, rule="must not be negative")
     return min(size or convert.DEFAULT_PAGE, convert.MAX_COUNT)
+
+
+def filter_texts(wanted: MessageFilter) -> list[object]:
+    """Return what tells lists of messages with different filters apart."""
+    return [
+        sorted(state.value for state in wanted.states),
+        wanted.sent_since,
+        wanted.sent_before,
+        wanted.group,
+        sorted(wanted.attributes.items()),
+    ]
 
 
 class PageTokens:

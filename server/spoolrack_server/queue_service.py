@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -24,13 +25,11 @@ from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     LastReceive,
-    Purge,
     Receive,
     RejectMessages,
     ReleaseMessages,
 )
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
-from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
 
 from . import convert, delete_requests, encoding, send_requests
@@ -47,13 +46,13 @@ from .loop_answers import answer
 from .memory import Budget, MemoryLimiter
 from .observability.instrumentation import Instrumentation
 from .observability.trace_context import context_in
-from .pages import PageTokens, page_size
+from .pages import PageTokens, filter_texts, page_size
 from .redrive_service import RedriveService
 from .reservation_service import ReservationService
 from .rpc import Context, Requests, outlast
 from .schedule_service import ScheduleService
 from .staging_service import StagingService
-from .status import error_of
+from .status import status_of
 from .store_access import FRAME_BYTES, StoreAccess
 from .streams import Streams
 
@@ -171,7 +170,7 @@ class QueueService:
     async def PurgeQueue(
         self, request: rpc.PurgeQueueRequest, context: Context
     ) -> rpc.PurgeQueueResponse:
-        purged = await self._access.submit(Purge(queue=convert.queue_name(request.name)))
+        purged = await self._access.submit(convert.purge(request))
         return rpc.PurgeQueueResponse(purged_count=purged)
 
     # Sends.
@@ -182,7 +181,7 @@ class QueueService:
             begun = send_requests.start(self._store, request.queue, request.messages)
             del request  # The store has the bodies.
             await answer(begun.future)
-            return encoding.send_results(b"\x0a", begun.stored())
+            return encoding.send_response(begun.stored())
 
     async def StreamSend(self, requests: Requests, context: Context) -> None:
         begin = partial(send_requests.start_in_turn, self._store, self._workers)
@@ -264,10 +263,10 @@ class QueueService:
     async def Delete(self, request: rpc.DeleteRequest, context: Context) -> bytes:
         begun = delete_requests.start(self._store, request.queue, request.targets)
         await answer(begun.future)
-        return encoding.delete_results(b"\x0a", begun.results())
+        return encoding.delete_response(begun.results())
 
     async def StreamDelete(self, requests: Requests, context: Context) -> None:
-        async def begin(request: rpc.StreamDeleteRequest) -> delete_requests.SubmittedDelete:
+        async def begin(request: rpc.DeleteRequest) -> delete_requests.SubmittedDelete:
             return delete_requests.start(self._store, request.queue, request.targets)
 
         await self._streams.serve(requests, context, begin, "StreamDelete")
@@ -315,7 +314,7 @@ class QueueService:
         for position in range(len(request.changes)):
             result = results[position]
             if isinstance(result, StoreError):
-                response.results.add(error=error_of(result))
+                response.results.add(error=status_of(result))
             elif result:
                 response.results.add(lease_expire_time=convert.timestamp(result))
             else:
@@ -359,7 +358,7 @@ class QueueService:
         for position in range(len(request.releases)):
             result = results[position]
             if isinstance(result, StoreError):
-                response.results.add(error=error_of(result))
+                response.results.add(error=status_of(result))
             else:
                 response.results.add(deliver_time=convert.timestamp(result))
         return response
@@ -397,7 +396,7 @@ class QueueService:
             if result is None:
                 response.results.add().rejected.SetInParent()
             else:
-                response.results.add(error=error_of(result))
+                response.results.add(error=status_of(result))
         return response
 
     # Looks at messages.
@@ -412,13 +411,14 @@ class QueueService:
     async def ListMessages(
         self, request: rpc.ListMessagesRequest, context: Context
     ) -> rpc.ListMessagesResponse:
-        queue, states = convert.queue_name(request.queue), convert.states(request.states)
-        tokens = PageTokens("ListMessages", queue, sorted(state.value for state in states))
+        queue, wanted = convert.queue_name(request.queue), convert.message_filter(request)
+        tokens = PageTokens("ListMessages", queue, *filter_texts(wanted))
         messages, last = await self._access.read(
             self._page,
             queue,
-            states,
+            wanted,
             tokens.after(request.page_token, convert.message_id, ""),
+            convert.skip(request),
             page_size(request.page_size),
             convert.body_bytes(request),
         )
@@ -428,16 +428,21 @@ class QueueService:
         )
 
     def _page(
-        self, queue: str, states: frozenset[State], after: str, limit: int, max_body: int | None
-    ) -> tuple[list[ops.Message], str]:
-        """Return a page of at most `FRAME_BYTES`, and its last id, if there is another page."""
-        look = partial(self._store.messages, queue, states=states, after=after)
+        self,
+        queue: str,
+        wanted: ops.MessageFilter,
+        after: str,
+        skip: int,
+        limit: int,
+        max_body: int | None,
+    ) -> tuple[Sequence[ops.Message], str]:
+        """Return a page of at most `FRAME_BYTES`, and after what the next one begins, if there is
+        another."""
+        look = partial(self._store.page, queue, wanted, after=after, skip=skip)
         # The bodies' sizes first: a thousand bodies of 64 MiB must never be in memory together.
-        found = look(limit=limit + 1, max_body_bytes=0)
-        if not found:
-            return [], ""
+        found = look(limit=limit, max_body_bytes=0)
         size, count = 0, 0
-        for message in found[:limit]:
+        for message in found.messages:
             size += message.size if max_body is None else min(message.size, max_body)
             size += sum(len(name) + len(value) for name, value in message.attributes.items())
             size += len(message.deaths) * convert.LARGEST_DEATH
@@ -445,7 +450,8 @@ class QueueService:
             if count and size > FRAME_BYTES:
                 break
             count += 1
-        page = found[:count] if max_body == 0 else look(limit=count, max_body_bytes=max_body)
-        # The next page begins after what this one shows: what moved or was passed over is seen again.
-        more = bool(page) and found[-1].id > page[-1].id
-        return page, page[-1].id if more else ""
+        if max_body != 0 and count:
+            page = look(limit=count, max_body_bytes=max_body)
+            return page.messages, page.last
+        is_cut = count < len(found.messages)
+        return found.messages[:count], found.messages[count - 1].id if is_cut else found.last

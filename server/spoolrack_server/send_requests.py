@@ -32,7 +32,7 @@ class SubmittedSend:
 
     def response(self, correlation_id: int) -> bytes:
         """Return the response of a stream; raise the `StoreError` of the whole request."""
-        return encoding.correlated(correlation_id, encoding.send_results(b"\x12", self.stored()))
+        return encoding.correlated(correlation_id, encoding.send_response(self.stored()))
 
     def stored(self) -> Stored:
         """Return a result for each message; raise the `StoreError` of the whole request."""
@@ -140,7 +140,7 @@ def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> S
 
 
 async def start_in_turn(
-    store: Store, workers: ConcurrencyLimit, request: rpc.StreamSendRequest
+    store: Store, workers: ConcurrencyLimit, request: rpc.SendRequest
 ) -> SubmittedSend:
     """`start` once there is a worker for it, which is free again when the store has answered."""
     await workers.begin_save()

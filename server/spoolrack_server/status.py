@@ -1,8 +1,8 @@
 """How what went wrong looks on the wire: the one table from the store's reasons to codes.
 
-Owns the rich status of a failed call (`google.rpc.Status` with `ErrorInfo`, and `RetryInfo` where a
-repetition may succeed) and the `Error` of one message of many, which carry the same facts. Knows
-nothing of sockets or of the store's work. A reason that is not in the table is a mistake of ours: the
+Owns the one form of an error: `google.rpc.Status` with `ErrorInfo`, and `RetryInfo` where a repetition
+may succeed. A failed call has it in its trailers, one message of many in its result. Knows nothing of
+sockets or of the store's work. A reason that is not in the table is a mistake of ours: the
 caller logs it and answers `INTERNAL_ERROR`.
 """
 
@@ -17,7 +17,6 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc import StatusCode
-from spoolrack.v1 import queue_pb2 as pb
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
 
@@ -130,18 +129,9 @@ class Failure:
         number: int = self.code.value[0]
         return number
 
-    def error(self) -> pb.Error:
-        """As the result of one message of many."""
-        return pb.Error(
-            code=self.number,
-            reason=self.reason,
-            message=self.message,
-            metadata=self.metadata,
-            retry_delay=None if self.retry_after is None else _duration(self.retry_after),
-        )
-
-    def trailing_metadata(self) -> tuple[tuple[str, bytes], ...]:
-        """As what a failed call carries beside its code and message."""
+    def status(self) -> Status:
+        """Return it with its details: as the trailers of a failed call have it, and the result of one
+        message of many."""
         info = Any()
         info.Pack(ErrorInfo(domain=DOMAIN, reason=self.reason, metadata=self.metadata))
         details = [info]
@@ -149,8 +139,11 @@ class Failure:
             retry = Any()
             retry.Pack(RetryInfo(retry_delay=_duration(self.retry_after)))
             details.append(retry)
-        status = Status(code=self.number, message=self.message, details=details)
-        return ((DETAILS_KEY, status.SerializeToString()),)
+        return Status(code=self.number, message=self.message, details=details)
+
+    def trailing_metadata(self) -> tuple[tuple[str, bytes], ...]:
+        """Return what a failed call carries beside its code and message."""
+        return ((DETAILS_KEY, self.status().SerializeToString()),)
 
 
 INTERNAL: Final = Failure(
@@ -178,9 +171,9 @@ def failure_of(error: StoreError) -> Failure | None:
     )
 
 
-def error_of(error: StoreError) -> pb.Error:
-    """The result of a message that `error` befell."""
-    return (failure_of(error) or INTERNAL).error()
+def status_of(error: StoreError) -> Status:
+    """Return the error in the result of a message that failed with `error`."""
+    return (failure_of(error) or INTERNAL).status()
 
 
 def _text(text: str, longest: int) -> str:

@@ -21,7 +21,7 @@ from .loop_answers import on_answer
 from .observability import instrumentation
 from .observability.instrumentation import Instrumentation
 from .rpc import Context, Requests, put
-from .status import error_of
+from .status import INTERNAL, failure_of
 
 WINDOW_REQUESTS: Final = 32
 WINDOW_BYTES: Final = 8 * 1024 * 1024
@@ -59,8 +59,8 @@ class Streams:
         begin: Callable[[Any], Awaitable[ObservedRequest]],
         operation: str,
     ) -> None:
-        """Serve a stream until it ends: hand each request to the store with `begin`, and write a
-        response to each in their order. The `StoreError` that a request meets is in its response."""
+        """Serve a stream until it ends: hand the `request` of each to the store with `begin`, and write
+        a response to each in their order. The `StoreError` that a request meets is in its response."""
         line = _Line(requests)
         inflow = asyncio.create_task(self._take(requests, line, begin, operation))
         line.inflow = inflow
@@ -108,12 +108,12 @@ class Streams:
         """Hand a request to the store; False if it is none, but the end."""
         if request is None or line.refused is not None:
             return False
-        watched = self._watch.begin(operation, request)
+        watched = self._watch.begin(operation, request.request)
         begun: ObservedRequest | StoreError
         taken = 0
         try:
             taken = requests.check(request)
-            begun = await begin(request)
+            begun = await begin(request.request)
         except StoreError as error:
             begun = error
         line.enter(_Turn(request.correlation_id, request.ByteSize(), taken, begun, watched))
@@ -150,9 +150,9 @@ class _Turn:
             response = self.begun.response(self.correlation_id)
             self.watched.end()
         except StoreError as error:
-            told = error_of(error)
-            self.watched.refused(told.code, told.reason, told.message)
-            response = failed(self.correlation_id, told)
+            failure = failure_of(error) or INTERNAL
+            self.watched.refused(failure.number, failure.reason, failure.message)
+            response = failed(self.correlation_id, failure.status())
         return response
 
 

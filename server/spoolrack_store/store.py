@@ -31,7 +31,14 @@ from .model.background_work import ALL_CHORES, Chores
 from .model.clock import Clock, SystemClock
 from .model.disk_watermark import DiskWatermark
 from .model.errors import RootInUse, StoreError, StoreFailed
-from .model.operations import Message, OpenMessage, Queue, Request
+from .model.operations import (
+    Message,
+    MessageFilter,
+    MessagePage,
+    OpenMessage,
+    Queue,
+    Request,
+)
 from .model.redrive_requests import Redrive
 from .model.reservation_requests import MarkRead, Reservation
 from .model.schedule_requests import QueuedSchedule
@@ -274,7 +281,32 @@ class Store:
         Fewer if their bodies get too many bytes; none only if there are no more. Of each body no more
         than `max_body_bytes`; None: all. No `states`: in all.
         """
-        return self._questions.messages(queue, states, after, limit, max_body_bytes)
+        wanted = MessageFilter(states=states)
+        while True:
+            page = self.page(queue, wanted, after=after, limit=limit, max_body_bytes=max_body_bytes)
+            if page.messages or not page.last:
+                return list(page.messages)
+            after = page.last
+
+    def page(
+        self,
+        queue: str,
+        wanted: MessageFilter,
+        *,
+        after: str = "",
+        skip: int = 0,
+        limit: int = 100,
+        max_body_bytes: int | None = None,
+    ) -> MessagePage:
+        """Return up to `limit` of the messages that are wanted, above the id `after`, in order, without
+        leasing them.
+
+        It looks at 10,000 messages at most, and reads what 1,000 files say of theirs: a page of few
+        messages, or none, isn't the last one if it has a `last`. Of each body no more than
+        `max_body_bytes`; None: all. The first `skip` messages of the states and the time are passed
+        over.
+        """
+        return self._questions.page(queue, wanted, after, skip, limit, max_body_bytes)
 
     @property
     def waiting(self) -> int:

@@ -26,6 +26,7 @@ from spoolrack_server.server import Server
 
 from tests.support.access_rig import Files, as_caller, bearer, looks, reads_again, serving
 from tests.support.server_rig import LONG, Client, refusal, refused
+from tests.support.statuses import reason_of
 
 DENIED, UNKNOWN = grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED
 MESSAGES = [pb.OutgoingMessage(body=b"x")]
@@ -42,11 +43,13 @@ def requests(queue: str) -> Mapping[str, Message]:
         "DeleteQueue": rpc.DeleteQueueRequest(name=queue),
         "PurgeQueue": rpc.PurgeQueueRequest(name=queue),
         "Send": rpc.SendRequest(queue=queue, messages=MESSAGES),
-        "StreamSend": rpc.StreamSendRequest(queue=queue, messages=MESSAGES),
+        "StreamSend": rpc.StreamSendRequest(request=rpc.SendRequest(queue=queue, messages=MESSAGES)),
         "Receive": rpc.ReceiveRequest(queue=queue),
         "StreamReceive": rpc.StreamReceiveRequest(queue=queue),
         "Delete": rpc.DeleteRequest(queue=queue, targets=[rpc.DeleteTarget(id="x")]),
-        "StreamDelete": rpc.StreamDeleteRequest(queue=queue, targets=[rpc.DeleteTarget(id="x")]),
+        "StreamDelete": rpc.StreamDeleteRequest(
+            request=rpc.DeleteRequest(queue=queue, targets=[rpc.DeleteTarget(id="x")])
+        ),
         "ChangeVisibility": rpc.ChangeVisibilityRequest(
             queue=queue, changes=[rpc.VisibilityChange(receipt="x")]
         ),
@@ -106,7 +109,7 @@ async def outcome(client: Client, method: str, request: Message) -> tuple[str, s
         no = refusal(error)
         return no.reason, no.message
     if method in STREAMS and answer.HasField("error"):
-        return answer.error.reason, answer.error.message
+        return reason_of(answer.error), answer.error.message
     return "", ""
 
 
@@ -293,11 +296,13 @@ async def test_one_stream_may_send_here_and_not_there(alice: Client, owner: Clie
     for queue in ("a1", "b1"):
         await owner.create(queue)
     sends = [
-        rpc.StreamSendRequest(correlation_id=number, queue=queue, messages=MESSAGES)
+        rpc.StreamSendRequest(
+            correlation_id=number, request=rpc.SendRequest(queue=queue, messages=MESSAGES)
+        )
         for number, queue in enumerate(("a1", "b1", "a1"))
     ]
     answers = [answer async for answer in alice.stub.StreamSend(iter(sends))]
-    assert [answer.error.reason for answer in answers] == ["", "PERMISSION_DENIED", ""]
+    assert [reason_of(answer.error) for answer in answers] == ["", "PERMISSION_DENIED", ""]
     assert (await owner.counts("a1")).ready_count == 2
     assert (await owner.counts("b1")).ready_count == 0
 

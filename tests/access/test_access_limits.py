@@ -25,6 +25,7 @@ from tests.support.access_rig import Files, serving
 from tests.support.raw_http2 import PREFACE, SETTINGS, call, frame
 from tests.support.server_rig import Client, connected
 from tests.support.sqs_rig import serving_sqs
+from tests.support.statuses import reason_of
 
 STUCK = 60
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "security.md"
@@ -221,7 +222,7 @@ async def test_a_message_has_a_thousand_attributes_at_most(client: Client) -> No
         for number in range(count):
             message.attributes[f"a{number}"].string_value = "x"
         answer = await client.stub.Send(rpc.SendRequest(queue="q", messages=[message]))
-        return str(answer.results[0].error.reason)
+        return str(reason_of(answer.results[0].error))
 
     assert (await sent(1_000), await sent(1_001)) == ("", "INVALID_MESSAGE")
 

@@ -70,7 +70,9 @@ class Client:
     def send_streamed(self, calls: Sequence[Sequence[bytes]]) -> None:
         """Each call once the one before is answered."""
         requests = (
-            rpc.StreamSendRequest(correlation_id=at, queue=self.queue, messages=_outgoing(bodies))
+            rpc.StreamSendRequest(
+                correlation_id=at, request=rpc.SendRequest(queue=self.queue, messages=_outgoing(bodies))
+            )
             for at, bodies in enumerate(calls)
         )
         for at, answer in enumerate(self._stub.StreamSend(requests)):

@@ -138,6 +138,24 @@ def test_a_message_that_has_gone_meanwhile_is_said_to_be_gone(
     desk.text("Not found.")
 
 
+def test_a_purge_takes_only_the_state_that_is_chosen(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    server.create("orders")
+    server.send("orders", b"a", b"b")
+    server.receive("orders")
+    desk = open_desk(server, "queue/orders")
+    desk.until_count("table.messages tbody tr", 2)
+    desk.button("Purge…").click()
+    desk.page.locator("dialog select").first.select_option("leased")
+    desk.text("All 1 messages are deleted.")
+    desk.page.locator("dialog input").fill("orders")
+    desk.button("Purge").click()
+    desk.text("Purged orders: 1 messages deleted.")
+    counts = server.server.store.queue("orders").counts
+    assert (counts.ready, counts.leased) == (1, 0)
+
+
 def test_a_purge_wants_the_queues_name_typed(server: Served, open_desk: Callable[..., Desk]) -> None:
     server.create("orders")
     server.send("orders", b"a", b"b")

@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -27,6 +28,7 @@ from spoolrack_store.model.operations import (
     CreateQueue,
     Delete,
     Message,
+    Purge,
     Receive,
     RejectMessages,
     ReleaseMessages,
@@ -35,6 +37,7 @@ from spoolrack_store.model.operations import (
     messages_of,
 )
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 
@@ -52,6 +55,7 @@ _TIMEOUTS: Final = {
     "receive 5 and 5 of 10, one timeout": (Millis(600_000), Millis(600_000)),
     "receive 5 and 5 of 10, two timeouts": (Millis(600_000), Millis(700_000)),
 }
+_LEASED: Final = frozenset({State.LEASED})
 _IDLE: Final = "idle"
 _WARM: Final = "warm"
 
@@ -272,6 +276,22 @@ class Load:
             self._create(queue)
             ids = self._send(queue, 1)
             do("delete 1 by id, ready", partial(self._delete_ids, queue, *ids))
+
+    def purge(self) -> None:
+        """Ten files of ten messages: all of them, and then those of a state that has three files."""
+        for queue, do in ((_WARM, _uncounted), ("purged", self._counted)):
+            self._create(queue)
+            everything = Purge(queue=queue)
+            for what, request in (
+                ("purge 100 in 10 files", everything),
+                ("purge 30 that are leased, in 3 files", replace(everything, states=_LEASED)),
+            ):
+                for _ in range(10):
+                    self._send(queue, 10)
+                self._receive(queue, 30)
+                do(what, partial(self._ask, request))
+                self._ask(everything)
+                self._wait_for_the_reaper()
 
     def depth(self, depth: int) -> None:
         """With so many waiting: the oldest a lone message, then a batch of eight, then the rest."""

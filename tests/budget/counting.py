@@ -30,7 +30,7 @@ STUCK: Final = 240.0
 """Seconds that only a defect takes."""
 PARTS: Final = (
     *("nothing", "life:1", "life:10", "life:100", "life:1000", "again", "together"),
-    *("awaited:1", "awaited:10", "some", "timeouts", "change", "retry", "by_id", "old"),
+    *("awaited:1", "awaited:10", "some", "timeouts", "change", "retry", "by_id", "purge", "old"),
 )
 _SHARED: Final = f"send 1, {SHARING} that share a commit"
 ROWS: Final = {
@@ -63,6 +63,8 @@ ROWS: Final = {
     "delete 3 of 10, leased without the others": 3,
     "delete 3 of 10, leased with the others": 3,
     "delete 1 by id, ready": 1,
+    "purge 100 in 10 files": 100,
+    "purge 30 that are leased, in 3 files": 30,
     "extend 1": 1,
     "extend 10": 10,
     "release 1": 1,

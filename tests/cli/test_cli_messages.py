@@ -273,3 +273,21 @@ def test_raw_bodies_are_nothing_else(spoolrack: Spoolrack, other: str) -> None:
 def test_a_group_is_sent_and_shown(spoolrack: Spoolrack) -> None:
     assert spoolrack("send", "jobs", "--create", "x", "--group", "g 1").code == 0
     assert json.loads(spoolrack("receive", "jobs", "--json").out)["group"] == "g 1"
+
+
+def test_peek_shows_only_what_all_its_filters_take(spoolrack: Spoolrack, client: Client) -> None:
+    queue = client.queue("jobs")
+    queue.send("one", group="eu", attributes={"kind": "x"})
+    queue.send("two", attributes={"kind": "x"})
+    for arguments, bodies in (
+        (["--group", "eu"], "one\n"),
+        (["-a", "kind=x"], "one\ntwo\n"),
+        (["-a", "kind=x", "--group", "eu", "--sent-since", "1h"], "one\n"),
+        (["--sent-before", "1h"], ""),
+        (["--sent-since", "1h", "--state", "leased"], ""),
+    ):
+        peeked = spoolrack("peek", "jobs", "--raw", *arguments)
+        assert (peeked.out, peeked.code) == (bodies, 0 if bodies else 1), arguments
+    refused = spoolrack("peek", "jobs", "--attribute", "kind")
+    assert refused.code == 2
+    assert "write colour=red" in refused.err

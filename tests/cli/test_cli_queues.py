@@ -131,6 +131,18 @@ def test_delete_and_purge_do_so_and_say_how_many(spoolrack: Spoolrack, client: C
     assert spoolrack("queues", "delete", "jobs").code == 1
 
 
+def test_purge_takes_only_messages_of_the_age_and_the_states_that_are_named(
+    spoolrack: Spoolrack, client: Client
+) -> None:
+    client.create_queue("jobs")
+    client.queue("jobs").send_many(["one", "two"])
+    client.queue("jobs").receive()
+    assert "deleted 0 messages" in spoolrack("queues", "purge", "jobs", "--sent-before", "1h").err
+    assert "deleted 0 messages" in spoolrack("queues", "purge", "jobs", "-s", "delayed").err
+    assert "deleted 1 message " in spoolrack("queues", "purge", "jobs", "--state", "leased").err
+    assert "deleted 1 message " in spoolrack("queues", "purge", "jobs", "--sent-before", "now").err
+
+
 def at_a_terminal(server: RunningServer, *arguments: str, typed: bytes = b"") -> tuple[int, bytes]:
     """The exit code of a command with a terminal, and all that it wrote there."""
     master, slave = pty.openpty()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from spoolrack._runtime import Runtime
 from spoolrack._transports.no_schedules import NoSchedules
@@ -13,6 +14,7 @@ from spoolrack._values import (
     DeleteResult,
     Envelope,
     LeaseResult,
+    MessageFilter,
     MessagePage,
     MessageRejection,
     MessageRelease,
@@ -146,14 +148,27 @@ class MemoryTransport:
             raise VersionMismatch(f"The queue {name} has version {box.version}, not {version}.")
         return box
 
-    async def purge_queue(self, name: str, *, timeout: float) -> int:
+    async def purge_queue(
+        self,
+        name: str,
+        *,
+        sent_before: datetime | None,
+        states: Collection[MessageState],
+        timeout: float,
+    ) -> int:
         with self._memory.lock:
             self._memory.called("purge_queue")
             box = self._memory.box(name)
-            purged = len(box.messages)
-            for held in box.messages.values():
+            going = [
+                held
+                for held in box.messages.values()
+                if (sent_before is None or held.sent_ms < millis_of(sent_before))
+                and (not states or held.state in states)
+            ]
+            purged = len(going)
+            for held in going:
                 self._memory.give_back(held)
-            box.messages.clear()
+                del box.messages[held.id]
         self._memory.wake()
         return purged
 
@@ -333,7 +348,7 @@ class MemoryTransport:
         self,
         queue: str,
         *,
-        states: Collection[MessageState],
+        wanted: MessageFilter,
         token: str,
         limit: int,
         max_body_bytes: int | None,
@@ -344,7 +359,12 @@ class MemoryTransport:
             found = [
                 held
                 for held in self._memory.box(queue).in_order()
-                if held.id > token and (not states or held.state in states)
+                if held.id > token
+                and (not wanted.states or held.state in wanted.states)
+                and (wanted.sent_since is None or held.sent_ms >= millis_of(wanted.sent_since))
+                and (wanted.sent_before is None or held.sent_ms < millis_of(wanted.sent_before))
+                and not wanted.group
+                and all(held.attributes.get(name) == each for name, each in wanted.attributes.items())
             ]
             page = found[: limit or PAGE]
             return MessagePage(

@@ -28,7 +28,8 @@ PATIENCE = 60.0
 
 def sent(request: rpc.StreamSendRequest) -> rpc.StreamSendResponse:
     """The good answer: each message's id is its body."""
-    return rpc.StreamSendResponse(correlation_id=request.correlation_id, results=_ids(request.messages))
+    response = rpc.SendResponse(results=_ids(request.request.messages))
+    return rpc.StreamSendResponse(correlation_id=request.correlation_id, response=response)
 
 
 def _ids(messages: Any) -> list[rpc.SendResult]:

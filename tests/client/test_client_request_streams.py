@@ -103,10 +103,10 @@ def test_one_whose_time_is_up_harms_nobody(connect: Connect) -> None:
     def talk(requests: Iterator[Any], _: grpc.ServicerContext) -> Iterator[Any]:
         held: list[Any] = []
         for request in requests:
-            if request.messages[0].body == b"slow":
+            if request.request.messages[0].body == b"slow":
                 held.append(request)
                 continue
-            if request.messages[0].body == b"free":
+            if request.request.messages[0].body == b"free":
                 let_go.wait(PATIENCE)
                 yield from map(sent, held)
             yield sent(request)
@@ -133,9 +133,9 @@ def test_a_stream_that_breaks_fails_what_is_under_way_and_the_next_call_opens_an
 
     def talk(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         for request in requests:
-            if request.messages[0].body == b"held":
+            if request.request.messages[0].body == b"held":
                 taken.release()
-                if request.queue == "b":
+                if request.request.queue == "b":
                     breaks.wait(PATIENCE)
                     context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
             else:
@@ -342,7 +342,7 @@ async def test_a_task_that_is_cancelled_takes_nobody_along() -> None:
 
     def talk(requests: Iterator[Any], _: grpc.ServicerContext) -> Iterator[Any]:
         for request in requests:
-            if request.queue == "slow":
+            if request.request.queue == "slow":
                 taken.set()
                 free.wait(PATIENCE)
             yield sent(request)

@@ -13,11 +13,11 @@ from spoolrack.spark import write_partition
 from spoolrack.spark._light_client import Caller, Patience
 from spoolrack.spark._offsets import Offset, initial
 from spoolrack.spark._options import Place, ReadOptions
+from spoolrack.spark._queue_peek import Share, peek
 from spoolrack.spark._queue_reader import (
     BatchLost,
     CheckpointTooOld,
     StreamReading,
-    peek,
     read_slice,
 )
 from spoolrack.spark._reservation_extender import Keeper
@@ -307,7 +307,7 @@ def test_a_call_that_can_not_succeed_is_not_repeated(server: NullServer, time: T
     nowhere = Place(address=server.endpoint, queue="nowhere")
 
     with pytest.raises(spoolrack.errors.QueueNotFound):
-        list(peek(nowhere, patience(time)))
+        list(peek(ReadOptions(place=nowhere), Share(), patience(time)))
 
     assert server.calls["ListMessages"] == 1
 
@@ -469,6 +469,7 @@ def test_rows_with_ids_are_sent_once_whatever_call_breaks(server: NullServer) ->
 def test_a_look_at_a_queue_takes_nothing(server: NullServer, time: Time) -> None:
     server.put("jobs", BODIES)
 
-    seen = [message.body for page in peek(place(server), patience(time)) for message in page]
+    look = ReadOptions(place=place(server))
+    seen = [message.body for page in peek(look, Share(), patience(time)) for message in page]
 
     assert seen == BODIES == server.bodies("jobs")

@@ -55,7 +55,7 @@ from spoolrack_store.model.transitions import State
 
 from tests.crash.troubled_story import CODES, TroubledDisk
 from tests.support.cuts import Bytes, Cut, Keep
-from tests.support.engine_story import DELAY, HOLD, Broken, Clock
+from tests.support.engine_story import DELAY, HOLD, Broken, Clock, purge_of
 from tests.support.linked_disk import Died, Memory, made
 from tests.support.power_disk import Model
 
@@ -106,6 +106,8 @@ class EverythingStory:
         """When a process dies as it starts."""
         self.flows = Random(seed + 3) if seed % 2 == 0 else None
         """When a queue is paused or resumed; in every other story none is."""
+        self.purges = Random(seed + 4)
+        """Which messages purges take."""
         self.clock = Clock()
         disk = made((), can_sync_all=can_sync_all, model=model, kind=TroubledDisk)
         assert isinstance(disk, TroubledDisk)
@@ -405,7 +407,7 @@ class EverythingStory:
             case "W":
                 return CommitReservations(stream=stream, last_sequence_number=sequence_number)
             case _:
-                return Purge(queue=queue)
+                return purge_of(self.purges, queue, self.clock.now)
 
     # What may be gone.
 

@@ -247,6 +247,11 @@ class TroubledStory(Story):
                             for at, (place, _) in enumerate(stored)
                             if place in request.delays
                         },
+                        deliver_at={
+                            at: request.deliver_at[place]
+                            for at, (place, _) in enumerate(stored)
+                            if place in request.deliver_at
+                        },
                     )
                     outcome = Stored(results=[result for _, result in stored], sent_at=outcome.sent_at)
                 case Delete():

@@ -26,6 +26,7 @@ from spoolrack_server.access.tokens import line_of, new_token
 
 from tests.e2e import memory_cage
 from tests.e2e.memory_cage import MemoryCage
+from tests.support.statuses import reason_of
 
 MIB: Final = 1 << 20
 LIMIT: Final = 1024 * MIB
@@ -107,7 +108,7 @@ class Rig:
             except grpc.RpcError as error:
                 ends.append(error.code().name)  # type: ignore[attr-defined]
             else:
-                ends.append(answer.results[0].error.reason or "sent")
+                ends.append(reason_of(answer.results[0].error) or "sent")
 
         threads = [threading.Thread(target=send, args=(each,)) for each in self.channels]
         for thread in threads:

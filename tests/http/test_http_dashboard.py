@@ -288,6 +288,23 @@ async def test_messages_are_deleted_by_their_ids_and_each_failure_is_told(http: 
     assert [failure["id"] for failure in answer.json["failures"]] == [other]
 
 
+async def test_messages_are_filtered_by_age_group_and_attribute(http: Http, clock: ManualClock) -> None:
+    await http.create()
+    old = await http.send(b"1", **{"X-Message-Group": "eu", "X-Attribute-Kind": "a"})
+    clock.advance(5_000)
+    new = await http.send(b"2", **{"X-Attribute-Kind": "a"})
+    for query, wanted in (
+        ("older_than=4000", [old]),
+        ("older_than=0", [old, new]),
+        ("group=eu", [old]),
+        ("attribute=kind=a", [old, new]),
+        ("attribute=kind=a&group=eu&state=ready", [old]),
+        ("attribute=kind=b", []),
+    ):
+        found = (await api(http, f"queues/q/messages?{query}"))["messages"]
+        assert [each["id"] for each in found] == wanted, query
+
+
 async def test_a_purge_takes_the_queues_name_typed(http: Http) -> None:
     await http.create()
     await http.send()
@@ -297,6 +314,22 @@ async def test_a_purge_takes_the_queues_name_typed(http: Http) -> None:
     assert (await http.counts())["ready_count"] == 1
     answer = await change(http, "queues/purge", {"queue": "q", "confirm": "q"})
     assert answer.json == {"deleted": 1}
+
+
+async def test_a_purge_takes_only_the_age_and_the_states_that_are_asked_for(
+    http: Http, clock: ManualClock
+) -> None:
+    await http.create()
+    await http.send()
+    clock.advance(2_000)
+    await http.send()
+    await http.receive()
+    asked = {"queue": "q", "confirm": "q", "older_than": 1_000}
+    assert (await change(http, "queues/purge", asked | {"states": ["ready"]})).json == {"deleted": 0}
+    assert (await change(http, "queues/purge", asked)).json == {"deleted": 1}
+    refused = await change(http, "queues/purge", asked | {"states": ["gone"]})
+    assert (refused.status, refused.reason) == (400, "INVALID_REQUEST")
+    assert (await http.counts())["ready_count"] == 1
 
 
 async def test_a_stage_is_shown_and_aborted(server: Server, http: Http) -> None:

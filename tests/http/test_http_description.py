@@ -15,6 +15,7 @@ from spoolrack_server.gateway.message_endpoints import MessageEndpoints
 from spoolrack_server.gateway.queue_endpoints import QueueEndpoints
 from spoolrack_server.gateway.request_bodies import HttpLimits
 from spoolrack_server.gateway.routes import routes
+from spoolrack_server.gateway.schedule_endpoints import ScheduleEndpoints
 from spoolrack_server.health import Health
 from spoolrack_server.logs import make_log
 from spoolrack_server.server import Server
@@ -36,7 +37,9 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 async def test_every_route_is_described_and_nothing_else(server: Server) -> None:
     asking = GatewayContext(server.store, make_log(), HttpLimits())
     pages = AdminEndpoints(Health(), server.observer)
-    served = routes(QueueEndpoints(asking, SystemClock()), MessageEndpoints(asking), pages)
+    queues = QueueEndpoints(asking, SystemClock())
+    schedules = ScheduleEndpoints(asking, queues, SystemClock())
+    served = routes(queues, MessageEndpoints(asking), schedules, pages)
     await asking.close()
     assert {(route.method, route.path) for route in served} == {
         (method, path) for method, path, _ in operations()
@@ -101,4 +104,5 @@ def test_requests_belong_to_the_paths_that_describe_them() -> None:
     assert template("/q") == "/{queue}"
     assert template("/q/messages?wait=1") == "/{queue}/messages"
     assert template("/q/messages/x") == "/{queue}/messages/{id}"
+    assert template("/-/queues/q/messages?group=g") == "/-/queues/{queue}/messages"
     assert template("/-/health") == "/-/health"

@@ -182,8 +182,8 @@ async def test_head_says_whether_a_queue_is_there(http: Http) -> None:
     [
         ("POST", "/q", "DELETE, GET, HEAD, PUT"),
         ("PATCH", "/q", "DELETE, GET, HEAD, PUT"),
-        ("HEAD", "/q/messages", "GET, POST"),
-        ("PUT", "/q/messages", "GET, POST"),
+        ("HEAD", "/q/messages", "DELETE, GET, POST"),
+        ("PUT", "/q/messages", "DELETE, GET, POST"),
         ("POST", "/q/messages/01890000-0000-7000-8000-000000000000", "DELETE, GET, HEAD"),
         ("DELETE", "/-/health", "GET, HEAD"),
     ],

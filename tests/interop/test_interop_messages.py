@@ -127,7 +127,7 @@ def test_the_valid_messages_of_a_batch_are_sent_and_the_invalid_say_why(
     ]
     assert results[1]["error"] == {
         "code": 3,
-        "domain": "",
+        "domain": "spoolrack",
         "reason": "MESSAGE_TOO_LARGE",
         "message": results[1]["error"]["message"],
         "metadata": {"size": "12", "limit": "10", "queue": queue.name},

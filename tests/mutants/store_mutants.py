@@ -18,6 +18,7 @@ _DEDUPLICATION: Final = "tests/store/test_deduplication_promises.py"
 _DISK: Final = "tests/store/test_trouble_disk.py"
 _RETRIES: Final = "tests/crash/test_retry_crashes.py"
 _FRONT: Final = "tests/store/test_front_store.py"
+_LOOKS: Final = "tests/store/test_questions.py"
 _HAND: Final = "tests/store/test_trouble_hand.py"
 _PAUSES: Final = "tests/store/test_paused_queues.py"
 _QUEUES: Final = "tests/store/test_store_queues.py"
@@ -464,6 +465,58 @@ STORE_MUTANTS: Final = (
         ),
         caught_by=(_REQUESTS,),
         ancestor=_VSQS,
+    ),
+    Mutant(
+        name="a-filtered-page-skips-what-it-has-not-looked-at",
+        breaks="pages of a filter show each message that it takes, once",
+        edits=edit(
+            "engine/questions.py:Questions.page",
+            "            if len(found) >= limit or bytes_left <= 0:\n"
+            "                return MessagePage(messages=found, last=after)\n",
+            "            if len(found) >= limit or bytes_left <= 0:\n"
+            "                return MessagePage(messages=found, last=end)\n",
+        ),
+        caught_by=(_LOOKS,),
+    ),
+    Mutant(
+        name="a-filter-reads-files-without-bound",
+        breaks="what a page of a filter looks at is bounded",
+        edits=edit(
+            "engine/questions.py:Questions._sights",
+            "len(unread) >= _MOST_FILES",
+            "len(unread) < 0",
+        ),
+        caught_by=(_LOOKS,),
+    ),
+    Mutant(
+        name="a-purge-by-age-takes-what-is-as-old",
+        breaks="a purge by age takes what was sent before that time, and nothing else",
+        edits=edit(
+            "model/operations.py:Purge.takes",
+            "sent_at < self.sent_before",
+            "sent_at <= self.sent_before",
+        ),
+        caught_by=(_REQUESTS,),
+    ),
+    Mutant(
+        name="a-purge-by-state-takes-what-is-on-its-way-to-another",
+        breaks="a purge by state takes no message of another state",
+        edits=edit(
+            "engine/remover.py:_state_to_be",
+            "    if name.due is None:\n",
+            "    if name:\n",
+        ),
+        caught_by=(_REQUESTS,),
+    ),
+    Mutant(
+        name="a-purge-by-state-takes-all",
+        breaks="a purge by state takes no message of another state",
+        edits=edit(
+            "engine/remover.py:Remover.purge",
+            "request.takes(_state_to_be(entry.name), ",
+            "request.takes(State.READY, ",
+        ),
+        caught_by=(_STORIES, _REQUESTS),
     ),
     Mutant(
         name="purge-forgets-what-is-hidden",

@@ -12,6 +12,7 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.testing import ManualClock
 
 from tests.support.server_rig import MANY_LOOKS, Client, served
+from tests.support.statuses import reason_of
 
 
 def outgoing(id: str, body: bytes = b"x") -> pb.OutgoingMessage:
@@ -52,12 +53,13 @@ async def test_a_stream_of_sends_knows_what_was_sent_before(client: Client) -> N
     for number in range(3):
         await stream.write(
             rpc.StreamSendRequest(
-                correlation_id=number, queue="q", messages=[outgoing("a"), outgoing("b")]
+                correlation_id=number,
+                request=rpc.SendRequest(queue="q", messages=[outgoing("a"), outgoing("b")]),
             )
         )
     await stream.done_writing()
     responses = [response async for response in stream]
-    found = [[result.sent for result in response.results] for response in responses]
+    found = [[result.sent for result in response.response.results] for response in responses]
     assert [[each.duplicate for each in sent] for sent in found] == [
         [True, False],
         [True, True],
@@ -121,7 +123,7 @@ async def test_an_id_that_is_too_long_is_refused_alone(client: Client) -> None:
     first, long, path = response.results
     assert first.sent.id
     assert path.sent.id
-    assert (long.error.code, long.error.reason) == (
+    assert (long.error.code, reason_of(long.error)) == (
         grpc.StatusCode.INVALID_ARGUMENT.value[0],
         "INVALID_MESSAGE",
     )
@@ -133,7 +135,7 @@ async def test_a_send_that_fails_is_forgotten(client: Client) -> None:
     refused_ = await client.stub.Send(
         rpc.SendRequest(queue="q", messages=[outgoing("a", b"x" * 11), outgoing("a", b"fits")])
     )
-    assert refused_.results[0].error.reason == "MESSAGE_TOO_LARGE"
+    assert reason_of(refused_.results[0].error) == "MESSAGE_TOO_LARGE"
     assert not refused_.results[1].sent.duplicate
     (message,) = await client.receive()
     assert message.body == b"fits"

@@ -13,13 +13,15 @@ from spoolrack_server import streams
 from spoolrack_server.server import Server
 
 from tests.support.server_rig import Client, connected, refused
+from tests.support.statuses import info_of, reason_of
 
 
 def request(number: int, *receipts: str, queue: str = "q") -> rpc.StreamDeleteRequest:
     return rpc.StreamDeleteRequest(
         correlation_id=number,
-        queue=queue,
-        targets=[rpc.DeleteTarget(receipt=receipt) for receipt in receipts],
+        request=rpc.DeleteRequest(
+            queue=queue, targets=[rpc.DeleteTarget(receipt=receipt) for receipt in receipts]
+        ),
     )
 
 
@@ -50,7 +52,7 @@ async def test_answers_come_in_the_order_of_the_requests(client: Client) -> None
     found = await responses(client.stub.StreamDelete(requests()))
     assert [response.correlation_id for response in found] == [-n for n in range(count)]
     assert all(not response.HasField("error") for response in found)
-    results = [result for response in found for result in response.results]
+    results = [result for response in found for result in response.response.results]
     assert [result.HasField("error") for result in results] == [False] * 2 * count
     counts = await client.counts()
     assert (counts.ready_count, counts.leased_count) == (0, 0)
@@ -82,19 +84,21 @@ async def test_what_is_wrong_with_one_request_is_in_its_answer_and_the_stream_go
         request(6, "no receipt", stale, second),
         rpc.StreamDeleteRequest(
             correlation_id=7,
-            queue="q",
-            targets=[
-                rpc.DeleteTarget(),
-                rpc.DeleteTarget(id="no id"),
-                rpc.DeleteTarget(id="0" * 8 + "-0000-7000-8000-" + "0" * 12),
-                rpc.DeleteTarget(id=again.id),
-            ],
+            request=rpc.DeleteRequest(
+                queue="q",
+                targets=[
+                    rpc.DeleteTarget(),
+                    rpc.DeleteTarget(id="no id"),
+                    rpc.DeleteTarget(id="0" * 8 + "-0000-7000-8000-" + "0" * 12),
+                    rpc.DeleteTarget(id=again.id),
+                ],
+            ),
         ),
         request(8, third),
     ]
     found = await responses(client.stub.StreamDelete(iter(requests)))
     assert [response.correlation_id for response in found] == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert [response.error.reason for response in found] == [
+    assert [reason_of(response.error) for response in found] == [
         "",
         "INVALID_QUEUE_NAME",
         "QUEUE_NOT_FOUND",
@@ -105,14 +109,14 @@ async def test_what_is_wrong_with_one_request_is_in_its_answer_and_the_stream_go
         "",
     ]
     assert found[1].error.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
-    assert found[2].error.metadata == {"queue": "nowhere"}
-    assert not found[2].results
-    assert [result.error.reason for result in found[5].results] == [
+    assert info_of(found[2].error).metadata == {"queue": "nowhere"}
+    assert not found[2].HasField("response")
+    assert [reason_of(result.error) for result in found[5].response.results] == [
         "INVALID_RECEIPT",
         "STALE_RECEIPT",
         "",
     ]
-    assert [result.error.reason for result in found[6].results] == [
+    assert [reason_of(result.error) for result in found[6].response.results] == [
         "INVALID_REQUEST",
         "INVALID_REQUEST",
         "MESSAGE_NOT_FOUND",

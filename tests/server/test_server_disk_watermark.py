@@ -12,6 +12,7 @@ from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
 
 from tests.support.server_rig import connected
+from tests.support.statuses import reason_of, retry_millis_of
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ async def test_sends_are_refused_below_the_watermark_and_the_metrics_tell(
         page, _ = await server.observer.page("")
         resources = await server.observer.resources()
     (result,) = answer.results
-    assert result.error.reason == ("DISK_FULL" if is_refused else "")
-    assert result.error.HasField("retry_delay") is is_refused
+    assert reason_of(result.error) == ("DISK_FULL" if is_refused else "")
+    assert (retry_millis_of(result.error) is not None) is is_refused
     assert f"spoolrack_disk_refuses_sends {float(is_refused)}".encode() in page
     assert resources["disk"]["refuses_sends"] is is_refused

@@ -20,6 +20,7 @@ from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 
 from tests.support.server_rig import Client, connected, refused
+from tests.support.statuses import reason_of
 
 MIB = 1024 * 1024
 UNARY = [method.name for method in METHODS.values() if not method.client_streaming]
@@ -63,7 +64,7 @@ async def test_ten_megabytes_of_attributes_are_refused(client: Client) -> None:
     message = pb.OutgoingMessage(body=b"x")
     message.attributes["a"].binary_value = bytes(10 * MIB)
     response = await client.stub.Send(rpc.SendRequest(queue="q", messages=[message]))
-    assert response.results[0].error.reason == "ATTRIBUTES_TOO_LARGE"
+    assert reason_of(response.results[0].error) == "ATTRIBUTES_TOO_LARGE"
 
 
 async def test_an_unknown_method_is_unimplemented(client: Client) -> None:

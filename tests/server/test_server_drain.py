@@ -25,8 +25,12 @@ async def test_a_drain_ends_streams_and_polls_with_a_status_that_says_try_again(
     waiting = client.stream(queue="empty")
     without_credit = client.stream(1)
     sending = client.stub.StreamSend()
-    await sending.write(rpc.StreamSendRequest(queue="empty", messages=[pb.OutgoingMessage(body=b"x")]))
-    assert (await sending.read()).results[0].sent.id
+    await sending.write(
+        rpc.StreamSendRequest(
+            request=rpc.SendRequest(queue="empty", messages=[pb.OutgoingMessage(body=b"x")])
+        )
+    )
+    assert (await sending.read()).response.results[0].sent.id
     await next_messages(waiting, 1)
     await next_messages(without_credit, 1)
     poll = client.stub.Receive(rpc.ReceiveRequest(queue="empty", wait=LONG))
@@ -89,14 +93,16 @@ async def test_what_a_stream_of_sends_has_an_answer_for_is_all_that_is_stored(tm
     def requests() -> Iterator[rpc.StreamSendRequest]:
         for n in range(100_000):
             message = pb.OutgoingMessage(body=b"%d" % n)
-            yield rpc.StreamSendRequest(correlation_id=n, queue="q", messages=[message])
+            yield rpc.StreamSendRequest(
+                correlation_id=n, request=rpc.SendRequest(queue="q", messages=[message])
+            )
 
     def talk(address: str) -> grpc.RpcError:
         # By the synchronous client: that of asyncio loses the status if it comes during a write.
         with grpc.insecure_channel(address) as channel:
             try:
                 for response in Stubs(channel).StreamSend(requests()):
-                    answered.append(response.results[0].sent.id)
+                    answered.append(response.response.results[0].sent.id)
                     loop.call_soon_threadsafe(first.set)
             except grpc.RpcError as error:
                 return error

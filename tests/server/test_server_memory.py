@@ -103,11 +103,11 @@ async def test_a_stream_of_sends_ends_when_all_it_took_is_answered(
     await client.create()
     stream = client.stub.StreamSend()
     request = rpc.StreamSendRequest(
-        queue="q", messages=[pb.OutgoingMessage(body=b"x")], correlation_id=1
+        correlation_id=1, request=rpc.SendRequest(queue="q", messages=[pb.OutgoingMessage(body=b"x")])
     )
     await stream.write(request)
     answer = await stream.read()
-    assert answer.results[0].sent.id
+    assert answer.response.results[0].sent.id
     measured.set(WATERMARK + 1)
     no = await refused(_until_end(stream))
     assert no.reason == "MEMORY_LIMIT"

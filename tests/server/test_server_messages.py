@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.testing import ManualClock
 
 from tests.support.server_rig import LONG, Client, refused
+from tests.support.statuses import info_of, reason_of, retry_millis_of
 
 MIB = 1024 * 1024
 ID = "0199a000-0000-7000-8000-000000000000"
@@ -56,7 +58,7 @@ async def test_invalid_messages_fail_alone_and_the_others_arrive_in_order(client
         nameless,
     ]
     response = await client.stub.Send(rpc.SendRequest(queue="q", messages=messages))
-    reasons = [result.error.reason for result in response.results]
+    reasons = [reason_of(result.error) for result in response.results]
     assert reasons == [
         "",
         "MESSAGE_TOO_LARGE",
@@ -67,7 +69,7 @@ async def test_invalid_messages_fail_alone_and_the_others_arrive_in_order(client
     ]
     error = response.results[1].error
     assert error.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
-    assert error.metadata == {"queue": "q", "size": "11", "limit": "10"}
+    assert info_of(error).metadata == {"queue": "q", "size": "11", "limit": "10"}
     assert [message.body for message in await client.receive(10)] == [b"1", b"2"]
 
 
@@ -169,7 +171,7 @@ async def test_each_target_of_a_delete_has_its_own_result(client: Client, clock:
         rpc.DeleteTarget(id=two),
     ]
     response = await client.stub.Delete(rpc.DeleteRequest(queue="q", targets=targets))
-    reasons = [result.error.reason for result in response.results]
+    reasons = [reason_of(result.error) for result in response.results]
     assert reasons == [
         "STALE_RECEIPT",
         "",
@@ -206,7 +208,7 @@ async def test_each_release_has_a_delay_of_its_own_and_a_result(
     assert delayed.deliver_time.ToMilliseconds() - now == 60_000
     assert backed_off.deliver_time.ToMilliseconds() - now == 7_000
     assert uncounted.deliver_time.ToMilliseconds() == now
-    assert [each.error.reason for each in refused_ones] == [
+    assert [reason_of(each.error) for each in refused_ones] == [
         "INVALID_REQUEST",
         "INVALID_REQUEST",
         "INVALID_RECEIPT",
@@ -272,8 +274,8 @@ async def test_an_extension_tells_the_new_end_and_a_release_puts_the_message_bac
     )
     assert not released.HasField("lease_expire_time")
     assert not released.HasField("error")
-    assert negative.error.reason == "INVALID_REQUEST"
-    assert nonsense.error.reason == "INVALID_RECEIPT"
+    assert reason_of(negative.error) == "INVALID_REQUEST"
+    assert reason_of(nonsense.error) == "INVALID_RECEIPT"
     (again,) = await client.receive(10)
     assert (again.id, again.receive_count) == (second.id, 2)
 
@@ -301,7 +303,7 @@ async def test_an_expired_lease_is_deleted_and_extended_by_its_last_receive_and_
         rpc.DeleteTarget(receipt=third.receipt, last_receive=rpc.LastReceive()),
     ]
     response = await client.stub.Delete(rpc.DeleteRequest(queue="q", targets=deletes))
-    assert [result.error.reason for result in response.results] == [
+    assert [reason_of(result.error) for result in response.results] == [
         "STALE_RECEIPT",
         "STALE_RECEIPT",
         "",
@@ -319,7 +321,7 @@ async def test_an_expired_lease_is_deleted_and_extended_by_its_last_receive_and_
     changed = await client.stub.ChangeVisibility(
         rpc.ChangeVisibilityRequest(queue="q", changes=changes)
     )
-    assert [result.error.reason for result in changed.results] == [
+    assert [reason_of(result.error) for result in changed.results] == [
         "STALE_RECEIPT",
         "",
         "INVALID_REQUEST",
@@ -337,15 +339,17 @@ async def test_the_stream_of_deletes_takes_a_last_receive(client: Client, clock:
 
     async def requests() -> AsyncIterator[rpc.StreamDeleteRequest]:
         yield rpc.StreamDeleteRequest(
-            queue="q",
-            targets=[
-                rpc.DeleteTarget(receipt=first.receipt, last_receive=last_receive_of(first)),
-                rpc.DeleteTarget(receipt=second.receipt),
-            ],
+            request=rpc.DeleteRequest(
+                queue="q",
+                targets=[
+                    rpc.DeleteTarget(receipt=first.receipt, last_receive=last_receive_of(first)),
+                    rpc.DeleteTarget(receipt=second.receipt),
+                ],
+            )
         )
 
     (response,) = [found async for found in client.stub.StreamDelete(requests())]
-    assert [result.error.reason for result in response.results] == ["", "STALE_RECEIPT"]
+    assert [reason_of(result.error) for result in response.response.results] == ["", "STALE_RECEIPT"]
 
 
 async def test_a_message_can_be_looked_at_without_leasing_it(client: Client) -> None:
@@ -387,6 +391,34 @@ async def test_messages_are_listed_in_order_a_page_at_a_time_and_none_twice(clie
     assert page.messages[0].body_size == 1
 
 
+async def test_a_list_has_the_messages_of_a_time_and_passes_over_as_many_as_it_is_told(
+    client: Client,
+) -> None:
+    await client.create()
+    ids = []
+    for number in range(6):
+        ids += await client.send(b"%d" % number)
+    request = rpc.ListMessagesRequest(queue="q")
+    listed = (await client.stub.ListMessages(request)).messages
+    times = [message.send_time for message in listed]
+    moments = [time.ToMilliseconds() for time in times]
+    middle = moments[3]
+
+    request = rpc.ListMessagesRequest(queue="q", sent_since=times[3], page_size=1)
+    late = []
+    for _ in ids:
+        page = await client.stub.ListMessages(request)
+        late += [message.id for message in page.messages]
+        request.page_token = page.next_page_token
+        if not page.next_page_token:
+            break
+    request = rpc.ListMessagesRequest(queue="q", sent_before=times[3], skip=1)
+    early = [message.id for message in (await client.stub.ListMessages(request)).messages]
+
+    assert late == [id for id, moment in zip(ids, moments, strict=True) if moment >= middle]
+    assert early == [id for id, moment in zip(ids, moments, strict=True) if moment < middle][1:]
+
+
 async def test_a_listed_body_is_cut_where_asked(client: Client) -> None:
     await client.create()
     await client.send(b"0123456789")
@@ -421,6 +453,10 @@ async def test_a_page_of_large_bodies_fits_into_what_a_client_takes(client: Clie
         rpc.ListMessagesRequest(queue="q", view=rpc.MESSAGE_VIEW_FULL, max_body_bytes=-1),
         rpc.ListMessagesRequest(queue="q", view=7),  # type: ignore[arg-type]
         rpc.ListMessagesRequest(queue="q", states=[99]),
+        rpc.ListMessagesRequest(queue="q", skip=-1),
+        rpc.ListMessagesRequest(queue="q", skip=100_001),
+        rpc.ListMessagesRequest(queue="q", sent_since=Timestamp(seconds=-1)),
+        rpc.ListMessagesRequest(queue="q", sent_before=Timestamp(nanos=-1)),
     ],
 )
 async def test_a_list_that_cannot_be_is_refused(
@@ -438,9 +474,9 @@ async def test_a_full_queue_says_so_and_when_to_try_again(client: Client) -> Non
     assert response.results[0].sent.id
     response = await client.stub.Send(rpc.SendRequest(queue="q", messages=messages[1:]))
     error = response.results[0].error
-    assert error.reason == "QUEUE_FULL"
+    assert reason_of(error) == "QUEUE_FULL"
     assert error.code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
-    assert error.retry_delay.ToMilliseconds() == 1_000
+    assert retry_millis_of(error) == 1_000
 
 
 async def test_no_method_works_on_a_queue_that_is_not_there(client: Client) -> None:

@@ -154,7 +154,8 @@ async def test_a_request_of_a_stream_is_counted_by_itself(server: Server, client
     for number, queue in enumerate(["q", "missing"]):
         await stream.write(
             rpc.StreamSendRequest(
-                correlation_id=number, queue=queue, messages=[pb.OutgoingMessage(body=b"x")]
+                correlation_id=number,
+                request=rpc.SendRequest(queue=queue, messages=[pb.OutgoingMessage(body=b"x")]),
             )
         )
         await stream.read()

@@ -99,7 +99,7 @@ async def test_a_server_that_drains_lives_and_is_not_ready_until_its_end(tmp_pat
     async with server, connected(server) as client:
         await client.create()
         stream = client.stub.StreamSend()
-        await stream.write(rpc.StreamSendRequest(queue="q"))
+        await stream.write(rpc.StreamSendRequest(request=rpc.SendRequest(queue="q")))
         await stream.read()
         async with aiohttp.ClientSession(server.http_url) as http:
             # A body that comes slowly holds up the drain, once the server has asked for it.

@@ -91,7 +91,11 @@ async def test_a_request_of_a_stream_that_fails_is_found_by_the_streams_id(
     client: Client, stream: io.StringIO
 ) -> None:
     call = client.stub.StreamSend(metadata=[(HEADER, "stream")])
-    await call.write(rpc.StreamSendRequest(queue="missing", messages=[pb.OutgoingMessage(body=b"x")]))
+    await call.write(
+        rpc.StreamSendRequest(
+            request=rpc.SendRequest(queue="missing", messages=[pb.OutgoingMessage(body=b"x")])
+        )
+    )
     await call.read()
 
     (line,) = refused(stream)

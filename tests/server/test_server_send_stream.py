@@ -12,13 +12,15 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server import streams
 
 from tests.support.server_rig import Client, refused
+from tests.support.statuses import info_of, reason_of
 
 
 def request(number: int, *bodies: bytes, queue: str = "q") -> rpc.StreamSendRequest:
     return rpc.StreamSendRequest(
         correlation_id=number,
-        queue=queue,
-        messages=[pb.OutgoingMessage(body=body) for body in bodies],
+        request=rpc.SendRequest(
+            queue=queue, messages=[pb.OutgoingMessage(body=body) for body in bodies]
+        ),
     )
 
 
@@ -36,7 +38,7 @@ async def test_answers_come_in_the_order_of_the_requests_and_so_do_the_messages(
 
     found = await responses(client.stub.StreamSend(requests()))
     assert [response.correlation_id for response in found] == [-n for n in range(count)]
-    ids = [result.sent.id for response in found for result in response.results]
+    ids = [result.sent.id for response in found for result in response.response.results]
     messages = await client.receive(1_000)
     assert [message.id for message in messages] == ids
     assert [message.body for message in messages[:4]] == [b"0", b"and 0", b"1", b"and 1"]
@@ -49,7 +51,7 @@ async def test_a_client_may_send_many_before_it_reads_an_answer(client: Client) 
         await call.write(request(n, b"x"))
     first = await call.read()
     assert first.correlation_id == 0
-    assert first.results[0].sent.id
+    assert first.response.results[0].sent.id
     await call.done_writing()
     for n in range(1, streams.WINDOW_REQUESTS):
         assert (await call.read()).correlation_id == n
@@ -71,7 +73,7 @@ async def test_what_is_wrong_with_one_request_is_in_its_answer_and_the_stream_go
     ]
     found = await responses(client.stub.StreamSend(iter(requests)))
     assert [response.correlation_id for response in found] == [1, 2, 3, 4, 5, 6, 7]
-    assert [response.error.reason for response in found] == [
+    assert [reason_of(response.error) for response in found] == [
         "",
         "INVALID_QUEUE_NAME",
         "QUEUE_NOT_FOUND",
@@ -81,9 +83,12 @@ async def test_what_is_wrong_with_one_request_is_in_its_answer_and_the_stream_go
         "",
     ]
     assert found[1].error.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
-    assert found[2].error.metadata == {"queue": "nowhere"}
-    assert not found[2].results
-    assert [result.error.reason for result in found[5].results] == ["MESSAGE_TOO_LARGE", ""]
+    assert info_of(found[2].error).metadata == {"queue": "nowhere"}
+    assert not found[2].HasField("response")
+    assert [reason_of(result.error) for result in found[5].response.results] == [
+        "MESSAGE_TOO_LARGE",
+        "",
+    ]
     assert [message.body for message in await client.receive(10)] == [b"1", b"2", b"3"]
 
 
@@ -125,7 +130,7 @@ async def test_large_requests_go_one_after_the_other_through_the_window(client: 
             yield request(n, body)
 
     found = await responses(client.stub.StreamSend(requests()))
-    assert [len(response.results) for response in found] == [1, 1, 1, 1]
+    assert [len(response.response.results) for response in found] == [1, 1, 1, 1]
 
 
 async def test_the_window_lets_in_no_more_than_its_bounds() -> None:

@@ -90,9 +90,9 @@ async def test_a_request_of_a_stream_is_a_span_of_the_trace_of_its_messages(
     stream = client.stub.StreamSend()
     other = PARENT.replace(SPAN, "00f067aa0ba902b7")
     for number, parents in enumerate([[PARENT, PARENT], [PARENT, other, ""], []]):
-        request = rpc.StreamSendRequest(correlation_id=number, queue="q")
+        request = rpc.StreamSendRequest(correlation_id=number, request=rpc.SendRequest(queue="q"))
         for parent in parents or [""]:
-            message = request.messages.add(body=b"x")
+            message = request.request.messages.add(body=b"x")
             if parent:
                 message.attributes["traceparent"].string_value = parent
         await stream.write(request)

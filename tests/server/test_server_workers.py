@@ -107,7 +107,11 @@ async def test_a_stream_of_sends_gets_its_turns_and_its_order(
         for n in range(100):
             queue = "q" if n % 10 else "missing"
             message = pb.OutgoingMessage(body=b"%d" % n)
-            await stream.write(rpc.StreamSendRequest(correlation_id=n, queue=queue, messages=[message]))
+            await stream.write(
+                rpc.StreamSendRequest(
+                    correlation_id=n, request=rpc.SendRequest(queue=queue, messages=[message])
+                )
+            )
         await stream.done_writing()
 
     putting = asyncio.create_task(put())

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import spoolrack
 from pyspark.sql import SparkSession
+from spoolrack.spark import _root
 from spoolrack.spark._options import NAMES
 from spoolrack.testing import running_server
 
@@ -35,6 +36,9 @@ def test_the_examples_of_the_page_run(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seen: dict[str, object] = {}
+    with spoolrack.connect(f"file://{tmp_path}/queues") as client:
+        client.create_queue("orders")
+        client.queue("orders").send(b"{}")
     with running_server() as server, server.client() as client:
         for queue in ("orders", "rejects", "invoices"):
             client.create_queue(queue)
@@ -47,6 +51,9 @@ def test_the_examples_of_the_page_run(
             if "lastProgress" in code:
                 # All were read; the last batch is deleted with the next request, or was so just now.
                 assert seen["behind"]["ready"] == 0  # type: ignore[index]
+            if "COUNTS" in code:
+                printed = capsys.readouterr().out.splitlines()
+                sums = [line.split("|") for line in printed if "|" in line][-1]
 
         invoices = [json.loads(message.body) for message in client.queue("invoices").peek()]
         rejects = sorted(message.body for message in client.queue("rejects").peek())
@@ -55,14 +62,20 @@ def test_the_examples_of_the_page_run(
     assert rejects == [b'{"id": 1, "price": ', b"\xff"]
     (good,) = spark.read.parquet(f"{tmp_path}/orders").collect()
     assert (good.id, good.customer, good.price) == (7, None, 2.5)
-    sums = [line.split("|") for line in capsys.readouterr().out.splitlines() if "|" in line][-1]
     assert [int(one) for one in sums if one.strip()] == [0, 1_000]
 
 
 def test_the_page_lists_all_options() -> None:
     (section,) = re.findall(r"^## Options\n(.*?)^## ", PAGE, re.MULTILINE | re.DOTALL)
-    listed = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+    rows = "".join(re.findall(r"^\| (`.*?) \|", section, re.MULTILINE))
+    listed = set(re.findall(r"`(\w+)`", rows))
     assert listed == set(NAMES)
+
+
+def test_the_page_lists_all_options_of_a_root_and_its_columns() -> None:
+    (section,) = re.findall(r"^## A root without.*?\n(.*?)^## ", PAGE, re.MULTILINE | re.DOTALL)
+    listed = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", section, re.MULTILINE))))
+    assert listed == {*_root.NAMES, *_root.COLUMNS} - {"path"}
 
 
 @pytest.mark.parametrize("named", sorted(set(re.findall(r"tests/[\w/]+\.py(?:::\w+)?", PAGE))))

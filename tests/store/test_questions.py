@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from spoolrack_store.engine import questions
 from spoolrack_store.model.batch import Entry
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
@@ -17,7 +18,8 @@ from spoolrack_store.model.errors import (
     MessageNotFound,
     QueueNotFound,
 )
-from spoolrack_store.model.operations import CreateQueue, Delete, Message, Receive, Send
+from spoolrack_store.model.ids import sent_at
+from spoolrack_store.model.operations import CreateQueue, Delete, Message, MessageFilter, Receive, Send
 from spoolrack_store.model.reservation_requests import ExtendReservation, Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
@@ -79,6 +81,27 @@ def test_pages_hold_each_message_once_and_in_order_whatever_state_it_is_in(rig: 
         assert [each.id for each in all_of(rig, limit, State.READY)] == ready
 
 
+def test_a_list_passes_over_as_many_messages_as_it_is_told_and_ends_where_it_is_told(
+    rig: FrontRig,
+) -> None:
+    ids = rig.send(*[b"%d" % number for number in range(20)])
+    clock_of(rig).advance(1_000)
+    ids += rig.send(b"alone")
+    clock_of(rig).advance(1_000)
+    ids += rig.send(*[b"more"] * 5)
+    rig.receive(3)
+    rig.ask(Delete(queue="q", ids=[ids[4], ids[12]]))
+    left = [id for id in ids if id not in (ids[4], ids[12])]
+
+    for skip in range(len(left) + 2):
+        for after, end in (("", 26), (ids[2], 26), ("", 21), (ids[2], 20)):
+            before = sent_at(ids[end]) if end < len(ids) else None
+            page = rig.store.page("q", MessageFilter(sent_before=before), skip=skip, after=after)
+            wanted = [id for id in ids[:end] if id in left and after < id]
+            assert [each.id for each in page.messages] == wanted[skip:]
+            assert page.last == ""
+
+
 def test_what_changes_its_state_after_it_was_listed_is_listed_in_the_other_one(rig: FrontRig) -> None:
     ids = rig.send(b"1", b"2", b"3")
     assert all_of(rig, 10, State.LEASED) == []
@@ -115,6 +138,103 @@ def test_a_page_costs_by_what_it_shows(rig: FrontRig, monkeypatch: pytest.Monkey
         assert len(looks) < 20
 
 
+def pages_of(rig: FrontRig, wanted: MessageFilter, limit: int = 2) -> list[str]:
+    """Return the ids of all messages that are wanted, page by page."""
+    found: list[str] = []
+    after = ""
+    while True:
+        page = rig.store.page("q", wanted, after=after, limit=limit, max_body_bytes=0)
+        assert len(page.messages) <= limit
+        found += [each.id for each in page.messages]
+        if not page.last:
+            return found
+        assert page.last > after
+        after = page.last
+
+
+def filtered(rig: FrontRig) -> tuple[list[str], Millis]:
+    """Send two files of four messages with groups and attributes, and two lone ones.
+
+    Return the ids, and when the second half was sent.
+    """
+    ids: list[str] = []
+    for _ in range(2):
+        send = Send(
+            queue="q",
+            bodies=[b"0", b"1", b"2", b"3"],
+            groups={0: "a", 1: "b", 2: "a"},
+            attributes={0: {"n": "0"}, 1: {"n": "1", "raw": b"x"}, 3: {"n": "0"}},
+        )
+        ids += [str(id) for id in rig.ask(send).results]
+        ids += rig.send(b"alone")
+        clock_of(rig).advance(1_000)
+    return ids, sent_at(ids[5])
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_filter_shows_the_messages_that_have_all_that_it_names(
+    rig: FrontRig, forgotten: bool
+) -> None:
+    ids, half = filtered(rig)
+    rig.receive(1)
+    wanted: list[tuple[MessageFilter, list[int]]] = [
+        (MessageFilter(), [*range(10)]),
+        (MessageFilter(states=frozenset({State.LEASED})), [0]),
+        (MessageFilter(sent_since=half), [5, 6, 7, 8, 9]),
+        (MessageFilter(sent_before=half), [0, 1, 2, 3, 4]),
+        (MessageFilter(sent_since=half, sent_before=half), []),
+        (MessageFilter(group="a"), [0, 2, 5, 7]),
+        (MessageFilter(group="c"), []),
+        (MessageFilter(attributes={"n": "0"}), [0, 3, 5, 8]),
+        (MessageFilter(attributes={"raw": b"x", "n": "1"}), [1, 6]),
+        (MessageFilter(attributes={"raw": "x"}), []),
+        (MessageFilter(group="a", attributes={"n": "0"}, sent_since=half), [5]),
+        (MessageFilter(group="a", states=frozenset({State.READY})), [2, 5, 7]),
+    ]
+    with opened(rig.path) if forgotten else nullcontext(rig) as reader:
+        for filter, places in wanted:
+            for limit in (1, 2, 100):
+                assert pages_of(reader, filter, limit) == [ids[place] for place in places], filter
+
+
+def test_a_filter_reads_no_body_and_each_file_once(rig: FrontRig) -> None:
+    for _ in range(2):
+        rig.ask(Send(queue="q", bodies=[b"0", b"1", b"2"], attributes={0: {"n": "0"}, 2: {"n": "0"}}))
+        rig.send(b"alone")
+    rig.store.close()
+    with opened(rig.path) as reader:
+        paths: list[str] = []
+        reader.disk.open = _noting(reader.disk.open, paths)  # type: ignore[method-assign]
+        wanted = MessageFilter(attributes={"n": "0"})
+        page = reader.store.page("q", wanted, limit=100, max_body_bytes=0)
+        assert len(page.messages) == 4
+        assert len(paths) == 2  # The lone ones have no attributes, as their names tell.
+
+
+def test_what_a_page_of_a_filter_looks_at_is_bounded(
+    rig: FrontRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = []
+    for number in range(12):
+        kind = "rare" if number == 11 else "often"
+        send = Send(queue="q", bodies=[b"x"], attributes={0: {"kind": kind}})
+        ids += [str(id) for id in rig.ask(send).results]
+    rig.store.close()
+    monkeypatch.setattr(questions, "_MOST_FILES", 5)
+    with opened(rig.path) as reader:
+        paths: list[str] = []
+        reader.disk.open = _noting(reader.disk.open, paths)  # type: ignore[method-assign]
+        wanted = MessageFilter(attributes={"kind": "rare"})
+        first = reader.store.page("q", wanted, max_body_bytes=0)
+        assert (first.messages, first.last, len(paths)) == ([], ids[4], 5)
+        assert pages_of(reader, wanted) == ids[11:]
+    monkeypatch.setattr(questions, "_MOST_LOOKS", 3)
+    with opened(rig.path) as reader:
+        first = reader.store.page("q", MessageFilter(attributes={"n": "0"}), max_body_bytes=0)
+        assert (first.messages, first.last) == ([], ids[2])
+        assert pages_of(reader, MessageFilter()) == ids
+
+
 def test_of_a_body_no_more_is_shown_than_was_asked_for(rig: FrontRig) -> None:
     rig.ask(Send(queue="q", bodies=[b"body", b"x"], attributes={0: {"a": "b"}}))
     for most, body in ((0, b""), (2, b"bo"), (9, b"body"), (None, b"body")):
@@ -135,6 +255,20 @@ def test_without_bodies_no_file_is_read_that_says_nothing_but_its_body(tmp_path:
         assert paths == []
         assert [each.body for each in rig.store.messages("q")] == [b"0", b"1", b"2"]
         assert len(paths) == 3
+
+
+def test_a_list_opens_the_file_of_a_batch_once(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        rig.ask(Send(queue="q", bodies=[b"1", b"2", b"3"], attributes={1: {"a": "b"}}))
+        rig.receive(1)
+    for most, bodies in ((None, [b"1", b"2", b"3"]), (0, [b""] * 3)):
+        with opened(tmp_path) as rig:
+            paths: list[str] = []
+            rig.disk.open = _noting(rig.disk.open, paths)  # type: ignore[method-assign]
+            found = rig.store.messages("q", max_body_bytes=most)
+            assert [each.body for each in found] == bodies
+            assert [dict(each.attributes) for each in found] == [{}, {"a": "b"}, {}]
+            assert len(paths) == 1
 
 
 def _noting(call: object, paths: list[str]) -> object:

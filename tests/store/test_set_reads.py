@@ -19,7 +19,7 @@ from spoolrack_store.model.errors import (
     ReservationUnread,
     RootInUse,
 )
-from spoolrack_store.model.operations import Delete, Message
+from spoolrack_store.model.operations import Delete, Message, Send
 from spoolrack_store.model.reservation_requests import (
     CommitReservations,
     ExtendReservation,
@@ -83,6 +83,18 @@ def test_a_set_is_read_again_with_bodies_and_without_receipts(rig: FrontRig) -> 
     (shown,) = rig.store.reservations(stream="s")
     assert shown.reads == 3
     assert rig.store.reservations(queue="relaxed") == rig.store.reservations(after=("s", 0)) == []
+
+
+def test_a_message_of_a_set_has_its_attributes_group_and_priority(rig: FrontRig) -> None:
+    rig.ask(Send(queue="q", bodies=[b"1", b"2"], attributes={0: {"a": "b"}}, groups={1: "g"}))
+    rig.ask(Send(queue="q", bodies=[b"3"], priorities={0: 4}))
+    rig.ask(asked())
+
+    assert sorted((m.body, dict(m.attributes), m.group, m.priority) for m in read(rig)) == [
+        (b"1", {"a": "b"}, "", 0),
+        (b"2", {}, "g", 0),
+        (b"3", {}, "", 4),
+    ]
 
 
 def test_a_read_comes_in_pages_of_bounded_size(rig: FrontRig) -> None:

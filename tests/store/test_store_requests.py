@@ -6,6 +6,7 @@ import errno
 from typing import Any
 
 import pytest
+from spoolrack_store.engine.index import COUNTED
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.errors import (
     AttributesTooLarge,
@@ -20,6 +21,7 @@ from spoolrack_store.model.errors import (
     QueueNotFound,
     StaleReceipt,
 )
+from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,
@@ -35,6 +37,7 @@ from spoolrack_store.model.redrive_requests import StartRedrive
 from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import Stage
+from spoolrack_store.model.transitions import State
 
 from tests.store.trouble_rig import Rig
 
@@ -527,6 +530,46 @@ def is_empty_for_good(rig: Rig) -> bool:
 def test_a_purge_takes_what_is_leased_and_delayed_for_good(rig: Rig) -> None:
     ids = one_of_each(rig)
     assert rig.ask(Purge(queue="q")) == len(ids)
+    assert is_empty_for_good(rig)
+
+
+@pytest.mark.parametrize("state", COUNTED, ids=lambda state: state.value)
+def test_a_purge_by_state_takes_the_messages_in_that_state_and_no_others(
+    rig: Rig, state: State
+) -> None:
+    ids = one_of_each(rig)
+    before = states(rig, *ids)
+    assert rig.ask(Purge(queue="q", states=frozenset({state}))) == 3
+    wanted = ["removed" if each == state.value else each for each in before]
+    assert [each or "removed" for each in states(rig, *ids)] == wanted
+    rig.start()
+    assert [each or "removed" for each in states(rig, *ids)] == wanted
+
+
+def test_a_purge_by_age_takes_what_was_sent_before_that_time_and_nothing_else(rig: Rig) -> None:
+    ids = []
+    for bodies in ([b"a"], [b"b", b"c"], [b"d"]):
+        ids += rig.send(*bodies)
+        rig.advance(1_000)
+    at = sent_at(ids[1])
+    assert rig.ask(Purge(queue="q", sent_before=at)) == 1
+    assert rig.ask(Purge(queue="q", sent_before=at)) == 0
+    assert rig.ask(Purge(queue="q", sent_before=Millis(at + 1), states=frozenset({State.LEASED}))) == 0
+    assert rig.ask(Purge(queue="q", sent_before=Millis(at + 1))) == 2
+    assert list(rig.receive()) == ids[3:]
+    rig.check()
+
+
+@pytest.mark.parametrize(("delay", "state"), [(0, State.READY), (60_000, State.DELAYED)])
+def test_a_purge_by_state_counts_what_cannot_be_published_yet_as_what_it_will_be(
+    rig: Rig, delay: int, state: State
+) -> None:
+    for folder in ("queues/", "delay/"):
+        rig.disk.fail(errno.EIO, "rename_new", path=folder)
+    rig.ask(Send(queue="q", bodies=[b"a"], delays={0: Millis(delay)} if delay else {}))
+    assert rig.ask(Purge(queue="q", states=frozenset(COUNTED) - {state})) == 0
+    assert rig.ask(Purge(queue="q", states=frozenset({state}))) == 1
+    rig.disk.heal()
     assert is_empty_for_good(rig)
 
 

@@ -83,12 +83,18 @@ def counts_of(docstrings: list[str], prose: str) -> Counter[str]:
 
 
 def _parts() -> Iterator[Counter[str]]:
-    for folder in ("client/spoolrack", "client/kombu_spoolrack", "client/pyspark_spoolrack", "server"):
+    for folder in (
+        "client/spoolrack",
+        "client/kombu_spoolrack",
+        "client/pyspark_spoolrack",
+        "client/pyspark_spoolrack_root",
+        "server",
+    ):
         for path in sorted((CHECKOUT / folder).rglob("*.py")):
             if "v1" not in path.parts:
                 source = path.read_text()
                 yield counts_of(docstrings_of(source), prose_of_python(source))
-    for path in sorted((CHECKOUT / "protos").rglob("*.proto")):
+    for path in sorted((CHECKOUT / "protos" / "spoolrack").rglob("*.proto")):
         yield counts_of([], "\n".join(re.findall(r"//.*", path.read_text())))
     pages = [CHECKOUT / name for name in ("README.md", "CONTRIBUTING.md", "helm/spoolrack/README.md")]
     for path in [*pages, *sorted((CHECKOUT / "docs").rglob("*.md"))]:

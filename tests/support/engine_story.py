@@ -12,11 +12,13 @@ from random import Random
 from typing import Any, ClassVar, Final
 
 from spoolrack_store.engine.engine import Engine, Work
+from spoolrack_store.engine.index import COUNTED
 from spoolrack_store.files.disk import Kind
 from spoolrack_store.model.batch import resolve
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.content import body, decode
 from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.members import indexes
 from spoolrack_store.model.names import index_of, parse
 from spoolrack_store.model.operations import (
@@ -102,6 +104,8 @@ class Story:
         """When a question is asked between two commits."""
         self.starts = Random(seed + 2)
         """When a process dies as it starts."""
+        self.purges = Random(seed + 4)
+        """Which messages purges take."""
         self.clock = Clock()
         self.disk = made(QUEUES, can_sync_all=can_sync_all, model=model, kind=self.disk_kind)
         self.processes = processes
@@ -517,7 +521,7 @@ class Story:
                 there = [id for id in self.may if self.queue_of[id] == queue and self.now(id) != GONE]
                 return Delete(queue=queue, ids=chance.sample(there, min(len(there), 2)))
             case _:
-                return Purge(queue=queue)
+                return purge_of(self.purges, queue, self.clock.now)
 
     # What is promised.
 
@@ -580,12 +584,31 @@ class Story:
                     if request.queue == DEAD:
                         self._purge_what_has_just_come(engine)
                     for id, queue in self.queue_of.items():
-                        if queue == request.queue and id not in sent:
+                        if (
+                            queue == request.queue
+                            and id not in sent
+                            and self._takes(request, id, engine)
+                        ):
                             self._become(id, GONE)
                             self.receipts.pop(id, None)
                 case Receive():
                     assert isinstance(outcome, list)
                     self._received(engine, request, outcome)
+
+    def _takes(self, request: Purge, id: str, engine: Engine) -> bool:
+        """Whether a purge that was answered has deleted a message that was in its queue.
+
+        While a message is on its way from one state to another, either counts: the index tells. One
+        that is due may be on its way for long where the disk has refused something.
+        """
+        states: list[Seen] = [self.now(id), self._by_now(id, self.now(id))]
+        if self.may_lack and GONE not in states:
+            states += [("leased",), ("delayed",)]
+        taken = _takes_in(request, id, states)
+        if len(taken) < 2:
+            return True in taken
+        found = engine.index.holder(id)
+        return found is None or found[0].name.state is State.REMOVED
 
     def _given_up(self, request: ReleaseMessages | RejectMessages, outcome: object) -> None:
         """Take in a release or a rejection: stories that have any."""
@@ -687,7 +710,8 @@ class Story:
                         maybe[id].append(changed)
                 case Purge():
                     for id, queue in self.queue_of.items():
-                        if queue == request.queue:
+                        states = [self.now(id), self._by_now(id, self.now(id)), *maybe[id]]
+                        if queue == request.queue and True in _takes_in(request, id, states):
                             maybe[id].append(GONE)
                 case _:
                     pass
@@ -699,6 +723,23 @@ class Story:
                         if queue == request.queue and state[0] == "ready":
                             maybe[id].append(("leased", int(str(state[1])) + 1, end))
         return maybe
+
+
+def purge_of(chance: Random, queue: str, now: int) -> Purge:
+    """A purge of all messages, or of those of an age or of some states."""
+    return Purge(
+        queue=queue,
+        sent_before=chance.choice((None, None, Millis(now), Millis(now - DELAY))),
+        states=frozenset(chance.sample(COUNTED, chance.choice((0, 0, 1, 2)))),
+    )
+
+
+def _takes_in(request: Purge, id: str, states: Sequence[Seen]) -> set[bool]:
+    """Whether a purge takes a message that is in one of these states, for each of them."""
+    words = {str(state[0]) for state in states} - {GONE[0], ABSENT[0]}
+    hidden = (*DYING, "held")
+    names = [name for word in words for name in (("leased", "ready") if word in hidden else (word,))]
+    return {request.takes(State(name), sent_at(id)) for name in names}
 
 
 def _worded(request: Request[Any]) -> str:
@@ -722,6 +763,7 @@ def _worded(request: Request[Any]) -> str:
         case RejectMessages():
             return f"reject {request.queue} {request.explanation!r} {list(request.receipts)}"
         case Purge():
-            return f"purge {request.queue}"
+            states = sorted(state.value for state in request.states)
+            return f"purge {request.queue} {states} before {request.sent_before}"
         case _:
             return repr(request)

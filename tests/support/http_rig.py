@@ -61,9 +61,13 @@ class Answer:
 def template(path: str) -> str:
     """The path in the description that a request's path belongs to."""
     parts = path.split("?")[0].split("/")
+    if parts[1:3] == ["-", "queues"]:
+        return "/".join(
+            ["", "-", "queues", "{queue}", *parts[4:5], *("{schedule}" for _ in parts[5:6]), *parts[6:]]
+        )
     if parts[1] == "-":
-        return path
-    return "/".join(["", "{queue}", *parts[2:3], *("{id}" for _ in parts[3:4])])
+        return path.split("?")[0]
+    return "/".join(["", "{queue}", *parts[2:3], *("{id}" for _ in parts[3:4]), *parts[4:]])
 
 
 def check_described(method: str, path: str, answer: Answer) -> None:

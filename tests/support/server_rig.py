@@ -10,13 +10,14 @@ from typing import Any
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
-from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
+
+from tests.support.statuses import info_of, retry_millis_of
 
 UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 LONG = Duration(seconds=3600)
@@ -40,10 +41,7 @@ class Refusal:
 def refusal(error: grpc.aio.AioRpcError) -> Refusal:
     raw = dict(error.trailing_metadata() or ())["grpc-status-details-bin"]
     rich = Status.FromString(raw)
-    info, retry = ErrorInfo(), RetryInfo()
-    assert rich.details[0].Unpack(info)
-    assert info.domain == "spoolrack"
-    has_retry = len(rich.details) > 1 and rich.details[1].Unpack(retry)
+    info = info_of(rich)
     assert rich.message == error.details()
     assert rich.code == error.code().value[0]
     return Refusal(
@@ -51,7 +49,7 @@ def refusal(error: grpc.aio.AioRpcError) -> Refusal:
         reason=info.reason,
         message=rich.message,
         metadata=dict(info.metadata),
-        retry_millis=retry.retry_delay.ToMilliseconds() if has_retry else None,
+        retry_millis=retry_millis_of(rich),
     )
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server import convert, encoding
-from spoolrack_server.status import error_of
+from spoolrack_server.status import status_of
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import MessageNotFound, StaleReceipt
 from spoolrack_store.model.ids import sent_at
@@ -25,7 +25,9 @@ attributes = st.dictionaries(texts, st.one_of(texts, st.binary(max_size=300)), m
 
 @given(st.integers(0, 2**64 - 1))
 def test_a_varint_is_protobufs(value: int) -> None:
-    expected = rpc.StreamSendResponse(correlation_id=value - 2**64 if value >= 2**63 else value)
+    expected = rpc.StreamSendResponse(
+        correlation_id=value - 2**64 if value >= 2**63 else value, response=rpc.SendResponse()
+    )
     found = rpc.StreamSendResponse.FromString(encoding.correlated(value, b""))
     assert found == expected
 
@@ -40,37 +42,37 @@ def test_the_response_to_a_send_has_a_result_for_each_message(
 ) -> None:
     results = [ERROR if kind == "error" else kind.format(at) for at, kind in enumerate(kinds)]
     stored = Stored(results=results, sent_at=Millis(0), duplicates=duplicates)
-    expected = rpc.StreamSendResponse(correlation_id=correlation_id)
+    expected = rpc.StreamSendResponse(correlation_id=correlation_id, response=rpc.SendResponse())
     for position, result in enumerate(results):
-        made = expected.results.add()
+        made = expected.response.results.add()
         if isinstance(result, str):
             made.sent.id = result
             made.sent.send_time.CopyFrom(convert.timestamp(sent_at(result)))
             made.sent.duplicate = position in duplicates
         else:
-            made.error.CopyFrom(error_of(result))
-    raw = encoding.correlated(correlation_id, encoding.send_results(b"\x12", stored))
-    assert rpc.StreamSendResponse.FromString(raw) == expected
-    unary = rpc.SendResponse.FromString(encoding.send_results(b"\x0a", stored))
-    assert list(unary.results) == list(expected.results)
+            made.error.CopyFrom(status_of(result))
+    raw = encoding.send_response(stored)
+    assert rpc.SendResponse.FromString(raw) == expected.response
+    streamed = encoding.correlated(correlation_id, raw)
+    assert rpc.StreamSendResponse.FromString(streamed) == expected
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=300))
 def test_the_response_to_a_delete_has_a_result_for_each_target(done: list[bool]) -> None:
     stale = StaleReceipt(id=ID.format(0))
-    raw = encoding.delete_results(b"\x12", [None if each else stale for each in done])
-    expected = rpc.StreamDeleteResponse(
+    raw = encoding.delete_response([None if each else stale for each in done])
+    expected = rpc.DeleteResponse(
         results=[
-            rpc.DeleteResult(deleted=Empty()) if each else rpc.DeleteResult(error=error_of(stale))
+            rpc.DeleteResult(deleted=Empty()) if each else rpc.DeleteResult(error=status_of(stale))
             for each in done
         ]
     )
-    assert rpc.StreamDeleteResponse.FromString(raw) == expected
+    assert rpc.DeleteResponse.FromString(raw) == expected
 
 
 def test_a_request_that_failed_as_a_whole_has_its_error() -> None:
-    raw = encoding.failed(7, error_of(ERROR))
-    expected = rpc.StreamSendResponse(correlation_id=7, error=error_of(ERROR))
+    raw = encoding.failed(7, status_of(ERROR))
+    expected = rpc.StreamSendResponse(correlation_id=7, error=status_of(ERROR))
     assert rpc.StreamSendResponse.FromString(raw) == expected
 
 

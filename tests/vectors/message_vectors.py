@@ -16,7 +16,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, OneofDescrip
 from google.protobuf.json_format import MessageToJson
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
-from google.rpc import status_pb2  # noqa: F401 - its type is found by its name
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.contract import METHODS
@@ -42,6 +43,22 @@ TEXTS: Final = {
 
 Choices = dict[str, int]
 """Which member of each oneof is set, by the oneof's full name."""
+
+
+def _full_status() -> Status:
+    """Return an error with a delay. What is in its details has the order of its keys."""
+    status = Status(code=8, message="The queue jobs is full, with 5 of 5 messages.")
+    info = ErrorInfo(
+        reason="QUEUE_FULL",
+        domain="spoolrack",
+        metadata={"queue": "jobs", "held": "5", "limit": "5", "unit": "messages"},
+    )
+    status.details.add().Pack(info, deterministic=True)
+    status.details.add().Pack(RetryInfo(retry_delay={"seconds": 1}))
+    return status
+
+
+FULL: Final = _full_status()
 
 
 def vectors() -> list[dict[str, Any]]:
@@ -110,6 +127,9 @@ def _fill(message: Any, choice: int) -> None:
         case "google.protobuf.FieldMask":
             message.paths.extend(["visibility_timeout", "max_messages"])
             return
+        case "google.rpc.Status":
+            message.CopyFrom(FULL)
+            return
     for field in kind.fields:
         oneof = field.containing_oneof
         if oneof is not None and oneof.fields[choice % len(oneof.fields)] is not field:
@@ -171,7 +191,7 @@ def _by_hand() -> Iterator[tuple[str, Message]]:
     yield "a body of 100,000 bytes", sending(body=NOT_TEXT * 391)
     yield (
         "the largest correlation id",
-        rpc.StreamSendRequest(correlation_id=(1 << 63) - 1, queue="jobs"),
+        rpc.StreamSendRequest(correlation_id=(1 << 63) - 1, request=rpc.SendRequest(queue="jobs")),
     )
     yield "the smallest correlation id", rpc.StreamSendResponse(correlation_id=-(1 << 63))
     yield (
@@ -201,15 +221,7 @@ def _by_hand() -> Iterator[tuple[str, Message]]:
         rpc.SendResponse(
             results=[
                 rpc.SendResult(sent=rpc.SentMessage(id=TEXTS["id"], duplicate=True)),
-                rpc.SendResult(
-                    error=pb.Error(
-                        code=8,
-                        reason="QUEUE_FULL",
-                        message="The queue jobs is full, with 5 of 5 messages.",
-                        retry_delay={"seconds": 1},
-                        metadata={"queue": "jobs", "held": "5", "limit": "5", "unit": "messages"},
-                    )
-                ),
+                rpc.SendResult(error=FULL),
                 rpc.SendResult(),
             ]
         ),

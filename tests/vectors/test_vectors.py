@@ -63,7 +63,8 @@ def test_binary_and_json_of_each_message_are_the_same_message() -> None:
         assert MessageToDict(message) == vector["json"], vector["name"]
         assert message.SerializeToString(deterministic=True) == base64.b64decode(vector["binary"])
         if vector["name"] not in LATER:
-            assert ParseDict(vector["json"], kind()) == message, vector["name"]
+            # The bytes in an Any have no one order of a map's entries.
+            assert MessageToDict(ParseDict(vector["json"], kind())) == vector["json"], vector["name"]
 
 
 def test_each_request_and_response_of_each_rpc_has_vectors() -> None:

@@ -34,9 +34,16 @@ grpc::ChannelArguments channel_arguments() {
 }  // namespace
 
 Failure Failure::of(const grpc::Status& status) {
-    Failure failure{status.error_code(), "", "", status.error_message(), std::nullopt, {}};
     google::rpc::Status rich;
-    if (!rich.ParseFromString(status.error_details())) return failure;
+    // Empty where no server said it.
+    rich.ParseFromString(status.error_details());
+    rich.set_code(status.error_code());
+    rich.set_message(status.error_message());
+    return of(rich);
+}
+
+Failure Failure::of(const google::rpc::Status& rich) {
+    Failure failure{static_cast<grpc::StatusCode>(rich.code()), "", "", rich.message(), std::nullopt, {}};
     for (const google::protobuf::Any& detail : rich.details()) {
         google::rpc::ErrorInfo info;
         google::rpc::RetryInfo retry;
@@ -48,17 +55,6 @@ Failure Failure::of(const grpc::Status& status) {
             failure.retry_delay = to_milliseconds(retry.retry_delay());
         }
     }
-    return failure;
-}
-
-Failure Failure::of(const spoolrack::v1::Error& error) {
-    Failure failure{static_cast<grpc::StatusCode>(error.code()),
-                    "",
-                    error.reason(),
-                    error.message(),
-                    std::nullopt,
-                    {error.metadata().begin(), error.metadata().end()}};
-    if (error.has_retry_delay()) failure.retry_delay = to_milliseconds(error.retry_delay());
     return failure;
 }
 

@@ -13,6 +13,7 @@
 #include <stop_token>
 #include <string>
 
+#include "google/rpc/status.pb.h"
 #include "spoolrack/v1/queue_service.grpc.pb.h"
 
 namespace example {
@@ -22,7 +23,7 @@ using std::chrono::milliseconds;
 // Why a call failed, or one message of many: the same facts, from a gRPC status or from an answer.
 struct Failure {
     grpc::StatusCode code;
-    // Whose reason it is: "spoolrack" in a status, empty in an answer.
+    // Whose reason it is: "spoolrack"; empty if no Spoolrack server said it.
     std::string domain;
     // A stable name such as QUEUE_NOT_FOUND (docs/errors.md lists them). Empty if no Spoolrack server
     // said it, as when there is no connection.
@@ -35,7 +36,8 @@ struct Failure {
     std::map<std::string, std::string> metadata;
 
     static Failure of(const grpc::Status& status);
-    static Failure of(const spoolrack::v1::Error& error);
+    // What the result of one message says.
+    static Failure of(const google::rpc::Status& rich);
 
     // Whether the same again may succeed. With a reason the server has decided that; without one, there
     // was no answer: for a call that may be repeated, as all of these examples may, that is worth

@@ -79,13 +79,15 @@ function sendStream({ queue, batches, ...request }) {
   return new Promise((resolve, reject) => {
     const responses = [];
     const call = client.streamSend(deadline(request));
-    call.on('data', ({ correlationId, results, error }) => {
-      const answer = error ? { error: told(failureIn(error)) } : { results: results.map(sent) };
+    call.on('data', ({ correlationId, response, error }) => {
+      const answer = error ? { error: told(failureIn(error)) } : { results: response.results.map(sent) };
       responses.push({ correlation_id: correlationId, ...answer });
     });
     call.on('error', reject);
     call.on('end', () => resolve({ responses }));
-    batches.forEach((batch, at) => call.write({ correlationId: at + 1, queue, messages: batch.map(outgoing) }));
+    batches.forEach((batch, at) => {
+      call.write({ correlationId: at + 1, request: { queue, messages: batch.map(outgoing) } });
+    });
     call.end();
   });
 }

@@ -8,12 +8,12 @@ import protoLoader from '@grpc/proto-loader';
 import protobuf from 'protobufjs';
 
 const CHECKOUT = fileURLToPath(new URL('../../../', import.meta.url));
-const FOLDERS = [`${CHECKOUT}protos/`, `${CHECKOUT}client/examples/protos/`];
+const PROTOS = `${CHECKOUT}protos/`;
 const FORM = { longs: Number, defaults: true, oneofs: true };
 const FILES = ['queue', 'staging', 'reservation', 'redrive', 'schedule'].map((name) => `spoolrack/v1/${name}_service.proto`);
 const definition = protoLoader.loadSync(FILES, {
   ...FORM,
-  includeDirs: FOLDERS,
+  includeDirs: [PROTOS],
 });
 /** The services of the contract, by name. */
 export const services = grpc.loadPackageDefinition(definition).spoolrack.v1;
@@ -42,8 +42,7 @@ export function ask(client, method, request, options = {}) {
 
 // The types of the contract, for those who want one by its name.
 export const types = new protobuf.Root();
-types.resolvePath = (origin, target) =>
-  target.startsWith('spoolrack/') ? `${FOLDERS[0]}${target}` : `${FOLDERS[1]}${target}`;
+types.resolvePath = (origin, target) => `${PROTOS}${target}`;
 types.loadSync([...FILES, 'google/rpc/status.proto', 'google/rpc/error_details.proto']);
 const Status = types.lookupType('google.rpc.Status');
 const ErrorInfo = types.lookupType('google.rpc.ErrorInfo');
@@ -57,9 +56,13 @@ export function failureOf(error) {
 
 /** The same from the bytes of a `google.rpc.Status`. */
 export function readStatus(bytes) {
-  const status = Status.decode(bytes);
-  const failure = { code: status.code, message: status.message, domain: '', reason: '', metadata: {}, retryMs: null };
-  for (const { type_url: url, value } of status.details) {
+  return failureIn(Status.decode(bytes));
+}
+
+/** The same of one message of many, from the `google.rpc.Status` in its result. */
+export function failureIn({ code, message, details }) {
+  const failure = { code, message, domain: '', reason: '', metadata: {}, retryMs: null };
+  for (const { type_url: url, value } of details) {
     if (url.endsWith('/google.rpc.ErrorInfo')) {
       const { domain, reason, metadata } = ErrorInfo.decode(value);
       Object.assign(failure, { domain, reason, metadata });
@@ -68,11 +71,6 @@ export function readStatus(bytes) {
     }
   }
   return failure;
-}
-
-/** The same of one message of many, from the `Error` in its result. */
-export function failureIn({ code, message, reason, metadata, retryDelay }) {
-  return { code, message, domain: '', reason, metadata, retryMs: millisOf(retryDelay) };
 }
 
 /** Whether the same request may succeed later. With a reason the server has decided that; without one, no answer came. */

@@ -24,6 +24,7 @@ from .._values import (
     Seconds,
     SendResult,
 )
+from ..aio._peek import filter_of
 from ..aio._worker import WorkerCore
 from .batch import Batch
 from .iteration import blocking_iterator
@@ -44,9 +45,19 @@ class Queue:
         """Return the queue's settings and what is in it now; raises `QueueNotFound`."""
         return run(self._core.info(timeout=timeout))
 
-    def purge(self, *, timeout: Seconds | None = None) -> int:
-        """Delete all messages, leased and delayed ones too; returns how many."""
-        return run(self._core.purge(timeout=timeout))
+    def purge(
+        self,
+        *,
+        sent_before: datetime | None = None,
+        states: Collection[MessageState | str] = (),
+        timeout: Seconds | None = None,
+    ) -> int:
+        """Delete all messages, or those that were sent before `sent_before`, a datetime with its zone,
+        and are in one of `states` ("ready", "leased", "delayed"); returns how many.
+
+        The holder of a lease on a deleted message finds it gone.
+        """
+        return run(self._core.purge(sent_before=sent_before, states=states, timeout=timeout))
 
     def send(
         self,
@@ -308,14 +319,26 @@ class Queue:
         self,
         states: Collection[MessageState | str] = (),
         *,
+        sent_since: datetime | None = None,
+        sent_before: datetime | None = None,
+        group: str = "",
+        attributes: Attributes | None = None,
         max_body_bytes: int | None = None,
         limit: int | None = None,
         timeout: Seconds | None = None,
     ) -> Iterator[Message]:
-        """Messages in order, without leasing them: of some states ("ready", "leased", "delayed") or
-        all; with the first `max_body_bytes` of each body, or all of it. `timeout` is for each page."""
+        """Messages in order, without leasing them: of some states ("ready", "leased", "delayed"), of
+        some age (`sent_since`, `sent_before`: datetimes with their zones), of a group, or with these
+        attributes; with the first `max_body_bytes` of each body, or all of it.
+
+        A filter reads no bodies. By group and attributes it may look at many messages to find few: it
+        asks for one page after the other, and `timeout` is for each.
+        """
         envelopes = self._core._peek_envelopes(
-            states, max_body_bytes=max_body_bytes, limit=limit, timeout=timeout
+            filter_of(states, sent_since, sent_before, group, attributes),
+            max_body_bytes=max_body_bytes,
+            limit=limit,
+            timeout=timeout,
         )
         return (Message(envelope, self) for envelope in blocking_iterator(envelopes))
 

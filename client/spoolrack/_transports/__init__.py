@@ -9,6 +9,7 @@ of suspending, so that the same core serves threads and tasks; those for `runtim
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Protocol
 
 from .._redrive_values import Redrive, RedrivePage
@@ -19,6 +20,7 @@ from .._values import (
     DeleteResult,
     Envelope,
     LeaseResult,
+    MessageFilter,
     MessagePage,
     MessageRejection,
     MessageRelease,
@@ -212,8 +214,15 @@ class Transport(Protocol):
 
     async def delete_queue(self, name: str, *, if_version: int, timeout: float) -> None: ...
 
-    async def purge_queue(self, name: str, *, timeout: float) -> int:
-        """Delete all messages; answers how many."""
+    async def purge_queue(
+        self,
+        name: str,
+        *,
+        sent_before: datetime | None,
+        states: Collection[MessageState],
+        timeout: float,
+    ) -> int:
+        """Delete messages; answers how many. None means of any age, no states means all."""
 
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float
@@ -260,13 +269,16 @@ class Transport(Protocol):
         self,
         queue: str,
         *,
-        states: Collection[MessageState],
+        wanted: MessageFilter,
         token: str,
         limit: int,
         max_body_bytes: int | None,
         timeout: float,
     ) -> MessagePage:
-        """In order; no states means all, `max_body_bytes` None means whole bodies."""
+        """In order, those that the filter takes; `max_body_bytes` None means whole bodies.
+
+        A page may be empty although others follow.
+        """
 
     async def close(self) -> None:
         """End what is under way. Nothing is called afterwards."""

@@ -9,8 +9,10 @@ import threading
 import weakref
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
+from datetime import datetime
 
 from spoolrack_store.model import operations as ops
+from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.operations import (
     ChangeVisibility,
@@ -28,6 +30,7 @@ from .._values import (
     DeleteResult,
     Envelope,
     LeaseResult,
+    MessageFilter,
     MessagePage,
     MessageRejection,
     MessageRelease,
@@ -38,6 +41,7 @@ from .._values import (
     SendResult,
     Target,
     VisibilityChange,
+    millis_of,
 )
 from ..errors import ClientClosed
 from . import RedriveTransport, ReservationTransport, ScheduleTransport, StagingTransport
@@ -141,8 +145,20 @@ class FolderTransport:
     async def delete_queue(self, name: str, *, if_version: int, timeout: float) -> None:
         await self._calls.ask(ops.DeleteQueue(name=name, if_version=if_version), timeout)
 
-    async def purge_queue(self, name: str, *, timeout: float) -> int:
-        return await self._calls.ask(Purge(queue=name), timeout)
+    async def purge_queue(
+        self,
+        name: str,
+        *,
+        sent_before: datetime | None,
+        states: Collection[MessageState],
+        timeout: float,
+    ) -> int:
+        request = Purge(
+            queue=name,
+            sent_before=None if sent_before is None else Millis(millis_of(sent_before)),
+            states=convert.states(states),
+        )
+        return await self._calls.ask(request, timeout)
 
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float
@@ -266,7 +282,7 @@ class FolderTransport:
         self,
         queue: str,
         *,
-        states: Collection[MessageState],
+        wanted: MessageFilter,
         token: str,
         limit: int,
         max_body_bytes: int | None,
@@ -275,20 +291,18 @@ class FolderTransport:
         with convert.errors():
             size = convert.page_size(limit)
         found = await self._calls.look(
-            lambda store: store.messages(
+            lambda store: store.page(
                 queue,
-                states=convert.states(states),
+                convert.message_filter(wanted),
                 after=token,
                 limit=size,
                 max_body_bytes=max_body_bytes,
             ),
             timeout,
         )
-        # A page may be short for its bytes, or for a message that can't be read: only an empty one is
-        # the last for sure.
         return MessagePage(
-            messages=[convert.envelope(message) for message in found],
-            next_token=found[-1].id if found else "",
+            messages=[convert.envelope(message) for message in found.messages],
+            next_token=found.last,
         )
 
     async def close(self) -> None:

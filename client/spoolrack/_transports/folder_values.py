@@ -34,6 +34,7 @@ from .._values import (
     DeleteResult,
     Envelope,
     LeaseResult,
+    MessageFilter,
     MessageState,
     Outgoing,
     QueueCounts,
@@ -312,6 +313,17 @@ def _death(death: StoreDeath) -> DeadLetterRecord:
         redrive_queue=death.redriven_to,
         redriven_at=None if redriven is None else moment_of(redriven),
         explanation=death.explanation,
+    )
+
+
+def message_filter(wanted: MessageFilter) -> ops.MessageFilter:
+    since, before = wanted.sent_since, wanted.sent_before
+    return ops.MessageFilter(
+        states=states(wanted.states),
+        sent_since=None if since is None else Millis(millis_of(since)),
+        sent_before=None if before is None else Millis(millis_of(before)),
+        group=wanted.group,
+        attributes=wanted.attributes,
     )
 
 

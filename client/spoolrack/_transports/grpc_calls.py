@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import grpc
-from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from .. import tracing
@@ -25,17 +23,16 @@ from ..errors import (
     SpoolrackError,
     Timeout,
     Unreachable,
-    error_of,
 )
 from .grpc_channels import task_channel, thread_channel, with_metadata
 from .grpc_stubs import Stubs
+from .grpc_values import server_error
 
 Request = TypeVar("Request", contravariant=True)
 Response = TypeVar("Response", covariant=True)
 Answer = TypeVar("Answer")
 
 DETAILS_KEY: Final = "grpc-status-details-bin"
-DOMAIN: Final = "spoolrack"
 OPTIONS: Final = (
     # The contract's own limits are the server's to check, and their errors say more.
     ("grpc.max_send_message_length", -1),
@@ -230,11 +227,12 @@ def error_from(
 
     `is_ours`: whether a cancelled call may have been cancelled on this side.
     """
-    info, retry_delay = _details(error)
-    text = error.details() or ""
-    if info is not None and info.domain == DOMAIN:
-        return error_of(info.reason, text, retry_delay=retry_delay, metadata=info.metadata)
-    code = error.code()
+    code, text = error.code(), error.details() or ""
+    for key, value in error.trailing_metadata() or ():
+        if key == DETAILS_KEY:
+            told = server_error(Status.FromString(value))
+            if told is not None:
+                return told
     match code:
         case grpc.StatusCode.UNAVAILABLE:
             return Unreachable(f"{_why_unreachable(target, text)} ({text})")
@@ -277,20 +275,3 @@ def _why_unreachable(target: str, text: str) -> str:
             "grpc:// it may want TLS: use grpcs://."
         )
     return f"No answer from {target}: is a Spoolrack server there?"
-
-
-def _details(error: Any) -> tuple[ErrorInfo | None, timedelta | None]:
-    info: ErrorInfo | None = None
-    delay: timedelta | None = None
-    for key, value in error.trailing_metadata() or ():
-        if key != DETAILS_KEY:
-            continue
-        for detail in Status.FromString(value).details:
-            if detail.Is(ErrorInfo.DESCRIPTOR):
-                info = ErrorInfo()
-                detail.Unpack(info)
-            elif detail.Is(RetryInfo.DESCRIPTOR):
-                retry = RetryInfo()
-                detail.Unpack(retry)
-                delay = retry.retry_delay.ToTimedelta()
-    return info, delay

@@ -7,6 +7,7 @@ and so has everything if the server is too old to know these streams.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from .._credentials import NONE, Credentials
@@ -17,6 +18,7 @@ from .._values import (
     DeleteResult,
     Envelope,
     LeaseResult,
+    MessageFilter,
     MessagePage,
     MessageRejection,
     MessageRelease,
@@ -138,8 +140,17 @@ class GrpcTransport:
         request = rpc.DeleteQueueRequest(name=name, version=if_version)
         await self._calls.unary(self._stub.DeleteQueue, request, rpc.DeleteQueueResponse, timeout)
 
-    async def purge_queue(self, name: str, *, timeout: float) -> int:
-        request = rpc.PurgeQueueRequest(name=name)
+    async def purge_queue(
+        self,
+        name: str,
+        *,
+        sent_before: datetime | None,
+        states: Collection[MessageState],
+        timeout: float,
+    ) -> int:
+        request = rpc.PurgeQueueRequest(name=name, states=convert.states(states))
+        if sent_before is not None:
+            request.sent_before.FromDatetime(sent_before)
         response = await self._calls.unary(
             self._stub.PurgeQueue, request, rpc.PurgeQueueResponse, timeout
         )
@@ -148,18 +159,18 @@ class GrpcTransport:
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float
     ) -> list[SendResult]:
-        outgoing = [convert.outgoing(message) for message in messages]
-        answer: rpc.StreamSendResponse | rpc.SendResponse
+        streamed = rpc.StreamSendRequest()
+        request = streamed.request
+        request.queue = queue
+        request.messages.extend(map(convert.outgoing, messages))
         try:
             if not self._sends.is_known or sum(map(size_of, messages)) >= LARGE:
                 raise NotKnown
-            answer = await self._sends.ask(
-                rpc.StreamSendRequest(queue=queue, messages=outgoing), timeout
-            )
-            if answer.HasField("error"):
-                raise convert.error(answer.error)
+            told = await self._sends.ask(streamed, timeout)
+            if told.HasField("error"):
+                raise convert.error(told.error)
+            answer = told.response
         except NotKnown:
-            request = rpc.SendRequest(queue=queue, messages=outgoing)
             answer = await self._calls.unary(self._stub.Send, request, rpc.SendResponse, timeout)
         return [convert.send_result(result) for result in answer.results]
 
@@ -194,18 +205,18 @@ class GrpcTransport:
     async def delete(
         self, queue: str, targets: Sequence[Target], *, timeout: float
     ) -> list[DeleteResult]:
-        named = [convert.target(target) for target in targets]
-        answer: rpc.StreamDeleteResponse | rpc.DeleteResponse
+        streamed = rpc.StreamDeleteRequest()
+        request = streamed.request
+        request.queue = queue
+        request.targets.extend(map(convert.target, targets))
         try:
             if not self._deletes.is_known or sum(map(_length, targets)) >= LARGE:
                 raise NotKnown
-            answer = await self._deletes.ask(
-                rpc.StreamDeleteRequest(queue=queue, targets=named), timeout
-            )
-            if answer.HasField("error"):
-                raise convert.error(answer.error)
+            told = await self._deletes.ask(streamed, timeout)
+            if told.HasField("error"):
+                raise convert.error(told.error)
+            answer = told.response
         except NotKnown:
-            request = rpc.DeleteRequest(queue=queue, targets=named)
             answer = await self._calls.unary(self._stub.Delete, request, rpc.DeleteResponse, timeout)
         return [convert.delete_result(result) for result in answer.results]
 
@@ -253,7 +264,7 @@ class GrpcTransport:
         self,
         queue: str,
         *,
-        states: Collection[MessageState],
+        wanted: MessageFilter,
         token: str,
         limit: int,
         max_body_bytes: int | None,
@@ -263,10 +274,16 @@ class GrpcTransport:
             queue=queue,
             page_size=limit,
             page_token=token,
-            states=convert.states(states),
+            states=convert.states(wanted.states),
+            group=wanted.group,
+            attributes={name: convert.attribute(each) for name, each in wanted.attributes.items()},
             view=rpc.MESSAGE_VIEW_BASIC if max_body_bytes == 0 else rpc.MESSAGE_VIEW_FULL,
             max_body_bytes=max_body_bytes or 0,
         )
+        if wanted.sent_since is not None:
+            request.sent_since.FromDatetime(wanted.sent_since)
+        if wanted.sent_before is not None:
+            request.sent_before.FromDatetime(wanted.sent_before)
         response = await self._calls.unary(
             self._stub.ListMessages, request, rpc.ListMessagesResponse, timeout
         )

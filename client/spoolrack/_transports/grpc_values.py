@@ -11,6 +11,8 @@ from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
 
 from .._settings import CHOICES, QueueSettings
 from .._values import (
@@ -36,6 +38,7 @@ from ..v1 import queue_pb2 as pb
 from ..v1 import queue_service_pb2 as rpc
 from ..v1 import schedule_service_pb2 as schedules
 
+DOMAIN: Final = "spoolrack"
 _SETTINGS: Final = pb.QueueSettings.DESCRIPTOR.fields_by_name
 
 
@@ -158,10 +161,7 @@ def outgoing(message: Outgoing) -> pb.OutgoingMessage:
         priority=message.priority,
     )
     for name, value in message.attributes.items():
-        if isinstance(value, str):
-            sent.attributes[name].string_value = value
-        else:
-            sent.attributes[name].binary_value = value
+        sent.attributes[name].CopyFrom(attribute(value))
     if message.delay is not None:
         sent.delay.CopyFrom(duration(cast(float, message.delay)))
     if message.deliver_at is not None:
@@ -230,6 +230,12 @@ def attributes(message: pb.Message | schedules.Schedule) -> dict[str, str | byte
     }
 
 
+def attribute(value: str | bytes) -> pb.Attribute:
+    if isinstance(value, str):
+        return pb.Attribute(string_value=value)
+    return pb.Attribute(binary_value=value)
+
+
 def states(named: Collection[MessageState]) -> list[pb.MessageState.ValueType]:
     return [_STATES[state] for state in named]
 
@@ -268,17 +274,27 @@ def release(wanted: MessageRelease) -> rpc.MessageRelease:
 # Results.
 
 
-def error(failure: pb.Error) -> SpoolrackError:
-    return error_of(
-        failure.reason,
-        failure.message,
-        retry_delay=span(failure.retry_delay) if failure.HasField("retry_delay") else None,
-        metadata=failure.metadata,
-    )
+def server_error(status: Status) -> SpoolrackError | None:
+    """Return the error that a status stands for, of a call or of one message of many; None if it isn't
+    one of Spoolrack's."""
+    info: ErrorInfo | None = None
+    delay: timedelta | None = None
+    for detail in status.details:
+        if detail.Is(ErrorInfo.DESCRIPTOR):
+            info = ErrorInfo()
+            detail.Unpack(info)
+        elif detail.Is(RetryInfo.DESCRIPTOR):
+            retry = RetryInfo()
+            detail.Unpack(retry)
+            delay = retry.retry_delay.ToTimedelta()
+    if info is None or info.domain != DOMAIN:
+        return None
+    return error_of(info.reason, status.message, retry_delay=delay, metadata=info.metadata)
 
 
-def span(delay: Duration) -> timedelta:
-    return timedelta(seconds=delay.seconds, microseconds=delay.nanos // 1_000)
+def error(status: Status) -> SpoolrackError:
+    """Return the error of one message of many, or of a stream's request."""
+    return server_error(status) or SpoolrackError(status.message)
 
 
 def send_result(result: rpc.SendResult) -> SendResult:

@@ -10,7 +10,7 @@ import contextlib
 import errno
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from .._values import (
@@ -18,6 +18,7 @@ from .._values import (
     DeleteResult,
     Envelope,
     LeaseResult,
+    MessageFilter,
     MessagePage,
     MessageRelease,
     MessageState,
@@ -27,6 +28,7 @@ from .._values import (
     SendResult,
     Target,
     VisibilityChange,
+    millis_of,
     moment_of,
 )
 from ..errors import (
@@ -220,9 +222,16 @@ class VsqsCalls:
             return []
         return [self.info(self._place.queue)]
 
-    def purge(self, queue: str) -> int:
+    def purge(self, queue: str, sent_before: datetime | None, states: Collection[MessageState]) -> int:
         with self._opened(queue) as folder:
-            purged = sum(folder.delete(message.number) for message in folder.messages())
+            moment = now()
+            before = None if sent_before is None else millis_of(sent_before)
+            purged = sum(
+                folder.delete(name.number)
+                for name in folder.messages()
+                if (before is None or in_micros(name.number) // 1_000 < before)
+                and (not states or state_of(name, moment) in states)
+            )
             self._sync()
             return purged
 
@@ -365,7 +374,7 @@ class VsqsCalls:
         self,
         queue: str,
         *,
-        states: Collection[MessageState],
+        wanted: MessageFilter,
         token: str,
         limit: int,
         max_body_bytes: int | None,
@@ -375,13 +384,24 @@ class VsqsCalls:
             moment = now()
             page: list[Envelope] = []
             for name in folder.messages():
-                if name.number <= after or (states and state_of(name, moment) not in states):
+                if name.number <= after or not _is_wanted(wanted, name, moment):
                     continue
                 if len(page) == (limit or PAGE):
                     return MessagePage(messages=page, next_token=page[-1].id)
                 with contextlib.suppress(FileNotFoundError):
                     page.append(self._look(folder, name, max_body_bytes))
             return MessagePage(messages=page)
+
+
+def _is_wanted(wanted: MessageFilter, name: Name, now: int) -> bool:
+    """Whether a filter takes a message: in vsqs none has a group or attributes."""
+    sent_ms = in_micros(name.number) // 1_000
+    return (
+        (not wanted.states or state_of(name, now) in wanted.states)
+        and (wanted.sent_since is None or sent_ms >= millis_of(wanted.sent_since))
+        and (wanted.sent_before is None or sent_ms < millis_of(wanted.sent_before))
+        and not (wanted.group or wanted.attributes)
+    )
 
 
 def _refuse_expired(named: ByReceipt | VisibilityChange) -> None:

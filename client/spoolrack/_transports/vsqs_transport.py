@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 
 from .._runtime import Runtime
 from .._values import (
     DeleteResult,
     Envelope,
     LeaseResult,
+    MessageFilter,
     MessagePage,
     MessageRejection,
     MessageRelease,
@@ -121,8 +123,15 @@ class VsqsTransport:
     async def delete_queue(self, name: str, *, if_version: int, timeout: float) -> None:
         await self._threads.run(lambda: self._calls.remove(name))
 
-    async def purge_queue(self, name: str, *, timeout: float) -> int:
-        return await self._threads.run(lambda: self._calls.purge(name))
+    async def purge_queue(
+        self,
+        name: str,
+        *,
+        sent_before: datetime | None,
+        states: Collection[MessageState],
+        timeout: float,
+    ) -> int:
+        return await self._threads.run(lambda: self._calls.purge(name, sent_before, states))
 
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float
@@ -187,7 +196,7 @@ class VsqsTransport:
         self,
         queue: str,
         *,
-        states: Collection[MessageState],
+        wanted: MessageFilter,
         token: str,
         limit: int,
         max_body_bytes: int | None,
@@ -195,7 +204,7 @@ class VsqsTransport:
     ) -> MessagePage:
         return await self._threads.run(
             lambda: self._calls.page(
-                queue, states=states, token=token, limit=limit, max_body_bytes=max_body_bytes
+                queue, wanted=wanted, token=token, limit=limit, max_body_bytes=max_body_bytes
             )
         )
 

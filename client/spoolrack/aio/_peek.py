@@ -3,30 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
+from datetime import datetime
 
 from .. import _arguments as arguments
 from .._calls import Calling
-from .._values import MAX_BATCH, Envelope, MessagePage, MessageState, Seconds
+from .._values import (
+    MAX_BATCH,
+    Attributes,
+    Envelope,
+    MessageFilter,
+    MessagePage,
+    MessageState,
+    Seconds,
+)
 from ._pages import pages
 
 
 def peek_envelopes(
     calling: Calling,
     queue: str,
-    states: Collection[MessageState | str],
+    wanted: MessageFilter,
     *,
     max_body_bytes: int | None,
     limit: int | None,
     timeout: Seconds | None,
 ) -> AsyncIterator[Envelope]:
     """Messages in order, `limit` at most. `timeout` is for each page."""
-    named = [states] if isinstance(states, str) else arguments.some("states", states, "states")
-    wanted = frozenset(map(_state, named))
     if max_body_bytes is not None:
         arguments.integer("max_body_bytes", max_body_bytes)
     if limit is not None:
         arguments.integer("limit", limit)
     return _envelopes(calling, queue, wanted, max_body_bytes, limit, arguments.timeout(timeout))
+
+
+def filter_of(
+    states: Collection[MessageState | str],
+    sent_since: datetime | None,
+    sent_before: datetime | None,
+    group: str,
+    attributes: Attributes | None,
+) -> MessageFilter:
+    """Return the filter that a caller names; raise `InvalidRequest`."""
+    if attributes is not None:
+        arguments.attributes(attributes)
+    return MessageFilter(
+        states=states_of(states),
+        sent_since=arguments.optional_moment("sent_since", sent_since),
+        sent_before=arguments.optional_moment("sent_before", sent_before),
+        group=arguments.text("group", group),
+        attributes=attributes or {},
+    )
+
+
+def states_of(states: Collection[MessageState | str]) -> frozenset[MessageState]:
+    """The states that a caller names, one alone or several."""
+    named = [states] if isinstance(states, str) else arguments.some("states", states, "states")
+    return frozenset(map(_state, named))
 
 
 def _state(named: MessageState | str) -> MessageState:
@@ -40,7 +72,7 @@ def _state(named: MessageState | str) -> MessageState:
 async def _envelopes(
     calling: Calling,
     queue: str,
-    wanted: frozenset[MessageState],
+    wanted: MessageFilter,
     max_body_bytes: int | None,
     limit: int | None,
     timeout: float | None,
@@ -50,7 +82,7 @@ async def _envelopes(
     async def ask(token: str, left: float) -> MessagePage:
         return await calling.transport.list_messages(
             queue,
-            states=wanted,
+            wanted=wanted,
             token=token,
             # 0 leaves the page's size to the other side.
             limit=0 if left_over is None else min(left_over, MAX_BATCH),

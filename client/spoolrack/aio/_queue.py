@@ -24,6 +24,7 @@ from .._values import (
     DeleteResult,
     Envelope,
     LeaseResult,
+    MessageFilter,
     MessageRejection,
     MessageState,
     Outgoing,
@@ -34,7 +35,7 @@ from .._values import (
 from ._batch import Batch
 from ._lease_batches import Settling, release_of
 from ._message import Message, MessageStream, last_receive_of, receipt_of
-from ._peek import peek_envelopes
+from ._peek import filter_of, peek_envelopes, states_of
 from ._redrives import start_redrive
 from ._worker import Worker, WorkerCore
 
@@ -62,11 +63,22 @@ class Queue:
             lambda left: transport.get_queue(self._name, timeout=left), timeout
         )
 
-    async def purge(self, *, timeout: Seconds | None = None) -> int:
-        """Delete all messages, leased and delayed ones too; returns how many."""
+    async def purge(
+        self,
+        *,
+        sent_before: datetime | None = None,
+        states: Collection[MessageState | str] = (),
+        timeout: Seconds | None = None,
+    ) -> int:
+        """Delete messages; returns how many: see `spoolrack.Queue.purge`."""
+        arguments.optional_moment("sent_before", sent_before)
+        wanted = states_of(states)
         transport = self._calling.transport
         return await self._calling.ask(
-            lambda left: transport.purge_queue(self._name, timeout=left), timeout
+            lambda left: transport.purge_queue(
+                self._name, sent_before=sent_before, states=wanted, timeout=left
+            ),
+            timeout,
         )
 
     async def send(
@@ -367,13 +379,20 @@ class Queue:
         self,
         states: Collection[MessageState | str] = (),
         *,
+        sent_since: datetime | None = None,
+        sent_before: datetime | None = None,
+        group: str = "",
+        attributes: Attributes | None = None,
         max_body_bytes: int | None = None,
         limit: int | None = None,
         timeout: Seconds | None = None,
     ) -> AsyncIterator[Message]:
         """Messages in order, without leasing them: see `spoolrack.Queue.peek`."""
         envelopes = self._peek_envelopes(
-            states, max_body_bytes=max_body_bytes, limit=limit, timeout=timeout
+            filter_of(states, sent_since, sent_before, group, attributes),
+            max_body_bytes=max_body_bytes,
+            limit=limit,
+            timeout=timeout,
         )
         return self._bound(envelopes)
 
@@ -383,7 +402,7 @@ class Queue:
 
     def _peek_envelopes(
         self,
-        states: Collection[MessageState | str],
+        wanted: MessageFilter,
         *,
         max_body_bytes: int | None,
         limit: int | None,
@@ -392,7 +411,7 @@ class Queue:
         return peek_envelopes(
             self._calling,
             self._name,
-            states,
+            wanted,
             max_body_bytes=max_body_bytes,
             limit=limit,
             timeout=timeout,

@@ -1,10 +1,12 @@
-"""Spark reads and writes queues: the data source `spoolrack`, and a writer for partitions.
+"""Spark reads and writes queues: the data sources `spoolrack` and `spoolrack.root`, and a writer for
+partitions.
 
     spark.readStream.format("spoolrack").options(endpoint="queues:50051", queue="jobs").load()
 
-Spark finds the data source by itself where it finds the package `pyspark_spoolrack`; elsewhere
-`register(spark)` tells a session of it. This module loads without pyspark: only what is asked for that
-is Spark's brings it in. `spoolrack` itself never does. docs/spark.md is the way in.
+Spark finds the data sources by itself where it finds the packages `pyspark_spoolrack` and
+`pyspark_spoolrack_root`; elsewhere `register(spark)` tells a session of them. This module loads without
+pyspark: only what is asked for that is Spark's brings it in. `spoolrack` itself never does.
+docs/spark.md is the way in.
 """
 
 from __future__ import annotations
@@ -17,22 +19,36 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ._datasource import SpoolrackDataSource
+    from ._root_source import SpoolrackRootDataSource
 
-__all__ = ["COUNTS", "SpoolrackDataSource", "register", "write_batches", "write_partition"]
+__all__ = [
+    "COUNTS",
+    "SpoolrackDataSource",
+    "SpoolrackRootDataSource",
+    "register",
+    "write_batches",
+    "write_partition",
+]
 
 OLDEST: Final = (4, 2)
 """The first pyspark whose data sources are told how much to read."""
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("spoolrack")` known to a session that can't find it by itself.
+    """Make `format("spoolrack")` and `format("spoolrack.root")` known to a session that can't find them
+    by itself.
 
-    Raise `ImportError` where pyspark is too old for the data source.
+    Raise `ImportError` where pyspark is too old for the data sources.
     """
-    spark.dataSource.register(_data_source())
+    _check_version()
+    from ._datasource import SpoolrackDataSource
+    from ._root_source import SpoolrackRootDataSource
+
+    spark.dataSource.register(SpoolrackDataSource)
+    spark.dataSource.register(SpoolrackRootDataSource)
 
 
-def _data_source() -> type[SpoolrackDataSource]:
+def _check_version() -> None:
     import pyspark
 
     if tuple(map(int, pyspark.__version__.split(".")[:2])) < OLDEST:
@@ -40,12 +56,17 @@ def _data_source() -> type[SpoolrackDataSource]:
             f"The data source spoolrack needs pyspark {OLDEST[0]}.{OLDEST[1]} or newer, and this is "
             f"{pyspark.__version__}. With an older one write by foreachPartition(write_partition(...))."
         )
-    from ._datasource import SpoolrackDataSource
-
-    return SpoolrackDataSource
 
 
 def __getattr__(name: str) -> Any:
     if name == "SpoolrackDataSource":
-        return _data_source()
+        _check_version()
+        from ._datasource import SpoolrackDataSource
+
+        return SpoolrackDataSource
+    if name == "SpoolrackRootDataSource":
+        _check_version()
+        from ._root_source import SpoolrackRootDataSource
+
+        return SpoolrackRootDataSource
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,15 +13,18 @@ MESSAGES: Final = 1_000
 BYTES: Final = 1024 * 1024
 """About as many bytes in one request: more doesn't make it faster."""
 OPEN: Final = 64
-"""As many delays at once, each with a chunk of its own; beyond it the fullest goes."""
+"""Chunks of a delay and a priority that are gathered at once; beyond it the fullest goes."""
 
 
-def chunks(messages: Iterable[Sized], *, by_delay: bool) -> Iterator[list[pb.OutgoingMessage]]:
-    """The messages in groups, each of one delay if `by_delay`, in their order within each group."""
-    gathered: dict[float | None, list[pb.OutgoingMessage]] = {}
-    sizes: dict[float | None, int] = {}
+def chunks(messages: Iterable[Sized], *, is_staged: bool) -> Iterator[list[pb.OutgoingMessage]]:
+    """Yield the messages in groups, in their order within each group.
+
+    A chunk of a stage has one delay and one priority.
+    """
+    gathered: dict[tuple[float | None, int], list[pb.OutgoingMessage]] = {}
+    sizes: dict[tuple[float | None, int], int] = {}
     for message, size, delay in messages:
-        key = delay if by_delay else None
+        key = (delay, message.priority) if is_staged else (None, 0)
         group = gathered.get(key)
         if group is None:
             if len(gathered) >= OPEN:

@@ -5,50 +5,39 @@ What can fail: a row that can't be a message.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from ..v1 import queue_pb2 as pb
+from ._options import READ_UNASKED, STATES
 from ._rows import WRITTEN, Sized, as_bytes, message_of
 
-READ: Final = (
-    "id string, body binary, attributes map<string, string>, sent_at timestamp, receive_count int, "
-    "binary_attributes map<string, binary>"
-)
-"""The columns of a queue that is read, as Spark writes them."""
-READ_SCHEMA: Final = pa.schema(
-    [
-        pa.field("id", pa.string()),
-        pa.field("body", pa.binary()),
-        pa.field("attributes", pa.map_(pa.string(), pa.string())),
-        pa.field("sent_at", pa.timestamp("us", tz="UTC")),
-        pa.field("receive_count", pa.int32()),
-        pa.field("binary_attributes", pa.map_(pa.string(), pa.binary())),
+Column: TypeAlias = tuple[pa.DataType, str, Callable[[Sequence[pb.Message]], list[Any]]]
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_TEXTS: Final = pa.map_(pa.string(), pa.string())
+_BYTES: Final = pa.map_(pa.string(), pa.binary())
+_STATES: Final = {number: state for state, number in STATES.items()}
+
+
+def _micros(times: Iterable[Timestamp]) -> list[int]:
+    return [time.seconds * 1_000_000 + time.nanos // 1_000 for time in times]
+
+
+Time: TypeAlias = Literal["first_receive_time", "deliver_time", "lease_expire_time"]
+
+
+def _time_of(field: Time) -> Callable[[Sequence[pb.Message]], list[Any]]:
+    return lambda messages: [
+        getattr(m, field).ToMicroseconds() if m.HasField(field) else None for m in messages
     ]
-)
 
 
-def record_batch(messages: Sequence[pb.Message]) -> pa.RecordBatch:
-    """The messages as rows of `READ_SCHEMA`."""
-    sent = [m.send_time.seconds * 1_000_000 + m.send_time.nanos // 1_000 for m in messages]
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([m.id for m in messages], pa.string()),
-            pa.array([m.body for m in messages], pa.binary()),
-            _attributes(messages, "string_value", READ_SCHEMA.types[2]),
-            pa.array(sent, READ_SCHEMA.types[3]),
-            pa.array([m.receive_count for m in messages], pa.int32()),
-            _attributes(messages, "binary_value", READ_SCHEMA.types[5]),
-        ],
-        schema=READ_SCHEMA,
-    )
-
-
-def _attributes(messages: Sequence[pb.Message], field: str, kind: pa.DataType) -> pa.Array:
+def _attributes(field: str) -> Callable[[Sequence[pb.Message]], list[Any]]:
     """Return the attributes of one type of values: a map of Spark has no more."""
-    return pa.array([_of_type(m, field) if m.attributes else () for m in messages], kind)
+    return lambda messages: [_of_type(m, field) if m.attributes else () for m in messages]
 
 
 def _of_type(message: pb.Message, field: str) -> list[tuple[str, str | bytes]]:
@@ -57,6 +46,39 @@ def _of_type(message: pb.Message, field: str) -> list[tuple[str, str | bytes]]:
         for name, attribute in sorted(message.attributes.items())
         if attribute.WhichOneof("value") == field
     ]
+
+
+COLUMNS: Final[dict[str, Column]] = {
+    "id": (pa.string(), "string", lambda page: [m.id for m in page]),
+    "body": (pa.binary(), "binary", lambda page: [m.body for m in page]),
+    "attributes": (_TEXTS, "map<string, string>", _attributes("string_value")),
+    "sent_at": (_TIME, "timestamp", lambda page: _micros(m.send_time for m in page)),
+    "receive_count": (pa.int32(), "int", lambda page: [m.receive_count for m in page]),
+    "binary_attributes": (_BYTES, "map<string, binary>", _attributes("binary_value")),
+    "group": (pa.string(), "string", lambda page: [m.group or None for m in page]),
+    "priority": (pa.int32(), "int", lambda page: [m.priority for m in page]),
+    "body_size": (pa.int64(), "bigint", lambda page: [m.body_size for m in page]),
+    "state": (pa.string(), "string", lambda page: [_STATES.get(m.state) for m in page]),
+    "first_received_at": (_TIME, "timestamp", _time_of("first_receive_time")),
+    "deliver_at": (_TIME, "timestamp", _time_of("deliver_time")),
+    "lease_expires_at": (_TIME, "timestamp", _time_of("lease_expire_time")),
+}
+"""The columns of a queue that is read, each with its type in Arrow, in Spark, and its values."""
+
+
+def ddl(columns: Iterable[str]) -> str:
+    """Return columns as Spark writes them."""
+    return ", ".join(f"`{name}` {COLUMNS[name][1]}" for name in columns)
+
+
+def record_batch(
+    messages: Sequence[pb.Message], columns: Sequence[str] = READ_UNASKED
+) -> pa.RecordBatch:
+    """Return the messages as rows of these columns."""
+    chosen = [COLUMNS[name] for name in columns]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values(messages), kind) for kind, _, values in chosen], names=[*columns]
+    )
 
 
 def messages_of(batch: pa.RecordBatch, *, must_deduplicate: bool = False) -> Iterator[Sized]:
@@ -71,5 +93,5 @@ def messages_of(batch: pa.RecordBatch, *, must_deduplicate: bool = False) -> Ite
     columns = {name: batch.column(names.index(name)).to_pylist() for name in names}
     nothing = [None] * batch.num_rows
     rows = zip(*(columns.get(name, nothing) for name in WRITTEN), strict=True)
-    for body, attributes, key, delay, binary in rows:
-        yield message_of(body, attributes, key, delay, binary, must_deduplicate=must_deduplicate)
+    for body, attributes, key, delay, *others in rows:
+        yield message_of(body, attributes, key, delay, *others, must_deduplicate=must_deduplicate)

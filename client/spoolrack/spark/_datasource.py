@@ -14,14 +14,15 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import (
     BinaryType,
     DataType,
+    IntegralType,
     MapType,
     NumericType,
     StringType,
     StructType,
 )
 
-from ._columns import READ, READ_SCHEMA
-from ._options import InvalidOption, read_options, write_options
+from ._columns import ddl
+from ._options import InvalidOption, ReadOptions, read_options, write_options
 from ._rows import InvalidColumn, check_columns
 from ._sink import QueueStreamWriter, QueueWriter
 from ._source import QueueReader, QueueStreamReader
@@ -31,6 +32,8 @@ _KINDS: Final[dict[str, str]] = {
     "attributes": "map<string, string> or map<string, binary>",
     "binary_attributes": "map<string, binary>",
     "deduplication_id": "string",
+    "group": "string",
+    "priority": "a whole number",
     "delay_seconds": "a number",
 }
 
@@ -43,15 +46,22 @@ class SpoolrackDataSource(DataSource):
         return "spoolrack"
 
     def schema(self) -> str:
-        return READ
+        return ddl(read_options(self.options).columns)
 
     def reader(self, schema: StructType) -> QueueReader:
-        _check_read(schema)
-        return QueueReader(read_options(self.options))
+        options = read_options(self.options)
+        _check_read(schema, options)
+        return QueueReader(options)
 
     def streamReader(self, schema: StructType) -> QueueStreamReader:
-        _check_read(schema)
-        return QueueStreamReader(read_options(self.options))
+        options = read_options(self.options)
+        _check_read(schema, options)
+        if options.states or options.since is not None or options.until is not None:
+            raise InvalidOption(
+                "states, sentAfter and sentBefore are for a batch read, which looks: a stream takes "
+                "what is ready. Leave them out, or use .where(...)."
+            )
+        return QueueStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> QueueWriter:
         if overwrite:
@@ -76,9 +86,12 @@ class SpoolrackDataSource(DataSource):
         return QueueStreamWriter(options)
 
 
-def _check_read(schema: StructType) -> None:
-    if schema.fieldNames() != READ_SCHEMA.names:
-        raise InvalidColumn(f"A queue has the columns {READ}: .schema(...) has others, leave it out.")
+def _check_read(schema: StructType, options: ReadOptions) -> None:
+    if tuple(schema.fieldNames()) != options.columns:
+        raise InvalidColumn(
+            f"This read has the columns {', '.join(options.columns)}, and .schema(...) has others: "
+            "leave that out, and choose by .option('columns', 'id, body, ...')."
+        )
 
 
 def _check_written(schema: StructType, *, is_direct: bool) -> None:
@@ -107,7 +120,9 @@ def _fits(name: str, kind: DataType) -> bool:
             return _is_map(kind, BinaryType | StringType)
         case "binary_attributes":
             return _is_map(kind, BinaryType)
-        case "deduplication_id":
+        case "deduplication_id" | "group":
             return isinstance(kind, StringType)
+        case "priority":
+            return isinstance(kind, IntegralType)
         case _:
             return isinstance(kind, NumericType)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from .._credentials import NONE, Credentials
 from .._transports.url import DEFAULT_PORT
+from ..v1 import queue_pb2 as pb
 from ._credentials_option import InvalidOption as InvalidOption
 from ._credentials_option import credentials_in
 
@@ -42,7 +44,7 @@ KAFKAS_ALONE: Final = {
     "assign": "a query reads one queue, which the option queue names",
     "minoffsetspertrigger": "a batch has what is ready, so use a longer processingTime",
     "maxtriggerdelay": "a batch has what is ready, so use a longer processingTime",
-    "includeheaders": "the column attributes is always there",
+    "includeheaders": "the column attributes is there unless the option columns says otherwise",
     "groupidprefix": "a query shares a queue without a group",
 }
 """Options of Kafka that nothing here does, in lower case, and what is instead."""
@@ -61,7 +63,22 @@ NAMES: Final = (
     "mode",
     "txnId",
     "onDifferentRows",
+    "columns",
+    "states",
+    "sentAfter",
+    "sentBefore",
 )
+READ: Final = (
+    *("id", "body", "attributes", "sent_at", "receive_count", "binary_attributes", "group"),
+    *("priority", "body_size", "state", "first_received_at", "deliver_at", "lease_expires_at"),
+)
+"""The columns of a queue that is read."""
+READ_UNASKED: Final = READ[:7]
+STATES: Final = {
+    "ready": pb.MESSAGE_STATE_READY,
+    "leased": pb.MESSAGE_STATE_LEASED,
+    "delayed": pb.MESSAGE_STATE_DELAYED,
+}
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]@?#,]+)(:[0-9]{1,5})?/?")
 _QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 _WRITER: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
@@ -95,6 +112,13 @@ class ReadOptions:
     redelivers: bool = False
     """What becomes of a batch whose messages were given to others: it is empty, and they come again.
     False: the query fails."""
+    columns: tuple[str, ...] = READ_UNASKED
+    states: tuple[pb.MessageState.ValueType, ...] = ()
+    """Of a batch read: only messages in these states. None: in all."""
+    since: int | None = None
+    """Of a batch read: only messages that were sent from this Unix millisecond on."""
+    until: int | None = None
+    """Of a batch read: only messages that were sent before this Unix millisecond."""
     deletes_unread: bool = False
     """Whether a batch that is done for Spark is deleted if no task has read it. False: the query
     fails."""
@@ -113,28 +137,32 @@ class WriteOptions:
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
-    given = _known(options)
+    given = known(options)
     lost = given.get("onlostreservation", "fail").lower()
     if lost not in ("fail", "redeliver"):
         raise InvalidOption(f"onLostReservation is {lost!r}: it may be 'fail' or 'redeliver'.")
     unread = given.get("onunreadbatch", "fail").lower()
     if unread not in ("fail", "delete"):
         raise InvalidOption(f"onUnreadBatch is {unread!r}: it may be 'fail' or 'delete'.")
-    partitions = _whole(given, "numPartitions", 0, least=0, most=10_000)
+    partitions = whole(given, "numPartitions", 0, least=0, most=10_000)
     return ReadOptions(
         place=_place(given),
-        max_messages=_whole(given, "maxMessagesPerTrigger", 50_000, most=MAX_MESSAGES),
-        max_bytes=_whole(given, "maxBytesPerTrigger", 64 * 1024 * 1024, most=2**40),
+        max_messages=whole(given, "maxMessagesPerTrigger", 50_000, most=MAX_MESSAGES),
+        max_bytes=whole(given, "maxBytesPerTrigger", 64 * 1024 * 1024, most=2**40),
         partitions=partitions or None,
         wait_seconds=_seconds(given, "waitSeconds", 0.0, least=0.0, most=MAX_WAIT),
         hold_seconds=_seconds(given, "holdSeconds", 600.0, least=1.0, most=MAX_HOLD),
         redelivers=lost == "redeliver",
+        columns=listed(given, "columns", READ) or READ_UNASKED,
+        states=tuple(STATES[state] for state in listed(given, "states", [*STATES])),
+        since=moment(given, "sentAfter"),
+        until=moment(given, "sentBefore"),
         deletes_unread=unread == "delete",
     )
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
-    given = _known(options)
+    given = known(options)
     mode = given.get("mode", "staged").lower()
     if mode not in ("staged", "direct"):
         raise InvalidOption(f"mode is {mode!r}: it may be 'staged' or 'direct'.")
@@ -185,10 +213,10 @@ def place_of(
     )
 
 
-def _known(options: Mapping[str, str]) -> dict[str, str]:
-    """The options by their names in small letters. Spark adds some of its own, and they are let be."""
+def known(options: Mapping[str, str], names: Sequence[str] = NAMES) -> dict[str, str]:
+    """Return the options by their names in small letters. Those that Spark adds are let be."""
     given = {name.lower(): value for name, value in options.items()}
-    ours = {name.lower(): name for name in NAMES}
+    ours = {name.lower(): name for name in names}
     for name in given:
         if name in KAFKAS:
             raise InvalidOption(f"The option {name!r} is Kafka's: use {KAFKAS[name]} (docs/spark.md).")
@@ -213,7 +241,35 @@ def _place(given: Mapping[str, str]) -> Place:
     )
 
 
-def _whole(given: Mapping[str, str], name: str, default: int, *, least: int = 1, most: int) -> int:
+def listed(given: Mapping[str, str], name: str, among: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of an option, which commas divide; raise `InvalidOption` for one that isn't
+    `among` these, if there are any."""
+    words = tuple(filter(None, (word.strip() for word in given.get(name.lower(), "").split(","))))
+    if among and (others := [word for word in words if word not in among]):
+        raise InvalidOption(f"{name} has {', '.join(others)}: it may have {', '.join(among)}.")
+    if len(set(words)) < len(words):
+        raise InvalidOption(f"{name} is {given[name.lower()]!r}: each word may be there once.")
+    return words
+
+
+def moment(given: Mapping[str, str], name: str) -> int | None:
+    """Return the time that an option says, in Unix milliseconds; None if it isn't given."""
+    text = given.get(name.lower(), "").strip()
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+        if found.tzinfo is None:
+            found = found.replace(tzinfo=UTC)
+        return math.ceil(found.timestamp() * 1_000)
+    except (ValueError, OverflowError) as error:
+        raise InvalidOption(
+            f"{name} is {text!r}: it must be a time as 2026-11-23T16:00:00, of UTC where "
+            "it names no zone."
+        ) from error
+
+
+def whole(given: Mapping[str, str], name: str, default: int, *, least: int = 1, most: int) -> int:
     text = given.get(name.lower(), str(default)).strip()
     if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
         raise InvalidOption(f"{name} is {text!r}: it must be a whole number from {least} to {most}.")

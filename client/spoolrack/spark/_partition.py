@@ -94,4 +94,6 @@ def _message(row: Any) -> Sized:
         named.get("deduplication_id"),
         named.get("delay_seconds"),
         named.get("binary_attributes"),
+        named.get("group"),
+        named.get("priority"),
     )

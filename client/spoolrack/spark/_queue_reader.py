@@ -253,19 +253,6 @@ def read_slice(
         patience.sleep(pause)
 
 
-def peek(place: Place, patience: Patience) -> Iterator[Any]:
-    """All messages of the queue in lists, as they are; none is leased."""
-    caller = Caller(place.address, patience, place.credentials)
-    request = rpc.ListMessagesRequest(queue=place.queue, page_size=1_000, view=rpc.MESSAGE_VIEW_FULL)
-    while True:
-        page = caller("ListMessages", request)
-        if page.messages:
-            yield list(page.messages)
-        if not page.next_page_token:
-            return
-        request.page_token = page.next_page_token
-
-
 def _span(seconds: float) -> Duration:
     whole, nanos = divmod(round(seconds * 1e9), 1_000_000_000)
     return Duration(seconds=whole, nanos=nanos)

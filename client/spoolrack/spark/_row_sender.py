@@ -83,7 +83,7 @@ def stage(caller: Caller, place: Place, name: str, messages: Iterable[Sized], li
     time_to_live = Duration(seconds=int(lives))
     try:
         with Window(caller, "Stage", lambda request, response: None) as window:
-            for number, chunk in enumerate(chunks(messages, by_delay=True)):
+            for number, chunk in enumerate(chunks(messages, is_staged=True)):
                 parts.append(checksums(place.queue, chunk))
                 window.put(
                     staging.StageRequest(
@@ -134,6 +134,6 @@ def send(caller: Caller, place: Place, messages: Iterable[Sized]) -> Counts:
         return rpc.SendRequest(queue=place.queue, messages=again), why
 
     with Window(caller, "Send", take) as window:
-        for chunk in chunks(messages, by_delay=False):
+        for chunk in chunks(messages, is_staged=False):
             window.put(rpc.SendRequest(queue=place.queue, messages=chunk))
     return Counts(sent=sent, duplicates=duplicates)

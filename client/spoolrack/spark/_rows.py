@@ -14,7 +14,10 @@ from google.protobuf.duration_pb2 import Duration
 from ..errors import InvalidRequest
 from ..v1 import queue_pb2 as pb
 
-WRITTEN: Final = ("body", "attributes", "deduplication_id", "delay_seconds", "binary_attributes")
+WRITTEN: Final = (
+    *("body", "attributes", "deduplication_id", "delay_seconds", "binary_attributes"),
+    *("group", "priority"),
+)
 """The columns of what is written; the first is required."""
 
 Sized: TypeAlias = tuple[pb.OutgoingMessage, int, float | None]
@@ -54,6 +57,8 @@ def message_of(
     key: Any,
     delay: Any,
     binary: Any = None,
+    group: Any = None,
+    priority: Any = None,
     *,
     must_deduplicate: bool = False,
 ) -> Sized:
@@ -83,6 +88,14 @@ def message_of(
         raise InvalidColumn(
             f"A row has no deduplication_id, and mode 'direct' needs one. Its body: {raw[:80]!r}"
         )
+    if group:
+        message.group = group
+        size += len(group) + 4
+    if priority:
+        if not 0 <= priority <= 9:
+            raise InvalidColumn(f"priority is {priority}: it must be from 0 to 9.")
+        message.priority = priority
+        size += 2
     seconds = None if delay is None else float(delay)
     if seconds is not None:
         if not 0 <= seconds <= 365 * 86_400:

@@ -27,7 +27,8 @@ from ._columns import record_batch
 from ._light_client import Caller, Patience
 from ._offsets import Offset, Slice
 from ._options import MAX_MESSAGES, ReadOptions
-from ._queue_reader import StreamReading, peek, read_slice
+from ._queue_peek import Share, peek, shares
+from ._queue_reader import StreamReading, read_slice
 
 ALL_BYTES = 2**40
 
@@ -39,6 +40,13 @@ class Part(InputPartition):
     gen: str
     sequence_number: int
     part: Slice
+
+
+@dataclass(frozen=True)
+class PeekPart(InputPartition):
+    """The input of one task of a batch read."""
+
+    share: Share
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -94,7 +102,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for messages in read_slice(
             place, partition.gen, partition.sequence_number, partition.part, patience
         ):
-            yield record_batch(messages)
+            yield record_batch(messages, self._options.columns)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._reading.commit(offsets.from_json(end))
@@ -110,11 +118,14 @@ class QueueReader(DataSourceReader):
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
-    def partitions(self) -> list[InputPartition]:
-        # Pages are asked for one after the other: there is nothing to divide.
-        return [InputPartition(0)]
+    def partitions(self) -> Sequence[InputPartition]:
+        return [
+            PeekPart(share)
+            for share in shares(self._options, Patience(self._options.place.retry_seconds))
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        place = self._options.place
-        for messages in peek(place, Patience(place.retry_seconds)):
-            yield record_batch(messages)
+        assert isinstance(partition, PeekPart)
+        patience = Patience(self._options.place.retry_seconds)
+        for messages in peek(self._options, partition.share, patience):
+            yield record_batch(messages, self._options.columns)

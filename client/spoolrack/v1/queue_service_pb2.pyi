@@ -12,6 +12,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.rpc import status_pb2 as _status_pb2
 from spoolrack.v1 import queue_pb2 as _queue_pb2
 import builtins as _builtins
 import sys
@@ -312,16 +313,28 @@ class PurgeQueueRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    SENT_BEFORE_FIELD_NUMBER: _builtins.int
+    STATES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The queue's name."""
+    @_builtins.property
+    def sent_before(self) -> _timestamp_pb2.Timestamp:
+        """Only messages that were sent before this time. Absent: whenever they were sent."""
+
+    @_builtins.property
+    def states(self) -> _containers.RepeatedScalarFieldContainer[_queue_pb2.MessageState.ValueType]:
+        """Only messages in these states. Empty: in all."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        sent_before: _timestamp_pb2.Timestamp | None = ...,
+        states: _abc.Iterable[_queue_pb2.MessageState.ValueType] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sent_before", b"sent_before"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "sent_before", b"sent_before", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -414,14 +427,14 @@ class SendResult(_message.Message):
         """It is on stable media."""
 
     @_builtins.property
-    def error(self) -> _queue_pb2.Error:
+    def error(self) -> _status_pb2.Status:
         """It was refused, and nothing of it is stored."""
 
     def __init__(
         self,
         *,
         sent: Global___SentMessage | None = ...,
-        error: _queue_pb2.Error | None = ...,
+        error: _status_pb2.Status | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "result", b"result", "sent", b"sent"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -472,26 +485,22 @@ class StreamSendRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
-    QUEUE_FIELD_NUMBER: _builtins.int
-    MESSAGES_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """Repeated in the response to this request."""
-    queue: _builtins.str
-    """The queue's name."""
     @_builtins.property
-    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.OutgoingMessage]:
-        """1 to 1,000 messages."""
+    def request(self) -> Global___SendRequest:
+        """What is asked for, as in the unary call."""
 
     def __init__(
         self,
         *,
         correlation_id: _builtins.int = ...,
-        queue: _builtins.str = ...,
-        messages: _abc.Iterable[_queue_pb2.OutgoingMessage] | None = ...,
+        request: Global___SendRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "messages", b"messages", "queue", b"queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -504,30 +513,32 @@ class StreamSendResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
-    RESULTS_FIELD_NUMBER: _builtins.int
+    RESPONSE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """The correlation_id of the request."""
     @_builtins.property
-    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___SendResult]:
-        """A result for each message, in the request's order. Empty if `error` is set."""
+    def response(self) -> Global___SendResponse:
+        """A result for each message, in the request's order."""
 
     @_builtins.property
-    def error(self) -> _queue_pb2.Error:
-        """Why the whole request failed. Absent: it didn't. The stream goes on."""
+    def error(self) -> _status_pb2.Status:
+        """Why the whole request failed. The stream goes on."""
 
     def __init__(
         self,
         *,
         correlation_id: _builtins.int = ...,
-        results: _abc.Iterable[Global___SendResult] | None = ...,
-        error: _queue_pb2.Error | None = ...,
+        response: Global___SendResponse | None = ...,
+        error: _status_pb2.Status | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "response", b"response", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "error", b"error", "results", b"results"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "error", b"error", "response", b"response", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["response", "error"]  # noqa: Y015
+    _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
 Global___StreamSendResponse: _TypeAlias = StreamSendResponse  # noqa: Y015
 
@@ -798,7 +809,7 @@ class DeleteResult(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     DELETED_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def error(self) -> _queue_pb2.Error:
+    def error(self) -> _status_pb2.Status:
         """Why it was not deleted."""
 
     @_builtins.property
@@ -808,7 +819,7 @@ class DeleteResult(_message.Message):
     def __init__(
         self,
         *,
-        error: _queue_pb2.Error | None = ...,
+        error: _status_pb2.Status | None = ...,
         deleted: _empty_pb2.Empty | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deleted", b"deleted", "error", b"error", "result", b"result"]  # noqa: Y015
@@ -828,26 +839,22 @@ class StreamDeleteRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
-    QUEUE_FIELD_NUMBER: _builtins.int
-    TARGETS_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """Repeated in the response to this request."""
-    queue: _builtins.str
-    """The queue's name."""
     @_builtins.property
-    def targets(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteTarget]:
-        """1 to 1,000 messages."""
+    def request(self) -> Global___DeleteRequest:
+        """What is asked for, as in the unary call."""
 
     def __init__(
         self,
         *,
         correlation_id: _builtins.int = ...,
-        queue: _builtins.str = ...,
-        targets: _abc.Iterable[Global___DeleteTarget] | None = ...,
+        request: Global___DeleteRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "queue", b"queue", "targets", b"targets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -860,30 +867,32 @@ class StreamDeleteResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
-    RESULTS_FIELD_NUMBER: _builtins.int
+    RESPONSE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """The correlation_id of the request."""
     @_builtins.property
-    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteResult]:
-        """A result for each message, in the request's order. Empty if `error` is set."""
+    def response(self) -> Global___DeleteResponse:
+        """A result for each message, in the request's order."""
 
     @_builtins.property
-    def error(self) -> _queue_pb2.Error:
-        """Why the whole request failed. Absent: it didn't. The stream goes on."""
+    def error(self) -> _status_pb2.Status:
+        """Why the whole request failed. The stream goes on."""
 
     def __init__(
         self,
         *,
         correlation_id: _builtins.int = ...,
-        results: _abc.Iterable[Global___DeleteResult] | None = ...,
-        error: _queue_pb2.Error | None = ...,
+        response: Global___DeleteResponse | None = ...,
+        error: _status_pb2.Status | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "response", b"response", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "error", b"error", "results", b"results"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "error", b"error", "response", b"response", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["response", "error"]  # noqa: Y015
+    _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
 Global___StreamDeleteResponse: _TypeAlias = StreamDeleteResponse  # noqa: Y015
 
@@ -992,7 +1001,7 @@ class ChangeVisibilityResult(_message.Message):
         """When the lease ends now."""
 
     @_builtins.property
-    def error(self) -> _queue_pb2.Error:
+    def error(self) -> _status_pb2.Status:
         """Why the change failed."""
 
     @_builtins.property
@@ -1003,7 +1012,7 @@ class ChangeVisibilityResult(_message.Message):
         self,
         *,
         lease_expire_time: _timestamp_pb2.Timestamp | None = ...,
-        error: _queue_pb2.Error | None = ...,
+        error: _status_pb2.Status | None = ...,
         released: _empty_pb2.Empty | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "lease_expire_time", b"lease_expire_time", "released", b"released", "result", b"result"]  # noqa: Y015
@@ -1123,14 +1132,14 @@ class ReleaseResult(_message.Message):
         """When the message is ready again, unless it became a dead letter."""
 
     @_builtins.property
-    def error(self) -> _queue_pb2.Error:
+    def error(self) -> _status_pb2.Status:
         """Why the release failed."""
 
     def __init__(
         self,
         *,
         deliver_time: _timestamp_pb2.Timestamp | None = ...,
-        error: _queue_pb2.Error | None = ...,
+        error: _status_pb2.Status | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deliver_time", b"deliver_time", "error", b"error", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -1233,14 +1242,14 @@ class RejectResult(_message.Message):
         """It is a dead letter."""
 
     @_builtins.property
-    def error(self) -> _queue_pb2.Error:
+    def error(self) -> _status_pb2.Status:
         """Why it is not."""
 
     def __init__(
         self,
         *,
         rejected: _empty_pb2.Empty | None = ...,
-        error: _queue_pb2.Error | None = ...,
+        error: _status_pb2.Status | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "rejected", b"rejected", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -1308,25 +1317,71 @@ class ListMessagesRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class AttributesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> _queue_pb2.Attribute: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _queue_pb2.Attribute | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     QUEUE_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     STATES_FIELD_NUMBER: _builtins.int
     VIEW_FIELD_NUMBER: _builtins.int
     MAX_BODY_BYTES_FIELD_NUMBER: _builtins.int
+    SENT_SINCE_FIELD_NUMBER: _builtins.int
+    SENT_BEFORE_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    SKIP_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
     """The queue's name."""
     page_size: _builtins.int
-    """How many messages at most. 0: 100. Above 1,000: 1,000. A page may hold fewer."""
+    """How many messages at most. 0: 100. Above 1,000: 1,000. A page may hold fewer, or none although others
+    follow: a page looks at 10,000 messages at most, and reads what 1,000 files say of theirs.
+    """
     page_token: _builtins.str
     """The next_page_token of the page before, of a request with the same filters. Empty: the first page."""
     view: Global___MessageView.ValueType
     """How much of each message. Absent: MESSAGE_VIEW_BASIC."""
     max_body_bytes: _builtins.int
     """With MESSAGE_VIEW_FULL, how many bytes of each body at most; 0: all of it. Otherwise 0."""
+    group: _builtins.str
+    """Only messages of this group. Empty: of any group, and of none."""
+    skip: _builtins.int
+    """How many messages of the states and the time to pass over before the page, up to 100,000. Goes with
+    neither `group` nor `attributes`.
+    """
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_queue_pb2.MessageState.ValueType]:
         """Only messages in these states. Empty: in all."""
+
+    @_builtins.property
+    def sent_since(self) -> _timestamp_pb2.Timestamp:
+        """Only messages that were sent at this time or later. Absent: whenever they were sent."""
+
+    @_builtins.property
+    def sent_before(self) -> _timestamp_pb2.Timestamp:
+        """Only messages that were sent before this time. Absent: whenever they were sent."""
+
+    @_builtins.property
+    def attributes(self) -> _containers.MessageMap[_builtins.str, _queue_pb2.Attribute]:
+        """Only messages that have all these attributes with these values, up to 10. Empty: whatever they have."""
 
     def __init__(
         self,
@@ -1337,10 +1392,15 @@ class ListMessagesRequest(_message.Message):
         states: _abc.Iterable[_queue_pb2.MessageState.ValueType] | None = ...,
         view: Global___MessageView.ValueType = ...,
         max_body_bytes: _builtins.int = ...,
+        sent_since: _timestamp_pb2.Timestamp | None = ...,
+        sent_before: _timestamp_pb2.Timestamp | None = ...,
+        group: _builtins.str = ...,
+        attributes: _abc.Mapping[_builtins.str, _queue_pb2.Attribute] | None = ...,
+        skip: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sent_before", b"sent_before", "sent_since", b"sent_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_body_bytes", b"max_body_bytes", "page_size", b"page_size", "page_token", b"page_token", "queue", b"queue", "states", b"states", "view", b"view"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "group", b"group", "max_body_bytes", b"max_body_bytes", "page_size", b"page_size", "page_token", b"page_token", "queue", b"queue", "sent_before", b"sent_before", "sent_since", b"sent_since", "skip", b"skip", "states", b"states", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

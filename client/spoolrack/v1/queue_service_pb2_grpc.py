@@ -29,8 +29,9 @@ class QueueServiceStub(object):
     """A durable message queue. Delivery is at least once.
 
     A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed. Where a request names many
-    messages, the call succeeds and each message has a result of its own, in the request's order.
+    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/errors.md lists the reasons.
+    Where a request names many messages, the call succeeds and each message has a result of its own, in
+    the request's order: an `error` in it is such a status.
     """
 
     def __init__(self, channel):
@@ -130,8 +131,9 @@ class QueueServiceServicer(object):
     """A durable message queue. Delivery is at least once.
 
     A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed. Where a request names many
-    messages, the call succeeds and each message has a result of its own, in the request's order.
+    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/errors.md lists the reasons.
+    Where a request names many messages, the call succeeds and each message has a result of its own, in
+    the request's order: an `error` in it is such a status.
     """
 
     def CreateQueue(self, request, context):
@@ -172,7 +174,7 @@ class QueueServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def PurgeQueue(self, request, context):
-        """Deletes all messages of a queue: ready, leased and delayed.
+        """Deletes the messages of a queue: all of them, or those of an age and of some states.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -261,7 +263,7 @@ class QueueServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListMessages(self, request, context):
-        """Returns messages without leasing them, in order, a page at a time.
+        """Returns messages without leasing them, in order, a page at a time. A filter reads no bodies.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -367,8 +369,9 @@ class QueueService(object):
     """A durable message queue. Delivery is at least once.
 
     A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed. Where a request names many
-    messages, the call succeeds and each message has a result of its own, in the request's order.
+    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/errors.md lists the reasons.
+    Where a request names many messages, the call succeeds and each message has a result of its own, in
+    the request's order: an `error` in it is such a status.
     """
 
     @staticmethod

@@ -30,8 +30,9 @@ class QueueServiceStub:
     """A durable message queue. Delivery is at least once.
 
     A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed. Where a request names many
-    messages, the call succeeds and each message has a result of its own, in the request's order.
+    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/errors.md lists the reasons.
+    Where a request names many messages, the call succeeds and each message has a result of its own, in
+    the request's order: an `error` in it is such a status.
     """
 
     @_typing.overload
@@ -53,7 +54,7 @@ class QueueServiceStub:
     removal takes, creating the queue again says UNAVAILABLE with a retry delay.
     """
     PurgeQueue: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.PurgeQueueRequest, _queue_service_pb2.PurgeQueueResponse]
-    """Deletes all messages of a queue: ready, leased and delayed."""
+    """Deletes the messages of a queue: all of them, or those of an age and of some states."""
     Send: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.SendRequest, _queue_service_pb2.SendResponse]
     """Sends 1 to 1,000 messages. The answer comes when all valid ones are on stable media; they appear
     together, also after a crash (messages of different delays each by themselves).
@@ -95,15 +96,16 @@ class QueueServiceStub:
     GetMessage: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.GetMessageRequest, _queue_service_pb2.GetMessageResponse]
     """Returns a message without leasing it."""
     ListMessages: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ListMessagesRequest, _queue_service_pb2.ListMessagesResponse]
-    """Returns messages without leasing them, in order, a page at a time."""
+    """Returns messages without leasing them, in order, a page at a time. A filter reads no bodies."""
 
 @_typing.type_check_only
 class QueueServiceAsyncStub(QueueServiceStub):
     """A durable message queue. Delivery is at least once.
 
     A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed. Where a request names many
-    messages, the call succeeds and each message has a result of its own, in the request's order.
+    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/errors.md lists the reasons.
+    Where a request names many messages, the call succeeds and each message has a result of its own, in
+    the request's order: an `error` in it is such a status.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -122,7 +124,7 @@ class QueueServiceAsyncStub(QueueServiceStub):
     removal takes, creating the queue again says UNAVAILABLE with a retry delay.
     """
     PurgeQueue: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.PurgeQueueRequest, _queue_service_pb2.PurgeQueueResponse]  # type: ignore[assignment]
-    """Deletes all messages of a queue: ready, leased and delayed."""
+    """Deletes the messages of a queue: all of them, or those of an age and of some states."""
     Send: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.SendRequest, _queue_service_pb2.SendResponse]  # type: ignore[assignment]
     """Sends 1 to 1,000 messages. The answer comes when all valid ones are on stable media; they appear
     together, also after a crash (messages of different delays each by themselves).
@@ -164,14 +166,15 @@ class QueueServiceAsyncStub(QueueServiceStub):
     GetMessage: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.GetMessageRequest, _queue_service_pb2.GetMessageResponse]  # type: ignore[assignment]
     """Returns a message without leasing it."""
     ListMessages: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ListMessagesRequest, _queue_service_pb2.ListMessagesResponse]  # type: ignore[assignment]
-    """Returns messages without leasing them, in order, a page at a time."""
+    """Returns messages without leasing them, in order, a page at a time. A filter reads no bodies."""
 
 class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     """A durable message queue. Delivery is at least once.
 
     A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed. Where a request names many
-    messages, the call succeeds and each message has a result of its own, in the request's order.
+    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/errors.md lists the reasons.
+    Where a request names many messages, the call succeeds and each message has a result of its own, in
+    the request's order: an `error` in it is such a status.
     """
 
     @_abc_1.abstractmethod
@@ -224,7 +227,7 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_service_pb2.PurgeQueueRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.PurgeQueueResponse, _abc.Awaitable[_queue_service_pb2.PurgeQueueResponse]]:
-        """Deletes all messages of a queue: ready, leased and delayed."""
+        """Deletes the messages of a queue: all of them, or those of an age and of some states."""
 
     @_abc_1.abstractmethod
     def Send(
@@ -332,6 +335,6 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_service_pb2.ListMessagesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.ListMessagesResponse, _abc.Awaitable[_queue_service_pb2.ListMessagesResponse]]:
-        """Returns messages without leasing them, in order, a page at a time."""
+        """Returns messages without leasing them, in order, a page at a time. A filter reads no bodies."""
 
 def add_QueueServiceServicer_to_server(servicer: QueueServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

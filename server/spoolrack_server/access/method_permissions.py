@@ -44,6 +44,11 @@ def _in_field(permission: Permission, field: str = "queue") -> RequestQueues:
     return RequestQueues(permission, lambda request: ((permission, getattr(request, field)),))
 
 
+def _in_request(permission: Permission) -> RequestQueues:
+    """The queue is named in the request that the stream's request has."""
+    return RequestQueues(permission, lambda request: ((permission, request.request.queue),))
+
+
 def _where_named(permission: Permission) -> HandlerQueues:
     return HandlerQueues(
         permission, lambda request: ((permission, request.queue),) if request.queue else ()
@@ -77,11 +82,11 @@ METHODS: Final[Mapping[str, RequestQueues | HandlerQueues]] = {
     "DeleteQueue": _in_field(MANAGE, "name"),
     "PurgeQueue": _in_field(MANAGE, "name"),
     "Send": _in_field(SEND),
-    "StreamSend": _in_field(SEND),
+    "StreamSend": _in_request(SEND),
     "Receive": _in_field(RECEIVE),
     "StreamReceive": _in_field(RECEIVE),
     "Delete": _in_field(RECEIVE),
-    "StreamDelete": _in_field(RECEIVE),
+    "StreamDelete": _in_request(RECEIVE),
     "ChangeVisibility": _in_field(RECEIVE),
     "Release": _in_field(RECEIVE),
     "Reject": _in_field(RECEIVE),

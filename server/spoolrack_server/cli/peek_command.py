@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import click
-from spoolrack import Message, MessageFacts, MessageState, Queue
+from spoolrack import MessageFacts, MessageState
 from spoolrack_store.model.terminal_text import printable
 
 from .command_base import argument, option
 from .connection_options import Reach, looks_at_queues
 from .exit_codes import NOTHING, OK
 from .output import Output, columns, message_line, say
-from .units import COUNT, span_text
+from .units import COUNT, Label, Moment, Text, span_text
 
 SHOWN = 60
 """Characters of a body in a table."""
@@ -37,6 +37,21 @@ SHOWN = 60
     multiple=True,
     help="Only messages in this state. May be repeated.",
 )
+@option(
+    "--sent-since",
+    metavar="TIME",
+    type=Moment(),
+    help="Only messages sent at TIME or later: 2026-11-23T10:00Z, or 2h for two hours ago.",
+)
+@option("--sent-before", metavar="TIME", type=Moment(), help="Only messages sent before TIME.")
+@option("--group", type=Text(), help="Only messages of this group.")
+@option(
+    "--attribute",
+    "-a",
+    type=Label("name and value of an attribute", "colour=red"),
+    multiple=True,
+    help="Only messages with this attribute; repeatable.",
+)
 @option("--raw", is_flag=True, help="Print the bodies alone, a line each; that of one ID as it is.")
 @option("--json", is_flag=True, help="Print a line of JSON for each message.")
 @looks_at_queues
@@ -46,18 +61,36 @@ def command(
     ids: tuple[str, ...],
     max: int,
     state: tuple[str, ...],
+    sent_since: float | None,
+    sent_before: float | None,
+    group: str | None,
+    attribute: tuple[tuple[str, str], ...],
     raw: bool,
     json: bool,
 ) -> int:
     """Show the first messages of QUEUE, or those with these IDs, without leasing them.
 
-    Exits with 1 if there is none.
+    By group and attributes it looks at all messages until it has found enough, and reads no bodies of
+    others. Exits with 1 if there is none.
     """
     if raw and json:
         raise click.UsageError("Choose one of --raw and --json.")
     is_table = not raw and not json
     with reach.quick() as client:
-        found = _look(client.queue(queue), ids, max, state, SHOWN * 4 if is_table else None)
+        looked_at = client.queue(queue)
+        found = (
+            (looked_at.get(id) for id in ids)
+            if ids
+            else looked_at.peek(
+                state,
+                sent_since=_moment(sent_since),
+                sent_before=_moment(sent_before),
+                group=group or "",
+                attributes=dict(attribute),
+                max_body_bytes=SHOWN * 4 if is_table else None,
+                limit=max or None,
+            )
+        )
         if is_table:
             return print_table(list(found))
         output = Output()
@@ -71,12 +104,8 @@ def command(
     return OK if seen else NOTHING
 
 
-def _look(
-    queue: Queue, ids: tuple[str, ...], most: int, states: tuple[str, ...], body_bytes: int | None
-) -> Iterator[Message]:
-    if ids:
-        return (queue.get(id) for id in ids)
-    return queue.peek(states, max_body_bytes=body_bytes, limit=most or None)
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def print_table(messages: Sequence[MessageFacts]) -> int:

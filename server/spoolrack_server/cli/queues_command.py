@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
-from spoolrack import QueueInfo, Reservation, ReservationState
+from spoolrack import MessageState, QueueInfo, Reservation, ReservationState
 from spoolrack_store.model.settings import SCHEMA, Setting, SettingKind
 
 from . import apply_command
@@ -19,6 +19,7 @@ from .output import columns, queue_json, say, tell
 from .units import (
     SETTING_TYPES,
     Label,
+    Moment,
     Text,
     moment_text,
     plural,
@@ -242,14 +243,37 @@ def delete(reach: Reach, name: str, yes: bool, if_version: int | None) -> None:
 
 @command.command()
 @argument("name")
+@option(
+    "--sent-before",
+    metavar="TIME",
+    type=Moment(),
+    help="Only messages sent before TIME: 2026-11-23T10:00Z, or 7d for seven days ago.",
+)
+@option(
+    "--state",
+    "-s",
+    type=click.Choice([state.value for state in MessageState]),
+    multiple=True,
+    help="Only messages in this state. May be repeated.",
+)
 @option("--yes", "-y", is_flag=True, help="Don't ask.")
 @option("--quiet", "-q", is_flag=True, help="Don't say how many were deleted.")
 @reaches_queues
-def purge(reach: Reach, name: str, yes: bool, quiet: bool) -> None:
-    """Delete all messages of the queue NAME, leased and delayed ones too. Asks first, at a terminal."""
+def purge(
+    reach: Reach,
+    name: str,
+    sent_before: float | None,
+    state: tuple[str, ...],
+    yes: bool,
+    quiet: bool,
+) -> None:
+    """Delete the messages of the queue NAME: all, leased and delayed ones too, or those of an age and
+    some states. Asks first, at a terminal."""
+    before = None if sent_before is None else datetime.fromtimestamp(sent_before, UTC)
+    which = "those that were named" if before or state else "all"
     with reach.quick() as client:
-        _ask(yes, lambda: _held(client.queue(name).info(), "Purge the queue {}, of {}?"))
-        purged = client.queue(name).purge()
+        _ask(yes, lambda: _held(client.queue(name).info(), f"Purge the queue {{}}, {which} of {{}}?"))
+        purged = client.queue(name).purge(sent_before=before, states=state)
     if not quiet:
         tell(f"deleted {plural(purged, 'message')} of {name}")
 

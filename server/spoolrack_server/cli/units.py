@@ -172,6 +172,10 @@ class Label(_ParamType):
 
     name = "name=text"
 
+    def __init__(self, what: str = "label", example: str = "team=checkout") -> None:
+        self._what = what
+        self._example = example
+
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> tuple[str, str]:
@@ -179,7 +183,7 @@ class Label(_ParamType):
             return value
         name, equals, text = str(Text().convert(value, parameter, context)).partition("=")
         if not name or not equals:
-            self.fail(f"{quoted(value)} is not a label: write team=checkout", parameter)
+            self.fail(f"{quoted(value)} is not a {self._what}: write {self._example}", parameter)
         return name, text
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from aiohttp import web
 from spoolrack_store.model import redrive_requests
-from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
 from spoolrack_store.model.operations import CreateQueue, Delete, Purge, Send, UpdateQueue
 from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
@@ -21,11 +21,12 @@ from spoolrack_store.model.stage_requests import Abort
 
 from .. import convert
 from ..access.permissions import Permission
+from ..gateway import headers
 from ..gateway.context import GatewayContext
 from ..gateway.queue_endpoints import changes_in
 from ..status import INTERNAL, failure_of
 from . import serializers
-from .queries import PRIVATE
+from .queries import MAX_AGE, PRIVATE
 from .request_permissions import RequestPermissions, text, texts, whole
 
 MAX_NAME: Final = 80
@@ -36,8 +37,9 @@ MOST_DELETED: Final = 1_000
 class Actions:
     """Lives in one event loop."""
 
-    def __init__(self, context: GatewayContext, permits: RequestPermissions) -> None:
+    def __init__(self, context: GatewayContext, permits: RequestPermissions, clock: Clock) -> None:
         self._context = context
+        self._clock = clock
         self._permits = permits
 
     async def delete_messages(self, request: web.Request) -> web.StreamResponse:
@@ -110,7 +112,18 @@ class Actions:
             raise InvalidRequest(
                 what="confirm", value=asked.get("confirm"), rule=f"must be the queue's name, {queue}"
             )
-        return _answer({"deleted": await self._context.submit(Purge(queue=queue))})
+        age = Millis(convert.place(whole(asked, "older_than"), "older_than", most=MAX_AGE))
+        states = texts(asked, "states", most=len(headers.STATES))
+        if not headers.STATES.keys() >= set(states):
+            raise InvalidRequest(
+                what="states", value=states, rule=f"must be some of {', '.join(headers.STATES)}"
+            )
+        purge = Purge(
+            queue=queue,
+            sent_before=Millis(self._clock.wall() - age) if age else None,
+            states=frozenset(headers.STATES[state] for state in states),
+        )
+        return _answer({"deleted": await self._context.submit(purge)})
 
     async def abort_stage(self, request: web.Request) -> web.StreamResponse:
         asked = await self._permits.change(request)

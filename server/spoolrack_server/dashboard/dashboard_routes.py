@@ -25,7 +25,7 @@ def dashboard_routes(
     context: GatewayContext, health: Health, clock: Clock, observer: Observer
 ) -> Sequence[Route]:
     permits = RequestPermissions(context)
-    assets, changing = Assets(), Actions(context, permits)
+    assets, changing = Assets(), Actions(context, permits, clock)
     looking = Views(context, permits, health, clock, observer)
     monitoring = Monitoring(context, permits, observer)
     # Who drains, or has failed, is looked at all the more. The page itself asks for a token, if it
@@ -50,7 +50,7 @@ def dashboard_routes(
             "/-/api/queues/{queue}/messages",
             looking.messages,
             is_page=True,
-            parameters=("after", "limit", "state"),
+            parameters=("after", "limit", "state", "older_than", "group", "attribute"),
         ),
         Route("GET", "/-/api/queues/{queue}/messages/{id}", looking.message, is_page=True),
         Route("GET", "/-/api/stages", looking.stages, is_page=True),

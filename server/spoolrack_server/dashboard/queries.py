@@ -8,13 +8,13 @@ caller's permission is left out of lists, and refused by name.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from typing import Any, Final
 
 from aiohttp import web
-from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.clock import DAY, Clock, Millis
 from spoolrack_store.model.errors import (
     DiskError,
     InvalidRequest,
@@ -22,7 +22,7 @@ from spoolrack_store.model.errors import (
     MessageNotFound,
     StoreError,
 )
-from spoolrack_store.model.operations import Message, OpenMessage, Queue
+from spoolrack_store.model.operations import Message, MessageFilter, OpenMessage, Queue
 from spoolrack_store.model.redrive_requests import Redrive, RedriveState
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
@@ -31,6 +31,7 @@ from spoolrack_store.store import Store
 from .. import convert
 from ..access.list_filter import LOOK, shown
 from ..access.permissions import Permission
+from ..gateway import headers
 from ..gateway.context import GatewayContext
 from ..gateway.queue_endpoints import written
 from ..health import Health
@@ -44,6 +45,8 @@ QUEUES_AT_ONCE: Final = 100
 """Queues that are looked at in one go: commits wait meanwhile."""
 MOST_MESSAGES: Final = 100
 USUAL_MESSAGES: Final = 25
+MAX_AGE: Final = 36_500 * DAY
+"""Milliseconds of the age that a list or a purge names."""
 MOST_THINGS: Final = 200
 """Stages, reservations or redrives in one answer."""
 SMALL: Final = 64 * 1024
@@ -178,21 +181,32 @@ class Views:
         query = request.query
         after = query.get("after", "")
         limit = _number(query.get("limit", str(USUAL_MESSAGES)), "limit", least=1, most=MOST_MESSAGES)
-        look = partial(
-            _page,
-            self._context.store,
-            name,
+        now = self._clock.wall()
+        age = _number(query.get("older_than", "0"), "older_than", least=0, most=MAX_AGE)
+        wanted = MessageFilter(
             states=_states(query.get("state", "")),
-            after=after and convert.message_id(after),
-            limit=limit + 1,
+            sent_before=Millis(now - age) if age else None,
+            group=query.get("group", ""),
+            attributes=headers.attribute(query),
         )
-        found = await self._context.read(look)
-        page = found[:limit]
+        look = partial(
+            self._context.store.page,
+            name,
+            wanted,
+            after=after and convert.message_id(after),
+            limit=limit,
+            max_body_bytes=0,
+        )
+        page = await self._context.read(look)
+        bodies = await self._context.read(_glimpses, self._context.store, page.messages)
         return _answer(
             {
-                "now": self._clock.wall(),
-                "messages": [serializers.message(each, body=body) for each, body in page],
-                "next": page[-1][0].id if len(found) > limit else "",
+                "now": now,
+                "messages": [
+                    serializers.message(each, body=body)
+                    for each, body in zip(page.messages, bodies, strict=True)
+                ],
+                "next": page.last,
             }
         )
 
@@ -314,12 +328,9 @@ def _running_redrive(store: Store, queue: str) -> Redrive | None:
     return None
 
 
-def _page(
-    store: Store, queue: str, *, states: frozenset[State], after: str, limit: int
-) -> list[tuple[Message, bytes | None]]:
-    """A page of messages, each with the beginning of its body if that is cheap to have."""
-    listed = store.messages(queue, states=states, after=after, limit=limit, max_body_bytes=0)
-    return [(message, _glimpse(store, message)) for message in listed]
+def _glimpses(store: Store, messages: Sequence[Message]) -> list[bytes | None]:
+    """The beginning of each body, if that is cheap to have."""
+    return [_glimpse(store, message) for message in messages]
 
 
 def _glimpse(store: Store, message: Message) -> bytes | None:

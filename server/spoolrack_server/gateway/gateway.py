@@ -40,6 +40,7 @@ from .queue_endpoints import QueueEndpoints
 from .request_bodies import HttpLimits
 from .request_checks import RequestChecks
 from .routes import Endpoint, Route, pattern, routes
+from .schedule_endpoints import ScheduleEndpoints
 
 REQUEST: Final = web.RequestKey("spoolrack-request-id", str)
 
@@ -70,11 +71,13 @@ class Gateway:
         self._patience = patience or HttpLimits()
         self._context = GatewayContext(store, log, self._patience, workers, self._checks.guard, memory)
         self._pages: set[Endpoint] = set()
+        queues = QueueEndpoints(self._context, clock)
         application = self._application(
             (
                 *routes(
-                    QueueEndpoints(self._context, clock),
+                    queues,
                     MessageEndpoints(self._context),
+                    ScheduleEndpoints(self._context, queues, clock),
                     AdminEndpoints(health, observer),
                 ),
                 *dashboard_routes(self._context, health, clock, observer),

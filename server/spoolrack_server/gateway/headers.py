@@ -22,13 +22,16 @@ from urllib.parse import unquote
 from aiohttp import web
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import MAX_GROUP, Attributes
+from spoolrack_store.model.dead_letter_records import check_explanation
 from spoolrack_store.model.errors import InvalidReceipt, InvalidRequest
 from spoolrack_store.model.names import MAX_PRIORITY
 from spoolrack_store.model.operations import LastReceive, Message
 from spoolrack_store.model.receipts import parse as parse_receipt
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
+from spoolrack_store.model.transitions import State
 
 from ..convert import MAX_DEDUPLICATION_ID, MAX_WAIT
+from ..pages import page_size as size_of_page
 from .http_errors import RangeNotSatisfiable
 
 TEXT: Final = "x-attribute-"
@@ -43,6 +46,8 @@ FIRST_RECEIVE_TIME: Final = "X-Message-First-Receive-Time"
 DELIVER_TIME: Final = "X-Message-Deliver-Time"
 ANY_BYTES: Final = "application/octet-stream"
 
+STATES: Final = {state.value: state for state in (State.READY, State.LEASED, State.DELAYED)}
+"""States of messages by what callers name them."""
 _OWN: Final = "x-message-"
 _KNOWN: Final = frozenset(
     _OWN + name
@@ -63,6 +68,7 @@ _VERSION: Final = re.compile(r'"(?P<version>[1-9][0-9]{0,14})"|\*')
 _RANGE: Final = re.compile(r"bytes=([0-9]*)-([0-9]*)")
 _LAST_PLACE: Final = 18
 """Digits of a place in a body; with more it lies beyond any."""
+_DIGITS: Final = re.compile(r"[0-9]{1,9}")
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,8}")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -201,6 +207,46 @@ def visibility(query: Fields) -> Millis | None:
     return _span(query, "visibility", "the parameter visibility", 1, MAX_VISIBILITY)
 
 
+def moment(query: Fields, name: str) -> Millis | None:
+    """The Unix time of a parameter; None if there is none."""
+    values = query.getall(name, [])
+    return _moment(f"the parameter {name}", values) if values else None
+
+
+def states(query: Fields) -> frozenset[State]:
+    """The states in the parameter `states`, with commas between; empty for all."""
+    text = ",".join(query.getall("states", []))
+    found = frozenset(STATES.get(each) for each in text.split(",")) if text else frozenset()
+    if None in found:
+        raise InvalidRequest(
+            what="the parameter states",
+            value=text,
+            rule="must be some of ready, leased and delayed, with commas between",
+        )
+    return frozenset(state for state in found if state is not None)
+
+
+def attribute(query: Fields) -> dict[str, str]:
+    """The attribute in the parameter `attribute`, by name; empty if there is none."""
+    values = query.getall("attribute", [])
+    name, equals, value = ",".join(values).partition("=")
+    if values and not (name and equals):
+        raise InvalidRequest(
+            what="the parameter attribute", value=values[0], rule="must be a name, = and a value"
+        )
+    return {name: value} if values else {}
+
+
+def page_size(query: Fields) -> int:
+    """How many items a page may have: see `pages.page_size`."""
+    text = ",".join(query.getall("page_size", ["0"]))
+    if not _DIGITS.fullmatch(text):
+        raise InvalidRequest(
+            what="the parameter page_size", value=text, rule="must be a whole number, 0 or more"
+        )
+    return size_of_page(int(text))
+
+
 def delay(headers: Fields) -> Millis | None:
     """None leaves it to the queue."""
     return _span(headers, "X-Message-Delay", "the header X-Message-Delay", 0, MAX_DELAY)
@@ -211,17 +257,17 @@ def deliver_at(headers: Fields) -> Millis | None:
     values = headers.getall(DELIVER_TIME, [])
     if not values:
         return None
-    return _moment(DELIVER_TIME, values)
+    return _moment(f"the header {DELIVER_TIME}", values)
 
 
-def _moment(header: str, values: list[str]) -> Millis:
+def _moment(what: str, values: list[str]) -> Millis:
     text = ", ".join(values)
     found = None
     with suppress(ValueError):
         found = datetime.fromisoformat(text)
     if found is None or found.tzinfo is None or not found >= _EPOCH:
         raise InvalidRequest(
-            what=f"the header {header}",
+            what=what,
             value=text,
             rule="must be one time with its zone, such as 2026-12-24T18:00:00Z",
         )
@@ -295,16 +341,38 @@ def receipt(headers: Fields, id: str) -> str | None:
     return text
 
 
-def last_receive(query: Fields, headers: Fields) -> LastReceive | None:
-    """The receive that a receipt came with, if the query says that its lease may be over."""
-    values = query.getall("allow_expired", [])
-    if not values:
-        return None
+def required_receipt(headers: Fields, id: str) -> str:
+    """The same where a request can't do without one."""
+    found = receipt(headers, id)
+    if found is None:
+        raise InvalidRequest(what="If-Match", value="", rule="must be the message's receipt")
+    return found
+
+
+def reason(query: Fields) -> str:
+    """Return the reason of a release or a rejection; empty for none."""
+    text = ", ".join(query.getall("reason", []))
+    check_explanation(text)
+    return text
+
+
+def flag(query: Fields, name: str) -> bool:
+    values = query.getall(name, ["false"])
     if values not in (["true"], ["false"]):
         raise InvalidRequest(
-            what="the parameter allow_expired", value=", ".join(values), rule="must be true or false"
+            what=f"the parameter {name}", value=", ".join(values), rule="must be true or false"
         )
-    if values == ["false"]:
+    return values == ["true"]
+
+
+def release_delay(query: Fields) -> Millis | None:
+    """None leaves it to the queue's back-off."""
+    return _span(query, "delay", "the parameter delay", 0, MAX_DELAY)
+
+
+def last_receive(query: Fields, headers: Fields) -> LastReceive | None:
+    """The receive that a receipt came with, if the query says that its lease may be over."""
+    if not flag(query, "allow_expired"):
         return None
     count = ", ".join(headers.getall(RECEIVE_COUNT, []))
     if not _COUNT.fullmatch(count):
@@ -313,7 +381,9 @@ def last_receive(query: Fields, headers: Fields) -> LastReceive | None:
             value=count,
             rule="must be the one of the received message, as allow_expired needs it",
         )
-    return LastReceive(int(count), _moment(FIRST_RECEIVE_TIME, headers.getall(FIRST_RECEIVE_TIME, [])))
+    return LastReceive(
+        int(count), _moment(f"the header {FIRST_RECEIVE_TIME}", headers.getall(FIRST_RECEIVE_TIME, []))
+    )
 
 
 def version_tag(version: int) -> str:

@@ -1,4 +1,4 @@
-"""The endpoints of messages: send one, receive one, look at one, delete one.
+"""The endpoints of messages: send, receive, look at, list, release, reject, delete, purge.
 
 Owns the leases between the store and the client: one whose answer could not be written, or whose
 client was gone before, goes back at once. A body that is large is in memory only until the first byte
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 from spoolrack_store.model.errors import InvalidRequest, MessageNotFound, StoreError
@@ -17,20 +17,27 @@ from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.operations import (
     Delete,
     Message,
+    MessageFilter,
     OpenMessage,
+    Purge,
     Receive,
+    RejectMessages,
+    ReleaseMessages,
     Send,
     WrittenBody,
     messages_of,
 )
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
+from spoolrack_store.model.transitions import State
 
 from .. import convert
 from ..lease_requests import receipts_of
 from ..observability.trace_context import context_in, lend
+from ..pages import PageTokens, filter_texts
 from . import headers, request_bodies
 from .context import GatewayContext
 from .queue_endpoints import name_of
+from .schedule_endpoints import attributes_as_json
 
 SMALL: Final = 64 * 1024
 """Bytes of a body that may come before the queue is asked how many it takes."""
@@ -192,6 +199,31 @@ class MessageEndpoints:
         await request_bodies.send(request, response, opened.file, begin, size, self._context.patience)
         return response
 
+    async def list_messages(self, request: web.Request) -> web.StreamResponse:
+        queue, query = name_of(request), request.query
+        wanted = MessageFilter(
+            states=headers.states(query),
+            sent_since=headers.moment(query, "sent_since"),
+            sent_before=headers.moment(query, "sent_before"),
+            group=query.get("group", ""),
+            attributes=headers.attribute(query),
+        )
+        tokens = PageTokens("messages", queue, *filter_texts(wanted))
+        look = partial(
+            self._context.store.page,
+            queue,
+            wanted,
+            after=tokens.after(query.get("page_token", ""), convert.message_id, ""),
+            limit=headers.page_size(query),
+            max_body_bytes=0,
+        )
+        page = await self._context.read(look)
+        content = {
+            "messages": [_described(message) for message in page.messages],
+            "next_page_token": page.last and tokens.token(page.last),
+        }
+        return web.json_response(content, headers={"Cache-Control": "no-store"})
+
     async def delete(self, request: web.Request) -> web.StreamResponse:
         queue, id = name_of(request), id_of(request)
         receipt = headers.receipt(request.headers, id)
@@ -210,6 +242,59 @@ class MessageEndpoints:
         if error is not None and not isinstance(error, MessageNotFound):
             raise error
         return web.Response(status=202)
+
+    async def release(self, request: web.Request) -> web.StreamResponse:
+        release = ReleaseMessages(
+            queue=name_of(request),
+            receipts=[headers.required_receipt(request.headers, id_of(request))],
+            delay=headers.release_delay(request.query),
+            explanation=headers.reason(request.query),
+            is_uncounted=headers.flag(request.query, "uncounted"),
+        )
+        (result,) = await self._context.submit(release)
+        if isinstance(result, StoreError):
+            raise result
+        return web.json_response({"deliver_time": headers.time_text(result)})
+
+    async def reject(self, request: web.Request) -> web.StreamResponse:
+        rejection = RejectMessages(
+            queue=name_of(request),
+            receipts=[headers.required_receipt(request.headers, id_of(request))],
+            explanation=headers.reason(request.query),
+        )
+        (error,) = await self._context.submit(rejection)
+        if error is not None:
+            raise error
+        return web.Response(status=204)
+
+    async def purge(self, request: web.Request) -> web.StreamResponse:
+        purge = Purge(
+            queue=name_of(request),
+            sent_before=headers.moment(request.query, "sent_before"),
+            states=headers.states(request.query),
+        )
+        return web.json_response({"purged_count": await self._context.submit(purge)})
+
+
+def _described(message: Message) -> dict[str, Any]:
+    """A message as JSON has it, without its body."""
+    is_leased = message.state is State.LEASED
+    found: dict[str, Any] = {
+        "id": message.id,
+        "state": message.state.value,
+        "body_size": message.size,
+        "send_time": headers.time_text(message.sent_at),
+        "receive_count": message.receives,
+        "group": message.group,
+        "priority": message.priority,
+        **attributes_as_json(message.attributes),
+    }
+    if message.first_receive is not None:
+        found["first_receive_time"] = headers.time_text(message.first_receive)
+    if message.due is not None:
+        name = "lease_expire_time" if is_leased else "deliver_time"
+        found[name] = headers.time_text(message.due)
+    return found
 
 
 def id_of(request: web.Request) -> str:

@@ -12,6 +12,7 @@ from ..access.permissions import Permission
 from .admin_endpoints import AdminEndpoints
 from .message_endpoints import MessageEndpoints
 from .queue_endpoints import QueueEndpoints
+from .schedule_endpoints import ScheduleEndpoints
 
 SEND: Final = Permission.SEND
 RECEIVE: Final = Permission.RECEIVE
@@ -46,8 +47,12 @@ class Route:
 
 
 def routes(
-    queues: QueueEndpoints, messages: MessageEndpoints, pages: AdminEndpoints
+    queues: QueueEndpoints,
+    messages: MessageEndpoints,
+    schedules: ScheduleEndpoints,
+    pages: AdminEndpoints,
 ) -> Sequence[Route]:
+    schedule = "/-/queues/{queue}/schedules/{schedule}"
     return (
         Route("GET", "/-/health", pages.health, is_page=True, is_open=True),
         Route("HEAD", "/-/health", pages.health, is_page=True, is_open=True),
@@ -62,6 +67,21 @@ def routes(
         Route("HEAD", "/{queue}", queues.get, MONITOR),
         Route("PUT", "/{queue}", queues.put, MANAGE),
         Route("DELETE", "/{queue}", queues.delete, MANAGE),
+        Route(
+            "GET",
+            "/-/queues/{queue}/messages",
+            messages.list_messages,
+            RECEIVE,
+            parameters=(
+                *("states", "sent_since", "sent_before", "group", "attribute"),
+                *("page_size", "page_token"),
+            ),
+        ),
+        Route("GET", "/-/queues/{queue}/schedules", schedules.list_schedules, MANAGE),
+        Route("PUT", schedule, schedules.put, MANAGE),
+        Route("DELETE", schedule, schedules.delete, MANAGE),
+        Route("POST", f"{schedule}/pause", schedules.pause, MANAGE),
+        Route("POST", f"{schedule}/resume", schedules.resume, MANAGE),
         # No HEAD: a receive that shows no message would hide one.
         Route(
             "GET",
@@ -72,6 +92,9 @@ def routes(
             leases=True,
         ),
         Route("POST", "/{queue}/messages", messages.send, SEND),
+        Route(
+            "DELETE", "/{queue}/messages", messages.purge, MANAGE, parameters=("sent_before", "states")
+        ),
         Route("GET", "/{queue}/messages/{id}", messages.get, RECEIVE),
         Route("HEAD", "/{queue}/messages/{id}", messages.get, RECEIVE),
         Route(
@@ -80,6 +103,16 @@ def routes(
             messages.delete,
             RECEIVE,
             parameters=("allow_expired",),
+        ),
+        Route(
+            "POST",
+            "/{queue}/messages/{id}/release",
+            messages.release,
+            RECEIVE,
+            parameters=("delay", "reason", "uncounted"),
+        ),
+        Route(
+            "POST", "/{queue}/messages/{id}/reject", messages.reject, RECEIVE, parameters=("reason",)
         ),
     )
 

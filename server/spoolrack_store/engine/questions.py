@@ -9,8 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -22,7 +21,7 @@ from ..files.changes import Poisoned
 from ..files.disk import NOT_A_FILE, Disk
 from ..files.lock_holder import look_at
 from ..files.syncer import SyncFailed, explained
-from ..model.batch import Entry
+from ..model.batch import Batch, Entry
 from ..model.clock import Millis
 from ..model.content import Damaged, Line, decode
 from ..model.content import body as body_in
@@ -34,11 +33,10 @@ from ..model.errors import (
     RootInUse,
     StoreFailed,
 )
-from ..model.ids import is_id, sent_at
+from ..model.ids import first_id_of, is_id, sent_at
 from ..model.members import indexes
 from ..model.names import Name, batch_of, is_set_token
-from ..model.operations import Message, OpenMessage
-from ..model.transitions import State
+from ..model.operations import Message, MessageFilter, MessagePage, OpenMessage
 from .dead_letters import deaths_of
 from .engine import Engine
 from .index import COUNTED
@@ -49,6 +47,10 @@ Found = TypeVar("Found")
 
 _PAGE_BYTES: Final = 4 * 1024 * 1024
 _PIECE: Final = 1024 * 1024
+_MOST_LOOKS: Final = 10_000
+"""Messages of the index that one page looks at."""
+_MOST_FILES: Final = 1_000
+"""Files of which one page reads the line about their messages, never the bodies, to filter them."""
 _LOOKS: Final = 5
 """A message that moves while it is looked at is looked up so often."""
 _TRY_EVERY: Final = 0.005
@@ -126,34 +128,34 @@ class Questions:
 
     def message(self, queue: str, id: str) -> Message:
         """Return a message; raise `MessageNotFound`, `MessageDamaged`, `DiskError`."""
-        return self._look_up(queue, id, self._shown)
+        with _FileReader(self._disk) as files:
+            return self._look_up(queue, id, partial(self._shown, files))
 
     def open_message(self, queue: str, id: str) -> OpenMessage:
         """Return the same with the body as an open file, which was read and checked in pieces."""
         return self._look_up(queue, id, self._opened)
 
-    def messages(
-        self, queue: str, states: frozenset[State], after: str, limit: int, most: int | None
-    ) -> list[Message]:
+    def page(
+        self, queue: str, wanted: MessageFilter, after: str, skip: int, limit: int, most: int | None
+    ) -> MessagePage:
         """Return up to `limit` messages above the id `after`, in order, with `most` bytes of each body.
 
-        Fewer if their bodies get too many bytes; none only if there are no more.
+        Fewer if their bodies get too many bytes, or if many others had to be looked at. The first
+        `skip` messages of the states and the time are passed over.
         """
+        sights, end = self.up_to_date(partial(self._sights, queue, wanted, after, skip, limit))
         found: list[Message] = []
         bytes_left = _PAGE_BYTES
-        while not found:
-            sights = self.up_to_date(partial(self._sights, queue, states or COUNTED, after, limit))
-            if not sights:
-                break
+        with _FileReader(self._disk) as files:
             for sight in sights:
+                if len(found) >= limit or bytes_left <= 0:
+                    return MessagePage(messages=found, last=after)
                 after = sight.id
-                message = self._listed(sight, most)
+                message = self._listed(files, sight, wanted, most)
                 if message is not None:
                     found.append(message)
                     bytes_left -= len(message.body)
-                if bytes_left <= 0:
-                    break
-        return found
+        return MessagePage(messages=found, last=end)
 
     # Where messages are: while the index doesn't change.
 
@@ -166,19 +168,54 @@ class Questions:
             raise MessageNotFound(queue=queue, id=id)
         return self._sight(*found)
 
-    def _sights(self, queue: str, states: Collection[State], after: str, limit: int) -> list[_Sight]:
+    def _sights(
+        self, queue: str, wanted: MessageFilter, after: str, skip: int, limit: int
+    ) -> tuple[list[_Sight], str]:
+        """Return where messages above the id `after` are that may be wanted, in order, and up to which
+        id was looked; "" if there are no more.
+
+        More than `limit` of them are certainly wanted, or the files of the others have to be looked at.
+        """
         self._engine.catalog.require(queue)
         index, superseded = self._engine.index.queue(queue), self._engine.index.superseded
         # The file that has `after` may have messages above it, too.
         start = min(after, batch_of(after[:_ID_LENGTH]))
+        if wanted.sent_since is not None:
+            start = max(start, first_id_of(wanted.sent_since))
+        states = wanted.states or COUNTED
         found: list[_Sight] = []
-        for _, together in groupby(index.since(start, states), lambda each: batch_of(each[0])):
-            for id, entry, place in sorted(_messages_of(together), key=itemgetter(0)):
-                if len(found) >= limit:
-                    return found
-                if id > after and (entry.batch, place) not in superseded:
+        certain = looks = 0
+        unread: set[Batch] = set()
+        for first, together in groupby(index.since(start, states), lambda each: batch_of(each[0])):
+            entries = [entry for _, entry in together]
+            is_between = first > after and (
+                wanted.sent_before is None or sent_at(first) < wanted.sent_before
+            )
+            if skip and is_between and not superseded:
+                # Without a look at each message: commits wait meanwhile.
+                held = sum(entry.held.bit_count() for entry in entries)
+                if held <= skip:
+                    skip -= held
+                    continue
+            for id, entry, place in sorted(_messages_of(entries), key=itemgetter(0)):
+                if wanted.sent_before is not None and sent_at(id) >= wanted.sent_before:
+                    return found, ""
+                if id <= after or (entry.batch, place) in superseded:
+                    continue
+                if skip:
+                    skip -= 1
+                    continue
+                if certain > limit or looks >= _MOST_LOOKS or len(unread) >= _MOST_FILES:
+                    return found, after
+                after = id
+                looks += 1
+                is_wanted = _is_wanted(wanted, entry.batch, place)
+                if is_wanted is None:
+                    unread.add(entry.batch)
+                if is_wanted is not False:
+                    certain += is_wanted is True
                     found.append(self._sight(entry, place))
-        return found
+        return found, ""
 
     def _sight(self, entry: Entry, index: int) -> _Sight:
         name, batch = entry.name, entry.batch
@@ -201,20 +238,30 @@ class Questions:
                 raise MessageDamaged(queue=queue, id=id, why=str(error)) from error
         raise MessageNotFound(queue=queue, id=id)
 
-    def _listed(self, sight: _Sight, most: int | None) -> Message | None:
-        """Return a message of a list; None if it is gone, or can't be read."""
+    def _listed(
+        self, files: _FileReader, sight: _Sight, wanted: MessageFilter, most: int | None
+    ) -> Message | None:
+        """Return a message of a list; None if it isn't wanted, is gone, or can't be read."""
+
+        def shown(sight: _Sight) -> Message | None:
+            if wanted.group or wanted.attributes:
+                line = sight.line or files.open(sight)[1]
+                if not wanted.takes(line, sight.index):
+                    return None
+            return self._shown(files, sight, most)
+
         try:
             try:
-                return self._shown(sight, most)
+                return shown(sight)
             except FileNotFoundError:
-                return self._look_up(sight.name.queue, sight.id, partial(self._shown, most=most))
+                return self._look_up(sight.name.queue, sight.id, shown)
         except MessageNotFound:
             return None
         except (Damaged, MessageDamaged, DiskError) as error:
             log.warning("a list passes over message %s: %s", sight.id, error)
             return None
 
-    def _shown(self, sight: _Sight, most: int | None = None) -> Message:
+    def _shown(self, files: _FileReader, sight: _Sight, most: int | None = None) -> Message:
         line, stem = sight.line, sight.name.stem
         if line is not None and most == 0:
             return _message(sight, line, b"")
@@ -222,10 +269,9 @@ class Questions:
             return _message(sight, line, body_in(line, sight.content, sight.index)[:most])
         if not stem.line and most == 0:
             return _message(sight, Line([stem.size], [stem.crc]), b"")
-        with closing(_opened(self._disk, sight)) as file:
-            line = _line_of(file, sight)
-            body = b"" if most == 0 else b"".join(_body_of(file, line, sight.index))
-            return _message(sight, line, body[:most])
+        file, line = files.open(sight)
+        body = b"" if most == 0 else b"".join(_body_of(file, line, sight.index))
+        return _message(sight, line, body[:most])
 
     def _opened(self, sight: _Sight) -> OpenMessage:
         file = _opened(self._disk, sight)
@@ -241,8 +287,58 @@ class Questions:
             raise
 
 
-def _messages_of(entries: Iterator[tuple[str, Entry]]) -> Iterator[tuple[str, Entry, int]]:
-    for _, entry in entries:
+class _FileReader:
+    """Opens the files of messages, and reads a file's line once for messages that follow each other."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._stem = ""
+        self._opened: tuple[BinaryIO, Line] | None = None
+
+    def __enter__(self) -> _FileReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._opened is not None:
+            self._opened[0].close()
+            self._opened = None
+
+    def open(self, sight: _Sight) -> tuple[BinaryIO, Line]:
+        """Return a message's file, which the next call may close, and its line.
+
+        Raise `FileNotFoundError`, `Damaged`, or `DiskError`.
+        """
+        stem = sight.name.stem.text
+        if self._opened is None or stem != self._stem:
+            self.__exit__()
+            file = _opened(self._disk, sight)
+            try:
+                self._opened = file, _line_of(file, sight)
+            except BaseException:
+                file.close()
+                raise
+            self._stem = stem
+        return self._opened
+
+
+def _is_wanted(wanted: MessageFilter, batch: Batch, index: int) -> bool | None:
+    """Return whether a message has the group and the attributes that are wanted; None if only its file
+    tells."""
+    if (wanted.group and not batch.stem.is_grouped) or (
+        wanted.attributes and not batch.stem.attributes
+    ):
+        return False
+    if not (wanted.group or wanted.attributes):
+        return True
+    if batch.line is not None:
+        return wanted.takes(batch.line, index)
+    if wanted.group and batch.groups is not None and batch.groups.of(index) != wanted.group:
+        return False
+    return None
+
+
+def _messages_of(entries: Iterable[Entry]) -> Iterator[tuple[str, Entry, int]]:
+    for entry in entries:
         for index in indexes(entry.held):
             yield entry.batch.stem.message_id(index), entry, index
 

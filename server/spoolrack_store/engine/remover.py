@@ -8,9 +8,10 @@ from functools import partial
 
 from ..model.batch import Entry
 from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StoreError
-from ..model.ids import is_id
+from ..model.ids import is_id, sent_at
 from ..model.names import Name, batch_of, index_of
 from ..model.operations import Delete, Purge
+from ..model.transitions import State
 from .catalog import Catalog
 from .index import COUNTED, Index
 from .leaser import Leaser
@@ -90,8 +91,9 @@ class Remover:
                 results[position] = error
 
     def purge(self, request: Purge) -> int:
-        """Delete all messages of a queue, also those that other processes have in `new/`; return how
-        many. What the disk refuses costs no other name, and the first of its errors is raised."""
+        """Delete the messages of a queue that the request takes, also those that other processes have
+        in `new/`; return how many. What the disk refuses costs no other name, and the first of its
+        errors is raised."""
         queue = request.queue
         self._catalog.require(queue)
         count = 0
@@ -101,6 +103,8 @@ class Remover:
             *self._sender.unpublished(queue),
             *self._sent_by_others(queue),
         ):
+            if not request.takes(_state_to_be(entry.name), sent_at(entry.batch.stem.id)):
+                continue
             # A dead letter has left the queue: it is deleted here once its own file is durable there.
             held = entry.held & ~self._index.superseded_of(entry)
             if not held:
@@ -151,3 +155,12 @@ class Remover:
         """Yield what other processes have in `new/`, but for copies of dead letters: their messages are
         where they were."""
         return (name for name in self._moves.names_sent_by_others() if not name.stem.deaths)
+
+
+def _state_to_be(name: Name) -> State:
+    """Return the state of a name; of one in `new/` the state that it is on its way to."""
+    if name.state is not State.SENT:
+        return name.state
+    if name.due is None:
+        return State.READY
+    return State.LEASED if name.token else State.DELAYED

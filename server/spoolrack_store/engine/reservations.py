@@ -35,7 +35,7 @@ from typing import Final
 
 from ..files.disk import NOT_A_FILE, Disk
 from ..files.syncer import SyncFailed, explained
-from ..model.batch import Batch, Entry
+from ..model.batch import Batch, Entry, Groups
 from ..model.clock import MINUTE, Clock, Millis, span_text
 from ..model.content import Damaged
 from ..model.errors import (
@@ -456,6 +456,7 @@ class Reservations(Part):
                 place += count
                 continue
             batch = self._moves.index.batches.get(text)
+            groups: Groups | None = None
             for at, index in enumerate(indexes(members), place):
                 if at < begin:
                     continue
@@ -473,6 +474,9 @@ class Reservations(Part):
                         PutAside(stream=stream, sequence_number=sequence_number, id=id, why=str(why))
                     )
                     continue
+                if groups is None and entry.batch.stem.is_grouped:
+                    line = self._reader.line(entry)
+                    groups = entry.batch.groups or Groups(line.groups, entry.batch.stem.full)
                 room -= len(body)
                 page.messages.append(
                     Message(
@@ -481,6 +485,8 @@ class Reservations(Part):
                         state=State.LEASED,
                         body=body,
                         attributes=attributes,
+                        group="" if groups is None else groups.of(index),
+                        priority=entry.batch.stem.priority,
                         size=len(body),
                         sent_at=sent_at(id),
                         receives=entry.name.receives,

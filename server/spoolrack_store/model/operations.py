@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 from .clock import Millis
-from .content import Attributes
+from .content import Attributes, Line
 from .credits import Credits
 from .dead_letter_records import Death
 from .errors import StoreError
@@ -58,6 +58,39 @@ class Message:
     group: str = ""
     """Empty: none."""
     priority: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageFilter:
+    """Selects messages of a queue: those that have all that is named."""
+
+    states: frozenset[State] = frozenset()
+    """Ready, leased or delayed. Empty: all."""
+    sent_since: Millis | None = None
+    """The Unix time at which they were sent, or later."""
+    sent_before: Millis | None = None
+    """The Unix time before which they were sent."""
+    group: str = ""
+    """Empty: of any group, and of none."""
+    attributes: Attributes = field(default_factory=dict)
+    """Names and values that are among theirs."""
+
+    def takes(self, line: Line, index: int) -> bool:
+        """Return whether a message has the group and the attributes, by its file's line."""
+        if self.group and line.group_of(index) != self.group:
+            return False
+        found = line.attributes.get(index, {})
+        return all(found.get(name) == value for name, value in self.attributes.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagePage:
+    """A page of a list of messages."""
+
+    messages: Sequence[Message]
+    """May be none although there are more: what a page looks at is bounded."""
+    last: str
+    """The id after which the next page begins; empty if this is the last page."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -271,9 +304,19 @@ class GiveBack(Request[None]):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Purge(Request[int]):
-    """Delete all messages of a queue; answers how many."""
+    """Delete messages of a queue, all of them if no more is said; answers how many."""
 
     queue: str
+    sent_before: Millis | None = None
+    """Only messages that were sent before this Unix time."""
+    states: frozenset[State] = frozenset()
+    """Only messages that are ready, leased or delayed. Empty: all."""
+
+    def takes(self, state: State, sent_at: Millis) -> bool:
+        """Return whether a message in this state, sent at this time, is to be deleted."""
+        return (not self.states or state in self.states) and (
+            self.sent_before is None or sent_at < self.sent_before
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

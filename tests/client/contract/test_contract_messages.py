@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta, timezone
+from typing import Any
 
 import pytest
 import spoolrack
@@ -397,3 +398,34 @@ def test_a_waiting_receive_gets_what_expires_meanwhile(jobs: Queue, world: World
     world.advance(5)
     waiting.join(60)
     assert bodies(received) == ["a"]
+
+
+@pytest.mark.needs("attributes", "groups")
+def test_a_peek_shows_the_messages_that_all_its_filters_take(jobs: Queue, world: World) -> None:
+    jobs.send("a", group="eu", attributes={"kind": "x", "n": b"1"})
+    world.advance(60)
+    jobs.send("b", group="us", attributes={"kind": "x"})
+    jobs.send("c")
+    moment = next(iter(jobs.peek(group="us"))).sent_at
+
+    def texts(**wanted: Any) -> list[str]:
+        return [message.text for message in jobs.peek(**wanted)]
+
+    assert texts(sent_before=moment) == ["a"]
+    assert texts(sent_since=moment) == ["b", "c"]
+    assert texts(group="eu") == ["a"]
+    assert texts(attributes={"kind": "x"}) == ["a", "b"]
+    assert texts(attributes={"kind": "x", "n": b"1"}) == ["a"]
+    assert texts(attributes={"n": "1"}) == []
+    assert texts(attributes={"kind": "x"}, sent_since=moment, group="us", states=["ready"]) == ["b"]
+    assert texts(group="eu", states=["leased", "delayed"]) == []
+    with pytest.raises(InvalidRequest, match="sent_since"):
+        texts(sent_since="yesterday")
+
+
+@pytest.mark.needs("attributes", "groups")
+def test_a_limited_peek_by_group_goes_on_until_it_has_found_enough(jobs: Queue) -> None:
+    for number in range(30):
+        jobs.send(str(number), group="odd" if number % 2 else "even")
+    found = [message.text for message in jobs.peek(group="odd", limit=10)]
+    assert found == [str(number) for number in range(1, 20, 2)]

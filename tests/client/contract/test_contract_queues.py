@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 import spoolrack
 from spoolrack import Client, MessageState, Queue, QueueSettings
-from spoolrack.errors import QueueExists, QueueNotFound, VersionMismatch
+from spoolrack.errors import (
+    InvalidRequest,
+    MessageNotFound,
+    QueueExists,
+    QueueNotFound,
+    VersionMismatch,
+)
 
 from tests.client.client_rig import until
 from tests.client.contract.conftest import World
@@ -143,6 +149,37 @@ def test_a_purge_takes_messages_in_every_state(client: Client, jobs: Queue, worl
     assert jobs.receive() == []
     jobs.send("d")
     assert [message.text for message in jobs.receive(10)] == ["d"]
+
+
+def test_a_purge_by_state_takes_no_message_in_another(jobs: Queue) -> None:
+    jobs.send_many(["a", "b", "c"])
+    (leased,) = jobs.receive()
+    assert jobs.purge(states=["delayed"]) == 0
+    assert jobs.purge(states="leased") == 1
+    with pytest.raises(MessageNotFound):
+        jobs.get(leased.id)
+    assert jobs.purge(states=["leased", "ready"]) == 2
+    assert jobs.receive() == []
+
+
+def test_a_purge_by_age_takes_only_what_was_sent_before(jobs: Queue, world: World) -> None:
+    jobs.send("old")
+    world.advance(60)
+    id = jobs.send("new")
+    moment = jobs.get(id).sent_at
+    assert jobs.purge(sent_before=moment, states=["leased"]) == 0
+    assert jobs.purge(sent_before=moment) == 1
+    assert jobs.purge(sent_before=moment) == 0
+    assert [message.text for message in jobs.receive(10)] == ["new"]
+
+
+def test_a_purge_that_cannot_be_understood_deletes_nothing(jobs: Queue) -> None:
+    jobs.send("a")
+    with pytest.raises(InvalidRequest, match="sent_before"):
+        jobs.purge(sent_before=datetime(2026, 1, 1))
+    with pytest.raises(InvalidRequest, match="one of ready, leased, delayed"):
+        jobs.purge(states=["gone"])
+    assert len(list(jobs.peek())) == 1
 
 
 @pytest.mark.needs("delays", "several queues")

@@ -110,7 +110,7 @@ class Driver {
                 if (response.has_error()) {
                     one["error"] = told(Failure::of(response.error()));
                 } else {
-                    one["results"] = told(response.results());
+                    one["results"] = told(response.response().results());
                 }
                 responses.push_back(std::move(one));
             }
@@ -119,8 +119,9 @@ class Driver {
         for (const Json& batch : asked.at("batches")) {
             v1::StreamSendRequest request;
             request.set_correlation_id(++number);
-            request.set_queue(asked.at("queue"));
-            for (const Json& message : batch) *request.add_messages() = interop::outgoing(message);
+            v1::SendRequest& sending = *request.mutable_request();
+            sending.set_queue(asked.at("queue"));
+            for (const Json& message : batch) *sending.add_messages() = interop::outgoing(message);
             if (!stream->Write(request)) break;
         }
         stream->WritesDone();

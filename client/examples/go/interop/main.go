@@ -140,7 +140,8 @@ func (d *driver) sendStream(ctx context.Context, asked *request) ([]object, erro
 	go func() {
 		// A Send that fails ends the stream, and Recv says why.
 		for at, batch := range asked.Batches {
-			request := &pb.StreamSendRequest{CorrelationId: int64(at + 1), Queue: asked.Queue, Messages: outgoing(batch)}
+			sending := &pb.SendRequest{Queue: asked.Queue, Messages: outgoing(batch)}
+			request := &pb.StreamSendRequest{CorrelationId: int64(at + 1), Request: sending}
 			if stream.Send(request) != nil {
 				return
 			}
@@ -156,7 +157,7 @@ func (d *driver) sendStream(ctx context.Context, asked *request) ([]object, erro
 		if err != nil {
 			return nil, err
 		}
-		answer := settled(response.Error, object{"results": sent(response.Results)})
+		answer := settled(response.GetError(), object{"results": sent(response.GetResponse().GetResults())})
 		answer["correlation_id"] = response.CorrelationId
 		responses = append(responses, answer)
 	}

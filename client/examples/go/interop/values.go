@@ -5,6 +5,7 @@ import (
 	"time"
 
 	protov1 "github.com/golang/protobuf/proto"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -99,7 +100,7 @@ func sent(results []*pb.SendResult) []object {
 }
 
 // settled is what became of one message: the error, where there is one.
-func settled(refused *pb.Error, done object) object {
+func settled(refused *rpcstatus.Status, done object) object {
 	if failure := spoolrack.FailureIn(refused); failure != nil {
 		return object{"error": told(failure)}
 	}

@@ -15,8 +15,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
-
-	pb "spoolrack/v1"
 )
 
 // Connect returns a connection to host:port. It is made when it is needed, and again whenever it breaks.
@@ -94,18 +92,12 @@ func fromStatus(s *status.Status) *Failure {
 	return failure
 }
 
-// FailureIn reads the Error in the result of one message of many; nil if there is none.
-func FailureIn(e *pb.Error) *Failure {
-	if e == nil {
+// FailureIn reads the error in the result of one message of many; nil if there is none.
+func FailureIn(s *rpcstatus.Status) *Failure {
+	if s == nil {
 		return nil
 	}
-	failure := &Failure{
-		Code: codes.Code(e.Code), Message: e.Message, Reason: e.Reason, Metadata: map[string]string{}, Retry: span(e.RetryDelay),
-	}
-	for name, fact := range e.Metadata {
-		failure.Metadata[name] = fact
-	}
-	return failure
+	return ReadStatus(s)
 }
 
 func span(d *durationpb.Duration) *time.Duration {

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"example/spoolrack"
@@ -33,7 +34,7 @@ type worker struct {
 // change gives the lease a new end; false if it was lost. No time at all releases it.
 func (w *worker) change(ctx context.Context, message *pb.Message, long time.Duration) (bool, error) {
 	change := &pb.VisibilityChange{Receipt: message.Receipt, VisibilityTimeout: durationpb.New(long)}
-	return settle(ctx, func(ctx context.Context) (*pb.Error, error) {
+	return settle(ctx, func(ctx context.Context) (*rpcstatus.Status, error) {
 		response, err := w.client.ChangeVisibility(
 			ctx, &pb.ChangeVisibilityRequest{Queue: w.queue, Changes: []*pb.VisibilityChange{change}})
 		if err != nil {
@@ -46,7 +47,7 @@ func (w *worker) change(ctx context.Context, message *pb.Message, long time.Dura
 // remove deletes the message; false if its lease was lost.
 func (w *worker) remove(ctx context.Context, message *pb.Message) (bool, error) {
 	target := &pb.DeleteTarget{Target: &pb.DeleteTarget_Receipt{Receipt: message.Receipt}}
-	return settle(ctx, func(ctx context.Context) (*pb.Error, error) {
+	return settle(ctx, func(ctx context.Context) (*rpcstatus.Status, error) {
 		response, err := w.client.Delete(
 			ctx, &pb.DeleteRequest{Queue: w.queue, Targets: []*pb.DeleteTarget{target}})
 		if err != nil {
@@ -57,7 +58,7 @@ func (w *worker) remove(ctx context.Context, message *pb.Message) (bool, error) 
 }
 
 // settle asks for something about one message until the server has answered, or ctx is over.
-func settle(ctx context.Context, ask func(context.Context) (*pb.Error, error)) (bool, error) {
+func settle(ctx context.Context, ask func(context.Context) (*rpcstatus.Status, error)) (bool, error) {
 	for tries := 0; ; tries++ {
 		limited, cancel := context.WithTimeout(ctx, deadline)
 		refused, err := ask(limited)

@@ -53,14 +53,14 @@ module SpoolrackExample
 
     def do_send_stream(asked)
       requests = asked['batches'].each_with_index.map do |batch, at|
-        V1::StreamSendRequest.new(correlation_id: at + 1, queue: asked['queue'],
-                                  messages: batch.map { |it| outgoing(it) })
+        sending = V1::SendRequest.new(queue: asked['queue'], messages: batch.map { |it| outgoing(it) })
+        V1::StreamSendRequest.new(correlation_id: at + 1, request: sending)
       end
       responses = @stub.stream_send(requests, **options(asked)).map do |response|
         outcome = if response.error
                     { 'error' => told_error(response.error) }
                   else
-                    { 'results' => told_results(response.results) }
+                    { 'results' => told_results(response.response.results) }
                   end
         { 'correlation_id' => response.correlation_id }.merge(outcome)
       end

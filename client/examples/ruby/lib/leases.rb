@@ -37,9 +37,11 @@ module SpoolrackExample
       targets = [V1::DeleteTarget.new(receipt: message.receipt)]
       error = @client.call(:delete, V1::DeleteRequest.new(queue: @queue, targets: targets)).results.first.error
       return true unless error
-      return false if error.reason == 'STALE_RECEIPT'
 
-      raise Error, Failure.of_result(error)
+      failure = Failure.of_result(error)
+      return false if failure.reason == 'STALE_RECEIPT'
+
+      raise Error, failure
     end
 
     # Makes messages ready again at once, for whomever. One whose lease is over is so already. Raises Error.

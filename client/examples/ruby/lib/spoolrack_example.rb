@@ -15,10 +15,10 @@ module SpoolrackExample
   Codes = GRPC::Core::StatusCodes
   NO_ANSWER = [Codes::UNAVAILABLE, Codes::DEADLINE_EXCEEDED, Codes::CANCELLED].freeze
 
-  # Why a call failed, or one message of many: the same facts, from a gRPC status or from an answer.
+  # Why a call failed, or one message of many: the same facts, from a gRPC status or from a result.
   #
   # code::        the gRPC status code, a number
-  # domain::      whose reason it is: "spoolrack" in a status, empty in an answer
+  # domain::      whose reason it is: "spoolrack"; empty if no Spoolrack server said it
   # reason::      a stable name such as QUEUE_NOT_FOUND (docs/errors.md lists them); empty if no Spoolrack
   #               server said it, as when there is no connection
   # message::     for a person
@@ -27,11 +27,18 @@ module SpoolrackExample
   Failure = Struct.new(:code, :domain, :reason, :message, :retry_delay, :metadata, keyword_init: true) do
     # What a failed call carries in its status.
     def self.of_status(error)
-      failure = new(code: error.code, domain: '', reason: '', message: error.details, metadata: {})
       details = error.metadata['grpc-status-details-bin']
-      return failure unless details
+      status = details ? Google::Rpc::Status.decode(details) : Google::Rpc::Status.new
+      of_result(status).tap do |failure|
+        failure.code = error.code
+        failure.message = error.details
+      end
+    end
 
-      Google::Rpc::Status.decode(details).details.each do |detail|
+    # What the result of one message says.
+    def self.of_result(status)
+      failure = new(code: status.code, domain: '', reason: '', message: status.message, metadata: {})
+      status.details.each do |detail|
         if (info = detail.unpack(Google::Rpc::ErrorInfo))
           failure.domain = info.domain
           failure.reason = info.reason
@@ -47,12 +54,6 @@ module SpoolrackExample
     # for that twice, and raises GRPC::Core::CallError in place of the status.
     def self.of_call(error)
       new(code: Codes::CANCELLED, domain: '', reason: '', message: error.message, metadata: {})
-    end
-
-    # What the result of one message says.
-    def self.of_result(error)
-      new(code: error.code, domain: '', reason: error.reason, message: error.message,
-          retry_delay: error.retry_delay&.to_f, metadata: error.metadata.to_h)
     end
 
     # Whether the same again may succeed. With a reason the server has decided that; without one, there was

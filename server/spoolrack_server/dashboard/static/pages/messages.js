@@ -7,6 +7,7 @@ import * as format from "../format.js";
 import { Confirm, Empty, Told, tell } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { MessagePanel, reasonOf } from "./message.js";
+import { AGES } from "./purge.js";
 import { RedriveForm } from "./redrive.js";
 
 const PAGE = 25;
@@ -44,13 +45,19 @@ export function Messages({ mayReceive, ...rest }) {
 
 function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
   const [state, setState] = useState("");
+  const [age, setAge] = useState(0);
+  const [group, setGroup] = useState("");
+  const [attribute, setAttribute] = useState("");
   const [trail, setTrail] = useState([""]);
   const [chosen, setChosen] = useState(new Set());
   const [open, setOpen] = useState(null);
   const [doomed, setDoomed] = useState(null);
   const [isRedriving, setRedriving] = useState(false);
   const after = trail[trail.length - 1];
-  const poll = usePoll((signal) => get(`${queuePath(queue)}/messages`, { state, after, limit: PAGE }, signal), ONCE, `messages ${queue} ${state} ${after}`);
+  const isFiltered = Boolean(state || age || group || attribute.includes("="));
+  const wanted = { state, after, limit: PAGE, older_than: age, group, attribute: attribute.includes("=") ? attribute : "" };
+  const filter = (set) => (event) => { set(event.target.value); turn([""]); };
+  const poll = usePoll((signal) => get(`${queuePath(queue)}/messages`, wanted, signal), ONCE, `messages ${queue} ${JSON.stringify(wanted)}`);
   const found = poll.found;
   const turn = (trail) => { setTrail(trail); setChosen(new Set()); };
   function choose(id, isChosen) {
@@ -83,9 +90,12 @@ function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
   return html`<section class="card" aria-labelledby="messages">
     <div class="bar tight">
       <h2 id="messages">Messages</h2>
-      <label>State${" "}<select value=${state} onChange=${(event) => { setState(event.target.value); turn([""]); }}>
+      <label>State${" "}<select value=${state} onChange=${filter(setState)}>
         <option value="">any</option><option value="ready">ready</option><option value="leased">leased</option><option value="delayed">delayed</option>
       </select></label>
+      <label>Age${" "}<select value=${age} onChange=${filter((text) => setAge(Number(text)))}>${AGES.map(([text, span]) => html`<option key=${span} value=${span}>${text}</option>`)}</select></label>
+      <label>Group${" "}<input size="8" maxlength="128" spellcheck=${false} value=${group} onChange=${filter(setGroup)} /></label>
+      <label>Attribute${" "}<input size="12" placeholder="name=value" spellcheck=${false} value=${attribute} onChange=${filter(setAttribute)} /></label>
       <button type="button" onClick=${poll.again}>Look again</button>
       <span class="grow"></span>
       ${canRedrive && html`<button type="button" class="steady" disabled=${ids.length === 0} onClick=${() => setRedriving(true)}>Redrive${some}…</button>`}
@@ -96,7 +106,7 @@ function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
       </span>
     </div>
     <${Told} poll=${poll}>
-      ${found !== null && (found.messages.length === 0 ? html`<${Empty}>${after ? "There are no more." : state ? `No message is ${state}.` : "The queue is empty."}</${Empty}>` : html`
+      ${found !== null && (found.messages.length === 0 ? html`<${Empty}>${found.next ? "None among the messages looked at so far. Next looks at others." : after ? "There are no more." : isFiltered ? "No message is like that." : "The queue is empty."}</${Empty}>` : html`
         <div class="wide"><table class="messages stack" data-keys>
           <caption class="hidden">Messages, the oldest first</caption>
           <colgroup><col class="check" /><col class="id" /><col class="status" />${haveDied && html`<col class="source" /><col class="why" />`}<col class="age" /><col class="n" /><col class="n" /><col class="some" /><col /></colgroup>

@@ -1,14 +1,15 @@
 // One queue: its counts and rates, its last hour, its ages, its settings, its messages, and what can be done to it.
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { change, get, queuePath } from "../api.js";
+import { get, queuePath } from "../api.js";
 import * as format from "../format.js";
-import { Confirm, Told, tell } from "../parts.js";
+import { Told } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { note, rates } from "../rates.js";
 import { Cells, bucketNames } from "./ages.js";
 import { LastHour } from "./history.js";
 import { Messages } from "./messages.js";
+import { Purge } from "./purge.js";
 import { CancelRedrive, RedriveForm, RunningRedrive } from "./redrive.js";
 import { SendForm } from "./send.js";
 import { Settings, SettingsForm } from "./settings.js";
@@ -31,11 +32,6 @@ export function QueuePage({ name }) {
   const may = (what) => queue !== null && queue.may.includes(what);
   const close = () => setDialog(null);
   const changed = () => { setTurn((count) => count + 1); poll.again(); };
-  async function purge() {
-    const { deleted } = await change("queues/purge", { queue: name, confirm: name });
-    tell(`Purged ${name}: ${format.number(deleted)} messages deleted.`);
-    changed();
-  }
   return html`
     <div class="bar">
       <h1><a href="#/queues">Queues</a> <span aria-hidden="true">/</span> ${name}</h1>
@@ -75,8 +71,6 @@ export function QueuePage({ name }) {
     ${dialog === "settings" && html`<${SettingsForm} queue=${queue} onClose=${close} onDone=${poll.again} />`}
     ${dialog === "redrive" && html`<${RedriveForm} queue=${name} ready=${queue.ready} ids=${[]} onClose=${close} onStarted=${changed} />`}
     ${dialog !== null && dialog.id && html`<${CancelRedrive} redrive=${dialog} onClose=${close} onDone=${changed} />`}
-    ${dialog === "purge" && html`<${Confirm} title="Purge ${name}?" button="Purge" typed=${name} onClose=${close} act=${purge}>
-      <p>All ${queue !== null && format.number(queue.ready + queue.leased + queue.delayed)} messages are deleted, also those that consumers have leased and those that are delayed. That can't be undone.</p>
-    </${Confirm}>`}
+    ${dialog === "purge" && html`<${Purge} queue=${queue} onClose=${close} onDone=${changed} />`}
   `;
 }

@@ -143,7 +143,7 @@ public final class Interop {
                 if (response.hasError()) {
                   told = with("error", error(response.getError()));
                 } else {
-                  told = with("results", results(response.getResultsList()));
+                  told = with("results", results(response.getResponse().getResultsList()));
                 }
                 told.addProperty("correlation_id", response.getCorrelationId());
                 responses.add(told);
@@ -161,12 +161,10 @@ public final class Interop {
             });
     long number = 0;
     for (JsonElement batch : asked.getAsJsonArray("batches")) {
-      var request =
-          StreamSendRequest.newBuilder()
-              .setCorrelationId(++number)
-              .setQueue(asked.get("queue").getAsString());
+      var request = SendRequest.newBuilder().setQueue(asked.get("queue").getAsString());
       batch.getAsJsonArray().forEach(message -> request.addMessages(outgoing(message)));
-      requests.onNext(request.build());
+      requests.onNext(
+          StreamSendRequest.newBuilder().setCorrelationId(++number).setRequest(request).build());
     }
     requests.onCompleted();
     try {

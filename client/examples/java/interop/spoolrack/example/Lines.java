@@ -19,7 +19,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Queue;
-import spoolrack.v1.QueueOuterClass;
 import spoolrack.v1.QueueOuterClass.Attribute;
 import spoolrack.v1.QueueOuterClass.Message;
 import spoolrack.v1.QueueOuterClass.OutgoingMessage;
@@ -98,7 +97,7 @@ final class Lines {
     return error(Failure.of(failed));
   }
 
-  static JsonObject error(QueueOuterClass.Error error) {
+  static JsonObject error(com.google.rpc.Status error) {
     return error(Failure.of(error));
   }
 

@@ -10,12 +10,11 @@ import io.grpc.protobuf.StatusProto;
 import java.io.IOException;
 import java.time.Duration;
 import java.util.Map;
-import spoolrack.v1.QueueOuterClass;
 
 /**
- * Why a call failed, or one message of many: the same facts, from a gRPC status or from an answer.
+ * Why a call failed, or one message of many: the same facts, from a gRPC status or from a result.
  *
- * @param domain whose reason it is: "spoolrack" in a status, empty in an answer
+ * @param domain whose reason it is: "spoolrack"; empty if no Spoolrack server said it
  * @param reason a stable name such as QUEUE_NOT_FOUND (docs/errors.md lists them); empty if no Spoolrack
  *     server said it, as when there is no connection
  * @param message for a person
@@ -36,41 +35,37 @@ public record Failure(
     if (isBrokenConnection(status)) {
       status = Status.UNAVAILABLE.withDescription("the connection broke: " + status.getDescription());
     }
+    com.google.rpc.Status rich = StatusProto.fromThrowable(error);
+    String description = status.getDescription();
+    return of(
+        (rich == null ? com.google.rpc.Status.newBuilder() : rich.toBuilder())
+            .setCode(status.getCode().value())
+            .setMessage(description == null ? "" : description)
+            .build());
+  }
+
+  /** What the result of one message says. */
+  public static Failure of(com.google.rpc.Status rich) {
     String domain = "";
     String reason = "";
     Duration retryDelay = null;
     Map<String, String> metadata = Map.of();
-    com.google.rpc.Status rich = StatusProto.fromThrowable(error);
-    if (rich != null) {
-      for (Any detail : rich.getDetailsList()) {
-        try {
-          if (detail.is(ErrorInfo.class)) {
-            ErrorInfo info = detail.unpack(ErrorInfo.class);
-            domain = info.getDomain();
-            reason = info.getReason();
-            metadata = info.getMetadataMap();
-          } else if (detail.is(RetryInfo.class)) {
-            retryDelay = duration(detail.unpack(RetryInfo.class).getRetryDelay());
-          }
-        } catch (InvalidProtocolBufferException garbled) {
-          throw new IllegalStateException("the server's status can't be read", garbled);
+    for (Any detail : rich.getDetailsList()) {
+      try {
+        if (detail.is(ErrorInfo.class)) {
+          ErrorInfo info = detail.unpack(ErrorInfo.class);
+          domain = info.getDomain();
+          reason = info.getReason();
+          metadata = info.getMetadataMap();
+        } else if (detail.is(RetryInfo.class)) {
+          retryDelay = duration(detail.unpack(RetryInfo.class).getRetryDelay());
         }
+      } catch (InvalidProtocolBufferException garbled) {
+        throw new IllegalStateException("the server's status can't be read", garbled);
       }
     }
-    String description = status.getDescription();
-    return new Failure(
-        status.getCode(), domain, reason, description == null ? "" : description, retryDelay, metadata);
-  }
-
-  /** What the result of one message says. */
-  public static Failure of(QueueOuterClass.Error error) {
-    return new Failure(
-        Status.fromCodeValue(error.getCode()).getCode(),
-        "",
-        error.getReason(),
-        error.getMessage(),
-        error.hasRetryDelay() ? duration(error.getRetryDelay()) : null,
-        error.getMetadataMap());
+    Status.Code code = Status.fromCodeValue(rich.getCode()).getCode();
+    return new Failure(code, domain, reason, rich.getMessage(), retryDelay, metadata);
   }
 
   /**

@@ -1,0 +1,77 @@
+"""Lists of messages over HTTP, and their filters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from spoolrack_store.testing import ManualClock
+
+from tests.support.http_rig import Http
+
+
+async def listed(http: Http, query: str = "") -> list[dict[str, Any]]:
+    answer = await http.ask("GET", f"/-/queues/q/messages?{query}")
+    assert answer.status == 200
+    messages: list[dict[str, Any]] = answer.json["messages"]
+    return messages
+
+
+async def test_a_list_shows_messages_as_they_are_and_leases_none(
+    http: Http, clock: ManualClock
+) -> None:
+    await http.create()
+    id = await http.send(b"body", **{"X-Message-Group": "eu", "X-Attribute-Kind": "a"})
+    other = await http.send(b"", **{"X-Message-Delay": "60", "X-Binary-Attribute-Raw": "AAE="})
+    first, second = await listed(http)
+    assert (first["id"], first["state"], first["body_size"]) == (id, "ready", 4)
+    assert (first["group"], first["attributes"], first["receive_count"]) == ("eu", {"kind": "a"}, 0)
+    assert (second["id"], second["binary_attributes"]) == (other, {"raw": "AAE="})
+    assert second["deliver_time"] > second["send_time"]
+    assert (await http.counts())["leased_count"] == 0
+    await http.receive()
+    assert (await listed(http))[0]["lease_expire_time"] > first["send_time"]
+
+
+async def test_a_list_shows_only_what_all_its_filters_take(http: Http, clock: ManualClock) -> None:
+    await http.create()
+    old = await http.send(b"1", **{"X-Message-Group": "eu", "X-Attribute-Kind": "a"})
+    clock.advance(1_000)
+    new = await http.send(b"2", **{"X-Message-Group": "us", "X-Attribute-Kind": "a"})
+    moment = (await listed(http))[1]["send_time"]
+    for query, wanted in (
+        ("states=ready", [old, new]),
+        ("states=leased,delayed", []),
+        (f"sent_before={moment}", [old]),
+        (f"sent_since={moment}", [new]),
+        ("group=eu", [old]),
+        ("attribute=kind=a", [old, new]),
+        ("attribute=kind=a&group=us", [new]),
+        ("attribute=kind=b", []),
+    ):
+        assert [each["id"] for each in await listed(http, query)] == wanted, query
+
+
+async def test_pages_of_a_list_hold_each_message_once(http: Http) -> None:
+    await http.create()
+    ids = [await http.send() for _ in range(5)]
+    found, token = [], ""
+    while True:
+        path = f"/-/queues/q/messages?page_size=2&page_token={token}"
+        page = (await http.ask("GET", path)).json
+        assert len(page["messages"]) <= 2
+        found += [each["id"] for each in page["messages"]]
+        token = page["next_page_token"]
+        if not token:
+            break
+    assert found == ids
+
+
+@pytest.mark.parametrize(
+    "query", ["page_size=-1", "page_token=x", "attribute=kind", "sent_since=now", "states=gone"]
+)
+async def test_a_list_that_cannot_be_read_is_refused(http: Http, query: str) -> None:
+    await http.create()
+    refused = await http.ask("GET", f"/-/queues/q/messages?{query}")
+    assert (refused.status, refused.reason) == (400, "INVALID_REQUEST")
+    assert query.partition("=")[0] in refused.json["message"]

@@ -1,0 +1,77 @@
+"""Schedules over HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.http_rig import Answer, Http
+
+SCHEDULES = "/-/queues/q/schedules"
+JSON = {"Content-Type": "application/json"}
+
+
+async def put(http: Http, name: str, **content: Any) -> Answer:
+    return await http.ask("PUT", f"{SCHEDULES}/{name}", json.dumps(content), JSON)
+
+
+async def test_a_schedule_is_created_listed_paused_resumed_and_deleted(http: Http) -> None:
+    await http.create()
+    attributes = {"attributes": {"kind": "x"}, "binary_attributes": {"raw": "AAE="}}
+    wanted = {"cron": "30 6 * * *", "time_zone": "Europe/Berlin", "body": "b", "group": "g"}
+    made = await put(http, "nightly", **wanted, **attributes)
+    assert made.status == 201
+    assert {**made.json, **wanted, **attributes, "paused": False, "name": "nightly"} == made.json
+    assert made.json["next_tick_time"] > made.json["create_time"]
+    assert (await put(http, "nightly", **wanted, **attributes)).json == made.json
+    assert (await http.ask("GET", SCHEDULES)).json == {"schedules": [made.json]}
+    paused = await http.ask("POST", f"{SCHEDULES}/nightly/pause")
+    assert (paused.status, paused.json["paused"]) == (200, True)
+    assert "next_tick_time" not in paused.json
+    resumed = await http.ask("POST", f"{SCHEDULES}/nightly/resume")
+    assert (resumed.json["paused"], resumed.json["next_tick_time"]) == (
+        False,
+        made.json["next_tick_time"],
+    )
+    assert (await http.ask("DELETE", f"{SCHEDULES}/nightly")).status == 204
+    assert (await http.ask("GET", SCHEDULES)).json == {"schedules": []}
+
+
+async def test_a_body_that_is_no_text_is_told_in_base64(http: Http) -> None:
+    await http.create()
+    made = await put(http, "s", cron="* * * * *", binary_body="gA==")
+    assert made.json["binary_body"] == "gA=="
+    assert "body" not in made.json
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        {"cron": "soon"},
+        {"cron": 7},
+        {"cron": "* * * * *", "time_zone": "Mars"},
+        {"cron": "* * * * *", "attributes": ["kind"]},
+        {"cron": "* * * * *", "binary_body": "?"},
+        {"cron": "* * * * *", "body": "a", "binary_body": "AAE="},
+        {"cron": "* * * * *", "when": "now"},
+    ],
+)
+async def test_a_schedule_that_cannot_be_read_is_refused(http: Http, content: Any) -> None:
+    await http.create()
+    refused = await put(http, "s", **content)
+    assert (refused.status, refused.reason) == (400, "INVALID_REQUEST")
+    assert (await http.ask("GET", SCHEDULES)).json == {"schedules": []}
+
+
+async def test_what_is_not_there_and_what_differs_is_told(http: Http) -> None:
+    assert (await http.ask("GET", SCHEDULES)).reason == "QUEUE_NOT_FOUND"
+    await http.create()
+    for method, path in (("DELETE", "s"), ("POST", "s/pause"), ("POST", "s/resume")):
+        missing = await http.ask(method, f"{SCHEDULES}/{path}")
+        assert (missing.status, missing.reason) == (404, "SCHEDULE_NOT_FOUND")
+    await put(http, "s", cron="* * * * *")
+    differs = await put(http, "s", cron="1 * * * *")
+    assert (differs.status, differs.reason) == (409, "SCHEDULE_EXISTS")

@@ -1,0 +1,377 @@
+"""A root is a table without a server: each message in one row, with what its names and files tell."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spoolrack
+from pyspark.sql import SparkSession
+from spoolrack.spark import _root
+from spoolrack.spark._options import InvalidOption
+from spoolrack_store.files import layout
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.manifest import Manifest, encode
+
+from benchmarks.made_root import MadeRoot
+
+NOW = 1_800_000_000_000
+DAY = 86_400_000
+NAMES = "queue,state,id,sent_at,receive_count,is_dead_letter,approximate_size,file,error"
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeRoot:
+    return MadeRoot(tmp_path / "root")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def client(root: Path) -> Iterator[spoolrack.Client]:
+    with spoolrack.connect(f"file://{root}") as client:
+        yield client
+
+
+def rows_of(path: Path, **options: object) -> list[dict[str, Any]]:
+    """All rows, without Spark."""
+    read = _root.root_options({"path": str(path), **{name: str(it) for name, it in options.items()}})
+    shares = _root.ranges(read)
+    return [row for share in shares for batch in _root.read(read, share) for row in batch.to_pylist()]
+
+
+def test_every_message_is_a_row_with_its_queue_and_its_state(
+    spark: SparkSession, root: Path, client: spoolrack.Client
+) -> None:
+    client.create_queue("dead")
+    client.create_queue("jobs", max_receives=1, dead_letter_queue="dead")
+    jobs = client.queue("jobs")
+    poisonous = jobs.send(b"poisonous")
+    for message in jobs.receive(1):
+        message.release(reason="no such order")
+    jobs.receive(1)
+    together = {sent.id for sent in jobs.send_many([b"one", b"two", b"three"])}
+    leased = {message.id for message in jobs.receive(2)}
+    late = jobs.send(b"later", delay=3600)
+    jobs.delete_by_id(jobs.send(b"deleted"))
+    own = client.queue("dead").send(b"sent to the dead-letter queue itself")
+    with jobs.batch(publish=False) as batch:
+        batch.send(b"not published")
+
+    table = spark.read.format("spoolrack.root").option("bodies", True).load(str(root))
+    rows = {row.id: row for row in table.collect()}
+
+    assert table.count() == len(rows)
+    staged = {id for id, row in rows.items() if row.state == "staged"}
+    assert len(staged) == 1
+    found = {
+        id: (row.queue, row.state, row.is_dead_letter, row.receive_count) for id, row in rows.items()
+    }
+    assert found == {
+        poisonous: ("dead", "ready", True, 0),
+        own: ("dead", "ready", False, 0),
+        late: ("jobs", "delayed", False, 0),
+        **dict.fromkeys(staged, ("jobs", "staged", False, 0)),
+        **dict.fromkeys(leased, ("jobs", "leased", False, 1)),
+        **dict.fromkeys(together - leased, ("jobs", "ready", False, 0)),
+    }
+    assert {row.body.decode(): row.body_size for row in rows.values()} == {
+        text: len(text)
+        for text in [
+            *("poisonous", "one", "two", "three", "later", "not published"),
+            "sent to the dead-letter queue itself",
+        ]
+    }
+    assert all((row.lease_expires_at is None) == (row.state != "leased") for row in rows.values())
+    assert all((row.deliver_at is None) == (row.state != "delayed") for row in rows.values())
+    assert not [row.error for row in rows.values() if row.error]
+    (record,) = rows[poisonous].dead_letter_records
+    assert (record.source_queue, record.reason, record.receive_count) == ("jobs", "max_receives", 1)
+    assert record.explanation == "no such order"
+    assert not rows[own].dead_letter_records
+
+
+def test_attributes_group_and_key_are_in_columns(root: Path, client: spoolrack.Client) -> None:
+    client.create_queue("jobs")
+    jobs = client.queue("jobs")
+    jobs.send(
+        b"alone", attributes={"kind": "a", "raw": b"\xff"}, group="g", priority=2, deduplication_id="1"
+    )
+    jobs.send_many(
+        [spoolrack.Outgoing(body=b"two", attributes={"kind": "b"}, deduplication_id="2"), b"three"]
+    )
+
+    alone, two, three = sorted(rows_of(root), key=lambda row: row["id"])
+
+    assert (alone["attributes"], alone["binary_attributes"]) == ([("kind", "a")], [("raw", b"\xff")])
+    assert (alone["group"], alone["priority"]) == ("g", 2)
+    assert len(alone["deduplication_key"]) == 26
+    assert two["attributes"] == [("kind", "b")]
+    assert len(two["deduplication_key"]) == 26
+    assert (three["attributes"], three["group"], three["deduplication_key"]) == ([], None, None)
+    assert "body" not in three
+
+
+def test_a_table_has_the_columns_that_are_asked_for_and_opens_no_file_for_those_of_names(
+    spark: SparkSession, made: MadeRoot
+) -> None:
+    made.batch("jobs", NOW, 7)  # its file is empty: one that is opened is an error
+
+    table = (
+        spark.read.format("spoolrack.root").option("columns", "state, id, error").load(str(made.path))
+    )
+
+    assert table.columns == ["state", "id", "error"]
+    assert {(row.state, row.error) for row in table.collect()} == {("ready", None)}
+    assert table.count() == 7
+
+
+def test_a_name_of_the_highest_version_that_lists_a_message_counts(made: MadeRoot) -> None:
+    stem = made.stem(NOW, 5)
+    (made.path / "queues" / "jobs").mkdir()
+    made.put(
+        [
+            f"queues/jobs/{stem.text},v2",
+            f"delay/jobs:{stem.text},v3,i0-2,r1,f{NOW}@{NOW}~0123456789abc",
+            f"remove/jobs:{stem.text},v4,i0,r1,f{NOW}",
+        ]
+    )
+
+    rows = rows_of(made.path, columns=NAMES, numPartitions=2)
+
+    assert Counter(row["state"] for row in rows) == {"ready": 2, "leased": 2}
+    assert sum(row["approximate_size"] for row in rows) == 400
+    with_deleted = rows_of(made.path, columns=NAMES, states="ready,leased,removed")
+    assert Counter(row["state"] for row in with_deleted) == {"ready": 2, "leased": 2, "removed": 1}
+
+
+def test_of_a_dead_letter_and_the_message_that_it_is_a_copy_of_one_is_a_row(made: MadeRoot) -> None:
+    source = made.stem(NOW, 3)
+    copy = replace(made.stem(NOW, deaths=1), id=source.message_id(1))
+    for queue in ("jobs", "dead"):
+        (made.path / "queues" / queue).mkdir()
+    made.put([f"queues/jobs/{source.text},v2", f"queues/dead/{copy.text},v2"])
+    unpublished = replace(made.stem(NOW, deaths=1), id=source.message_id(2))
+    made.put([f"new/dead:{unpublished.text},oabc"])
+
+    rows = rows_of(made.path, columns=NAMES)
+
+    assert sorted((row["queue"], row["id"]) for row in rows) == [
+        ("dead", source.message_id(1)),
+        ("jobs", source.message_id(0)),
+        ("jobs", source.message_id(2)),
+    ]
+
+
+@pytest.mark.parametrize("partitions", [0, 1, 2, 7])
+def test_each_message_is_in_one_partition(made: MadeRoot, partitions: int) -> None:
+    made.ready("jobs", NOW, 300)
+    made.dead("dead", NOW - DAY, 300)
+    made.hidden("jobs", NOW - 2 * DAY, 300, due=NOW, leased=True)
+    for number in range(30):
+        made.batch("jobs", NOW - number * DAY, 10)
+
+    options = {"path": str(made.path), "columns": "id", "numPartitions": str(partitions)}
+    read = _root.root_options(options)
+    shares = [
+        [id for batch in _root.read(read, share) for id in batch.column("id").to_pylist()]
+        for share in _root.ranges(read)
+    ]
+
+    ids = [id for share in shares for id in share]
+    assert len(ids) == len(set(ids)) == 1200
+    assert len(shares) == max(1, partitions)
+    assert all(len(share) > 100 for share in shares)
+
+
+def test_a_staged_message_is_told_apart_and_a_dropped_one_is_not_told(made: MadeRoot) -> None:
+    made.staged(f"load@{NOW}", 0, "jobs", NOW, 3)
+    made.staged(f"older@{NOW}", 0, "jobs", NOW, 4)
+    made.put([f"staged/older@{NOW}~dropped"])
+
+    rows = rows_of(made.path, columns=NAMES, numPartitions=2)
+
+    assert Counter(row["state"] for row in rows) == {"staged": 3}
+
+
+def test_the_messages_of_a_published_stage_that_are_not_yet_in_their_queue_are_new(
+    made: MadeRoot,
+) -> None:
+    made.staged(f"load@{NOW}", 0, "jobs", NOW, 3)
+    made.staged(f"other@{NOW}", 0, "jobs", NOW, 4)
+    published = Manifest(
+        stages={f"load@{NOW}": ""},
+        queues={},
+        messages=3,
+        digest="",
+        published_at=Millis(NOW),
+        epoch_retention=Millis(DAY),
+    )
+    (made.path / "published" / "load.0").write_bytes(encode(published))
+    (made.path / "published" / "other.0").write_bytes(b"torn")
+
+    rows = rows_of(made.path, columns=NAMES)
+
+    assert Counter(row["state"] for row in rows) == {"new": 3, "staged": 4}
+
+
+def test_the_messages_of_a_deleted_queue_are_deleted(made: MadeRoot) -> None:
+    made.ready("jobs", NOW, 2)
+    made.ready("other", NOW, 3)
+    (made.path / "config" / "jobs.1.json").write_text('{"created_at": 1, "deleted": false}')
+    (made.path / "config" / "jobs.2.json").write_text('{"created_at": 1, "deleted": true}')
+    (made.path / "config" / "jobs.3.json").write_text("{")
+
+    assert Counter(row["queue"] for row in rows_of(made.path, columns=NAMES)) == {"other": 3}
+    assert len(rows_of(made.path, columns=NAMES, states="removed")) == 2
+
+
+def test_rows_are_chosen_by_queue_state_and_time(made: MadeRoot) -> None:
+    made.ready("orders-a", NOW, 1)
+    made.ready("orders-b", NOW - DAY, 2)
+    made.batch("orders-b", NOW, 4)
+    made.ready("jobs", NOW, 8)
+    made.hidden("jobs", NOW - DAY, 16, due=NOW, leased=True)
+    moment = "2027-01-15T08:00:00"  # NOW
+
+    def count(**options: str) -> int:
+        return len(rows_of(made.path, columns="id", **options))
+
+    assert count() == 31
+    assert count(queue="orders-*") == 7
+    assert count(queue="orders-a, jobs") == 25
+    assert count(states="leased") == 16
+    assert count(sentAfter=moment) == 13
+    assert count(sentBefore=moment) == 18
+    assert count(sentAfter="2027-01-14T09:00:00+01:00", sentBefore=moment, queue="jobs") == 16
+
+
+def test_a_damaged_file_costs_its_own_rows_and_says_so(root: Path, client: spoolrack.Client) -> None:
+    client.create_queue("jobs")
+    jobs = client.queue("jobs")
+    for number in range(4):
+        jobs.send_many([f"{number}-{body}".encode() for body in "abc"])
+    files = sorted((root / "queues" / "jobs").iterdir())
+    with files[0].open("r+b") as file:
+        file.write(b"X")  # the first body
+    with files[1].open("r+b") as file:
+        file.seek(-3, os.SEEK_END)
+        file.write(b"X")  # the line
+    with files[2].open("r+b") as file:
+        file.truncate(5)
+
+    rows = sorted(rows_of(root, bodies=True), key=lambda row: row["id"])
+
+    assert len(rows) == 12
+    assert [row["body"] for row in rows] == [None, b"0-b", b"0-c", *[None] * 6, b"3-a", b"3-b", b"3-c"]
+    errors = [row["error"] for row in rows]
+    assert "its checksum differs" in errors[0]
+    assert errors[0].startswith(f"queues/jobs/{files[0].name}: ")
+    assert all("checksum of its line" in error for error in errors[3:6])
+    assert all("5 bytes instead of" in error for error in errors[6:9])
+    assert errors[1:3] + errors[9:] == [None] * 5
+    with pytest.raises(_root.UnreadableFile, match="onError"):
+        rows_of(root, bodies=True, onError="fail")
+
+
+def test_a_file_that_is_no_message_is_a_row_and_stops_nothing(made: MadeRoot) -> None:
+    made.ready("jobs", NOW, 2)
+    made.put(["queues/jobs/README", "delay/what is this", "new/jobs:0@soon", "staged/?", "new/x.copy"])
+    (made.path / "queues" / "jobs" / os.fsdecode(b"\xff")).touch()
+    pipe = f"queues/jobs/{made.stem(NOW).text}"
+    os.mkfifo(made.path / pipe)
+
+    rows = rows_of(made.path, columns=f"{NAMES},body", bodies=True)
+
+    assert Counter(row["state"] for row in rows) == {"ready": 3, "foreign": 5}
+    assert all("not the name of a message" in row["error"] for row in rows if row["state"] == "foreign")
+    (found,) = [row["error"] for row in rows if row["file"] == pipe]
+    assert "no regular file" in found
+    assert Counter(row["queue"] for row in rows if row["state"] == "foreign") == {"jobs": 3, "": 2}
+
+
+def test_a_message_that_moves_while_it_is_read_is_a_row(root: Path, client: spoolrack.Client) -> None:
+    client.create_queue("jobs")
+    jobs = client.queue("jobs")
+    for number in range(3):
+        jobs.send(str(number).encode())
+    options = _root.root_options({"path": str(root), "bodies": "true"})
+    (share,) = _root.ranges(options)
+    reading = _root._Reading(options, share)
+    listed = reading._root.all_names
+
+    def move_after_the_list() -> dict[str, list[str]]:
+        found = listed()
+        reading._root.all_names = listed  # type: ignore[method-assign]
+        leased = jobs.receive(2)
+        leased[0].delete()
+        for name in (root / "queues" / "jobs").iterdir():
+            # What the reaper does: names that hold nothing go.
+            if leased[0].id in name.name or leased[1].id in name.name:
+                name.unlink()
+        return found
+
+    reading._root.all_names = move_after_the_list  # type: ignore[method-assign]
+    rows = [row for batch in reading.batches() for row in batch.to_pylist()]
+
+    assert sorted((row["body"], row["state"]) for row in rows) == [(b"1", "leased"), (b"2", "ready")]
+
+
+def test_a_message_of_an_archive_is_a_row_if_that_is_asked_for(made: MadeRoot) -> None:
+    made.ready("jobs", NOW, 1)
+    (made.path / "archive" / "jobs" / "2026-11-23").mkdir(parents=True)
+    made.put([f"archive/jobs/2026-11-23/{made.stem(NOW, 3).text}"])
+
+    assert len(rows_of(made.path, columns=NAMES)) == 1
+    rows = rows_of(made.path, columns=NAMES, states="archived")
+    assert [(row["queue"], row["state"]) for row in rows] == [("jobs", "archived")] * 3
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"columns": "id,size"}, "columns has size"),
+        ({"states": "redy"}, "states has redy"),
+        ({"sentAfter": "yesterday"}, "2026-11-23T16:00:00"),
+        ({"onError": "ignore"}, "'report' or 'fail'"),
+        ({"bodies": "yes"}, "'true' or 'false'"),
+        ({"queues": "jobs"}, "is it queue"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused(
+    made: MadeRoot, options: dict[str, str], says: str
+) -> None:
+    with pytest.raises(InvalidOption, match=says):
+        rows_of(made.path, **options)
+
+
+def test_a_folder_that_is_no_root_is_an_error_and_not_an_empty_table(
+    tmp_path: Path, made: MadeRoot
+) -> None:
+    with pytest.raises(InvalidOption, match="has no file FORMAT"):
+        rows_of(tmp_path)
+    (made.path / layout.FORMAT).write_bytes(b"spoolrack 1\n")
+    with pytest.raises(InvalidOption, match="use the version that wrote it"):
+        rows_of(made.path)
+
+
+def test_without_the_store_an_error_names_the_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    from spoolrack.spark import _root_source
+
+    monkeypatch.delattr("spoolrack.spark._root")
+    for name in [name for name in sys.modules if name.startswith("spoolrack_store")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "spoolrack.spark._root")
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if not entry.endswith("/server")])
+
+    with pytest.raises(ImportError, match="install 'spoolrack\\[spark\\]'"):
+        _root_source.SpoolrackRootDataSource({"path": "/srv/queues"}).schema()
