@@ -35,11 +35,11 @@ class _Any:
         return name
 
 
-ROUTES: list[Route] = list(routes(_Any(), _Any(), _Any()))  # type: ignore[arg-type]
+ROUTES: list[Route] = list(routes(_Any(), _Any(), _Any(), _Any()))  # type: ignore[arg-type]
 
 
 def path_of(route: Route, queue: str) -> str:
-    return route.path.replace("{queue}", queue).replace("{id}", ID)
+    return route.path.replace("{queue}", queue).replace("{id}", ID).replace("{schedule}", "s")
 
 
 @pytest.fixture

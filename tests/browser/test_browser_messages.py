@@ -179,3 +179,24 @@ def test_a_purge_wants_the_queues_name_typed(server: Served, open_desk: Callable
     desk.text("The queue is empty.")
     counts = server.server.store.queue("orders").counts
     assert (counts.ready, counts.leased) == (0, 0)
+
+
+def test_a_schedule_is_created_paused_and_deleted_on_its_queues_page(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    server.create("orders")
+    desk = open_desk(server, "queue/orders")
+    desk.button("New schedule…").click()
+    for label, text in (("Name", "yearly"), ("Cron", "0 0 1 1 *"), ("Body", "happy")):
+        desk.page.locator("dialog").get_by_label(label).fill(text)
+    desk.button("Create").click()
+    desk.text("Created the schedule yearly.")
+    desk.until_count("table.schedules tbody tr", 1)
+    desk.page.get_by_role("button", name="Pause yearly").click()
+    desk.text("Paused the schedule yearly.")
+    (paused,) = server.server.store.schedules(queue="orders")
+    assert (paused.schedule.cron, paused.schedule.is_paused) == ("0 0 1 1 *", True)
+    desk.page.get_by_role("button", name="Delete yearly").click()
+    desk.button("Delete the schedule").click()
+    desk.text("Deleted the schedule yearly.")
+    assert server.server.store.schedules(queue="orders") == []

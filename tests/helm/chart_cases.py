@@ -49,7 +49,13 @@ EVERYTHING: Values = {
         "keysSecret": {"name": "sqs-keys", "key": "k"},
         "url": "https://sqs.example.com",
     },
-    "server": {"processes": 2, "workers": 64, "traces": "http://collector.observability:4317"},
+    "server": {
+        "processes": 2,
+        "workers": 64,
+        "minFreeSpace": "2G",
+        "minFreeInodes": 2_000_000,
+        "traces": "http://collector.observability:4317",
+    },
     "queues": QUEUES,
     "service": {
         "type": "LoadBalancer",

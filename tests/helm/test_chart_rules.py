@@ -360,3 +360,12 @@ def test_declared_queues_are_told_in_the_words_of_the_command(release: Release) 
     assert declared["jobs"]["dead_letter_queue"] == "jobs.failed"
     assert declared["jobs"]["max_messages"] == 1_000_000
     assert declared["jobs.failed"] == {}
+
+
+def test_the_watermarks_of_the_disk_are_flags_only_where_they_are_set(engine: Engine) -> None:
+    values = {"insecure": True, "server": {"minFreeSpace": "2G", "minFreeInodes": 2_000_000}}
+    flags = container(rendered(engine, values).pod)["args"]
+    assert "--min-free-space=2G" in flags
+    assert "--min-free-inodes=2000000" in flags
+    flags = container(rendered(engine, {"insecure": True}).pod)["args"]
+    assert not any(flag.startswith("--min-free") for flag in flags)

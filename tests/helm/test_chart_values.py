@@ -94,6 +94,8 @@ OK: Values = {"insecure": True}
         (OK | {"drain": {"graceSeconds": "30s"}}, "'/drain/graceSeconds': got string, want integer"),
         (OK | {"drain": {"graceSeconds": 0}}, "'/drain/graceSeconds': minimum"),
         (OK | {"server": {"traces": "collector:4317"}}, "'/server/traces'"),
+        (OK | {"server": {"minFreeSpace": "much"}}, "'/server/minFreeSpace'"),
+        (OK | {"extraArgs": ["--min-free-space=2G"]}, "a flag that no value of this chart sets"),
         (OK | {"service": {"grpcPort": 70000}}, "'/service/grpcPort': maximum"),
         (OK | {"service": {"sqsPort": 0}}, "'/service/sqsPort': minimum"),
         (OK | {"security": {"runAsUser": 0}}, "'/security/runAsUser': minimum"),

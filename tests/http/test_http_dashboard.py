@@ -332,6 +332,28 @@ async def test_a_purge_takes_only_the_age_and_the_states_that_are_asked_for(
     assert (await http.counts())["ready_count"] == 1
 
 
+async def test_schedules_of_a_queue_are_shown_created_paused_and_deleted(http: Http) -> None:
+    await http.create()
+    assert (await api(http, "queues/q"))["schedules"] == []
+    named = {"queue": "q", "schedule": "nightly"}
+    content = {"cron": "30 6 * * *", "time_zone": "Europe/Berlin", "body": "b"}
+    assert (await change(http, "schedules/create", named | {"content": content})).json == {}
+    (made,) = (await api(http, "queues/q"))["schedules"]
+    assert (made["name"], made["cron"], made["paused"]) == ("nightly", "30 6 * * *", False)
+    assert made["next_tick_time"] > made["create_time"]
+    assert (await change(http, "schedules/pause", named | {"is_paused": True})).json == {}
+    (paused,) = (await api(http, "queues/q"))["schedules"]
+    assert paused["paused"]
+    assert "next_tick_time" not in paused
+    for wrong in ({"is_paused": "yes"}, {}):
+        refused = await change(http, "schedules/pause", named | wrong)
+        assert (refused.status, refused.reason) == (400, "INVALID_REQUEST")
+    refused = await change(http, "schedules/create", named | {"content": []})
+    assert (refused.status, refused.reason) == (400, "INVALID_REQUEST")
+    assert (await change(http, "schedules/delete", named)).json == {}
+    assert (await api(http, "queues/q"))["schedules"] == []
+
+
 async def test_a_stage_is_shown_and_aborted(server: Server, http: Http) -> None:
     await http.create()
     staged = Stage(stage="s-1", chunk=0, queue="q", bodies=[b"x", b"y"])

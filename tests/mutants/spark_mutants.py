@@ -12,6 +12,7 @@ edit = partial(mutant.edit, package=SPARK)
 
 _CALLS: Final = "tests/client/test_spark_calls.py"
 _QUERIES: Final = "tests/spark/test_spark_queries.py"
+_ROOT: Final = "tests/spark/test_spark_root.py"
 _DEATHS: Final = (
     "tests/spark/test_spark_deaths.py::test_the_death_of_a_python_process_loses_and_doubles_nothing"
 )
@@ -143,5 +144,33 @@ SPARK_MUTANTS: Final = (
             "                response = self._caller.once(self._method, sent[0])\n",
         ),
         caught_by=(f"{_CALLS}::test_a_stage_is_whole_whatever_call_breaks",),
+    ),
+    Mutant(
+        name="a-dead-letter-and-its-original-are-two-rows",
+        breaks="of a dead letter and the message that it is a copy of one is a row",
+        edits=edit(
+            "_root.py:_superseded",
+            "                found[text] = found.get(text, 0) | 1 << index_of(id)\n",
+            "                found[text] = found.get(text, 0)\n",
+        ),
+        caught_by=(
+            f"{_ROOT}::test_of_a_dead_letter_and_the_message_that_it_is_a_copy_of_one_is_a_row",
+        ),
+    ),
+    Mutant(
+        name="a-message-that-moved-is-not-looked-for",
+        breaks="a message that moves while a root is read is a row",
+        edits=edit("_root.py:_Reading.batches", "        if moved:\n", "        if not moved:\n"),
+        caught_by=(f"{_ROOT}::test_a_message_that_moves_while_it_is_read_is_a_row",),
+    ),
+    Mutant(
+        name="shares-of-a-look-overlap",
+        breaks="each message is in one share of a batch read",
+        edits=edit(
+            "_queue_peek.py:_request",
+            "        sent_before=_timestamp(share.end),\n",
+            "",
+        ),
+        caught_by=("tests/client/test_spark_peek.py",),
     ),
 )

@@ -471,10 +471,20 @@ STORE_MUTANTS: Final = (
         breaks="pages of a filter show each message that it takes, once",
         edits=edit(
             "engine/questions.py:Questions.page",
-            "            if len(found) >= limit or bytes_left <= 0:\n"
-            "                return MessagePage(messages=found, last=after)\n",
-            "            if len(found) >= limit or bytes_left <= 0:\n"
-            "                return MessagePage(messages=found, last=end)\n",
+            "                if len(found) >= limit or bytes_left <= 0:\n"
+            "                    return MessagePage(messages=found, last=after)\n",
+            "                if len(found) >= limit or bytes_left <= 0:\n"
+            "                    return MessagePage(messages=found, last=end)\n",
+        ),
+        caught_by=(_LOOKS,),
+    ),
+    Mutant(
+        name="a-list-takes-the-next-file-for-the-last-one",
+        breaks="a list opens the file of a batch once, and another one's for other messages",
+        edits=edit(
+            "engine/questions.py:_FileReader.open",
+            "if self._opened is None or stem != self._stem:",
+            "if self._opened is None:",
         ),
         caught_by=(_LOOKS,),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -119,6 +120,21 @@ def test_attributes_group_and_key_are_in_columns(root: Path, client: spoolrack.C
     assert len(two["deduplication_key"]) == 26
     assert (three["attributes"], three["group"], three["deduplication_key"]) == ([], None, None)
     assert "body" not in three
+
+
+def test_the_lease_of_a_reserved_message_ends_with_the_hold_of_its_set(
+    root: Path, client: spoolrack.Client
+) -> None:
+    client.create_queue("jobs")
+    jobs = client.queue("jobs")
+    jobs.send(b"alone")
+    jobs.send_many([b"one", b"two"])
+    jobs.reserve("s", 0, visibility_timeout=60)
+    ends = client.reservations.extend("s", 0, 3600).expires_at
+
+    for columns in ("id,lease_expires_at", "id,lease_expires_at,body_size"):
+        rows = rows_of(root, columns=columns)
+        assert [row["lease_expires_at"] for row in rows] == [ends] * 3
 
 
 def test_a_table_has_the_columns_that_are_asked_for_and_opens_no_file_for_those_of_names(
@@ -324,6 +340,41 @@ def test_a_message_that_moves_while_it_is_read_is_a_row(root: Path, client: spoo
     rows = [row for batch in reading.batches() for row in batch.to_pylist()]
 
     assert sorted((row["body"], row["state"]) for row in rows) == [(b"1", "leased"), (b"2", "ready")]
+
+
+def test_beside_a_store_at_work_each_message_that_stays_is_one_row(
+    root: Path, client: spoolrack.Client
+) -> None:
+    client.create_queue("jobs")
+    jobs = client.queue("jobs")
+    stay = {sent.id for _ in range(5) for sent in jobs.send_many([b"stays"] * 40)}
+    ended = threading.Event()
+    moves = 0
+
+    def move() -> None:
+        nonlocal moves
+        while not ended.is_set():
+            gone = {sent.id for sent in jobs.send_many([b"goes"] * 5)}
+            for message in jobs.receive(60):
+                if message.id in gone:
+                    message.delete()
+                else:
+                    message.release()
+                moves += 1
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    try:
+        for bodies in (False, True) * 10:
+            rows = rows_of(root, columns="id, error", bodies=bodies, numPartitions=2)
+            ids = [row["id"] for row in rows]
+            assert len(ids) == len(set(ids))
+            assert stay <= set(ids)
+            assert [row["error"] for row in rows if row["error"]] == []
+    finally:
+        ended.set()
+        mover.join()
+    assert moves
 
 
 def test_a_message_of_an_archive_is_a_row_if_that_is_asked_for(made: MadeRoot) -> None:

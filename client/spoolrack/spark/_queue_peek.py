@@ -55,15 +55,14 @@ def _bounds(caller: Caller, options: ReadOptions, each: int) -> Iterator[int]:
     while True:
         request.skip = min(left, _MOST_SKIP)
         page = caller("ListMessages", request)
-        if not page.messages:
-            return
         left -= request.skip
-        if left == 0:
-            yield page.messages[0].send_time.ToMilliseconds()
-            left = each
+        for message in page.messages:  # One, or none if it was deleted just now.
+            if left == 0:
+                yield message.send_time.ToMilliseconds()
+                left = each
+            left -= 1
         if not page.next_page_token:
             return
-        left -= 1  # The message of the page.
         request.page_token = page.next_page_token
 
 

@@ -20,7 +20,7 @@ import stat
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import accumulate
 from typing import Any, Final
@@ -38,6 +38,8 @@ from spoolrack_store.model.errors import DamagedSettings
 from spoolrack_store.model.ids import first_id_of, sent_at
 from spoolrack_store.model.members import indexes
 from spoolrack_store.model.names import Name, NotAName, Stem, batch_of, index_of, parse
+from spoolrack_store.model.reservation_names import parse_reservation_name
+from spoolrack_store.model.reservation_records import ReservationRecord
 from spoolrack_store.model.sealed import NotWhole
 from spoolrack_store.model.stage_names import parse_chunk
 from spoolrack_store.model.transitions import State
@@ -167,6 +169,8 @@ class Range:
     """Queues with a tombstone."""
     published: frozenset[str] = frozenset()
     """Stages with a manifest."""
+    holds: Mapping[str, int] = field(default_factory=dict)
+    """When the leases of reserved sets end, by their tokens: their names don't say it."""
 
 
 def root_options(options: Mapping[str, str]) -> RootOptions:
@@ -216,9 +220,10 @@ def ranges(options: RootOptions) -> list[Range]:
         items += [stem for _, _, stem in root.archived()]
     bounds = _bounds([item for item in items if first <= _key(item) < end], options)
     deleted = root.deleted_queues()
+    holds = root.holds()
     published = root.published_stages() if names[layout.STAGED] else frozenset()
     return [
-        Range(start, stop, deleted, published)
+        Range(start, stop, deleted, published, holds)
         for start, stop in zip([first, *bounds], [*bounds, end], strict=True)
     ]
 
@@ -339,6 +344,19 @@ class _Root:
                 continue  # No manifest: nothing of it is published.
         return frozenset(found)
 
+    def holds(self) -> dict[str, int]:
+        """Return when the hold of each reserved set ends, in Unix milliseconds, by its token."""
+        found: dict[str, int] = {}
+        for item in self.list(layout.RESERVED):
+            try:
+                name = parse_reservation_name(item)
+                if name.due is not None:
+                    record = ReservationRecord.decode(self.content(f"{layout.RESERVED}/{item}"))
+                    found[record.token] = name.due
+            except (OSError, NotAName, NotWhole):
+                continue  # No set of it is answered. Its leases end as their names say.
+        return found
+
     def content(self, path: str, last: int | None = None) -> bytes:
         """Return the bytes of a file, or the `last` ones; raise `OSError`, also for no regular file."""
         return self.tail(path, last)[0]
@@ -427,7 +445,7 @@ class _Reading:
 
     def _full(self, least: int) -> Iterator[pa.RecordBatch]:
         if len(self._lone) >= least:
-            yield _batch_of(self._lone, self._state_of, self._options.columns)
+            yield _batch_of(self._lone, self._state_of, self._due_of, self._options.columns)
             self._lone.clear()
         if self._rows.count >= least or self._rows.size >= BYTES:
             yield self._rows.take()
@@ -500,6 +518,9 @@ class _Reading:
         if name.queue in self._range.deleted and name.state is not State.QUARANTINED:
             return _STATES[State.REMOVED]
         return _STATES[name.state]
+
+    def _due_of(self, name: Name) -> int | None:
+        return self._range.holds.get(name.token, name.due)
 
     def _staged(self, items: Sequence[str], files: Mapping[str, Batch]) -> Iterator[_File | _Foreign]:
         dropped = {item for item in items if item.endswith("~dropped")}
@@ -629,7 +650,8 @@ class _Reading:
             "error": lambda: errors,
         }
         columns = {name: given[name]() for name in self._options.columns if name in given}
-        self._rows.add(_shared(stem, held), columns, count, size)
+        due = None if held.name is None else self._due_of(held.name)
+        self._rows.add(_shared(stem, held, due), columns, count, size)
 
 
 def _is_out(batch: Batch) -> bool:
@@ -655,7 +677,7 @@ def _superseded(files: Iterable[Batch]) -> dict[str, int]:
     return found
 
 
-def _shared(stem: Stem, held: _Held) -> dict[str, Any]:
+def _shared(stem: Stem, held: _Held, due: int | None) -> dict[str, Any]:
     """Return the values that all messages of a name have in common."""
     values = {
         "queue": held.queue,
@@ -671,13 +693,15 @@ def _shared(stem: Stem, held: _Held) -> dict[str, Any]:
         values["receive_count"] = min(name.receives, MOST_RECEIVES)
         values["is_dead_letter"] = bool(stem.deaths) and name.redriven is None
         values["first_received_at"] = _micros(name.first)
-        if name.due is not None:
-            values["lease_expires_at" if name.token else "deliver_at"] = name.due * 1_000
+        values["lease_expires_at" if name.token else "deliver_at"] = _micros(due)
     return values
 
 
 def _batch_of(
-    names: Sequence[Name], state_of: Callable[[Name], str], columns: Sequence[str]
+    names: Sequence[Name],
+    state_of: Callable[[Name], str],
+    due_of: Callable[[Name], int | None],
+    columns: Sequence[str],
 ) -> pa.RecordBatch:
     """Return rows of lone messages of which no file is opened."""
     values: dict[str, Callable[[], list[Any]]] = {
@@ -686,7 +710,7 @@ def _batch_of(
         "id": lambda: [name.stem.id for name in names],
         "sent_at": lambda: [sent_at(name.stem.id) * 1_000 for name in names],
         "deliver_at": lambda: [_micros(None if name.token else name.due) for name in names],
-        "lease_expires_at": lambda: [_micros(name.due if name.token else None) for name in names],
+        "lease_expires_at": lambda: [_micros(due_of(name) if name.token else None) for name in names],
         "receive_count": lambda: [min(name.receives, MOST_RECEIVES) for name in names],
         "first_received_at": lambda: [_micros(name.first) for name in names],
         "is_dead_letter": lambda: [name.stem.deaths > 0 and name.redriven is None for name in names],

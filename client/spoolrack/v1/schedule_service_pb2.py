@@ -22,44 +22,71 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from spoolrack.v1 import queue_pb2 as spoolrack_dot_v1_dot_queue__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#spoolrack/v1/schedule_service.proto\x12\x0cspoolrack.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18spoolrack/v1/queue.proto\"\x96\x03\n\x08Schedule\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04\x63ron\x18\x03 \x01(\t\x12\x11\n\ttime_zone\x18\x04 \x01(\t\x12\x0c\n\x04\x62ody\x18\x05 \x01(\x0c\x12:\n\nattributes\x18\x06 \x03(\x0b\x32&.spoolrack.v1.Schedule.AttributesEntry\x12\r\n\x05group\x18\x07 \x01(\t\x12\x0e\n\x06paused\x18\x08 \x01(\x08\x12/\n\x0b\x63reate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x0elast_tick_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x0enext_tick_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1aJ\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.spoolrack.v1.Attribute:\x02\x38\x01\"A\n\x15\x43reateScheduleRequest\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"B\n\x16\x43reateScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"L\n\x14ListSchedulesRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"[\n\x15ListSchedulesResponse\x12)\n\tschedules\x18\x01 \x03(\x0b\x32\x16.spoolrack.v1.Schedule\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"3\n\x14PauseScheduleRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"A\n\x15PauseScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"4\n\x15ResumeScheduleRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"B\n\x16ResumeScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"4\n\x15\x44\x65leteScheduleRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x18\n\x16\x44\x65leteScheduleResponse2\xdc\x03\n\x0fScheduleService\x12[\n\x0e\x43reateSchedule\x12#.spoolrack.v1.CreateScheduleRequest\x1a$.spoolrack.v1.CreateScheduleResponse\x12X\n\rListSchedules\x12\".spoolrack.v1.ListSchedulesRequest\x1a#.spoolrack.v1.ListSchedulesResponse\x12X\n\rPauseSchedule\x12\".spoolrack.v1.PauseScheduleRequest\x1a#.spoolrack.v1.PauseScheduleResponse\x12[\n\x0eResumeSchedule\x12#.spoolrack.v1.ResumeScheduleRequest\x1a$.spoolrack.v1.ResumeScheduleResponse\x12[\n\x0e\x44\x65leteSchedule\x12#.spoolrack.v1.DeleteScheduleRequest\x1a$.spoolrack.v1.DeleteScheduleResponseB(\n\x0cspoolrack.v1Z\x18spoolrack/v1;spoolrackpbb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#spoolrack/v1/schedule_service.proto\x12\x0cspoolrack.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18spoolrack/v1/queue.proto\"\xba\x03\n\x08Schedule\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04\x63ron\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12\x11\n\ttime_zone\x18\x04 \x01(\t\x12\x0c\n\x04\x62ody\x18\x05 \x01(\x0c\x12:\n\nattributes\x18\x06 \x03(\x0b\x32&.spoolrack.v1.Schedule.AttributesEntry\x12\r\n\x05group\x18\x07 \x01(\t\x12\x0e\n\x06paused\x18\x08 \x01(\x08\x12\x35\n\x0b\x63reate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x38\n\x0elast_tick_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x38\n\x0enext_tick_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x1aJ\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.spoolrack.v1.Attribute:\x02\x38\x01\"G\n\x15\x43reateScheduleRequest\x12.\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.ScheduleB\x04\xe2\x41\x01\x02\"B\n\x16\x43reateScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"L\n\x14ListSchedulesRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"[\n\x15ListSchedulesResponse\x12)\n\tschedules\x18\x01 \x03(\x0b\x32\x16.spoolrack.v1.Schedule\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"?\n\x14PauseScheduleRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"A\n\x15PauseScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"@\n\x15ResumeScheduleRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"B\n\x16ResumeScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"@\n\x15\x44\x65leteScheduleRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"\x18\n\x16\x44\x65leteScheduleResponse2\xdc\x03\n\x0fScheduleService\x12[\n\x0e\x43reateSchedule\x12#.spoolrack.v1.CreateScheduleRequest\x1a$.spoolrack.v1.CreateScheduleResponse\x12X\n\rListSchedules\x12\".spoolrack.v1.ListSchedulesRequest\x1a#.spoolrack.v1.ListSchedulesResponse\x12X\n\rPauseSchedule\x12\".spoolrack.v1.PauseScheduleRequest\x1a#.spoolrack.v1.PauseScheduleResponse\x12[\n\x0eResumeSchedule\x12#.spoolrack.v1.ResumeScheduleRequest\x1a$.spoolrack.v1.ResumeScheduleResponse\x12[\n\x0e\x44\x65leteSchedule\x12#.spoolrack.v1.DeleteScheduleRequest\x1a$.spoolrack.v1.DeleteScheduleResponseB*\n\x0cspoolrack.v1P\x01Z\x18spoolrack/v1;spoolrackpbb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spoolrack.v1.schedule_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
-  _globals['DESCRIPTOR']._serialized_options = b'\n\014spoolrack.v1Z\030spoolrack/v1;spoolrackpb'
+  _globals['DESCRIPTOR']._serialized_options = b'\n\014spoolrack.v1P\001Z\030spoolrack/v1;spoolrackpb'
   _globals['_SCHEDULE_ATTRIBUTESENTRY']._loaded_options = None
   _globals['_SCHEDULE_ATTRIBUTESENTRY']._serialized_options = b'8\001'
-  _globals['_SCHEDULE']._serialized_start=113
-  _globals['_SCHEDULE']._serialized_end=519
-  _globals['_SCHEDULE_ATTRIBUTESENTRY']._serialized_start=445
-  _globals['_SCHEDULE_ATTRIBUTESENTRY']._serialized_end=519
-  _globals['_CREATESCHEDULEREQUEST']._serialized_start=521
-  _globals['_CREATESCHEDULEREQUEST']._serialized_end=586
-  _globals['_CREATESCHEDULERESPONSE']._serialized_start=588
-  _globals['_CREATESCHEDULERESPONSE']._serialized_end=654
-  _globals['_LISTSCHEDULESREQUEST']._serialized_start=656
-  _globals['_LISTSCHEDULESREQUEST']._serialized_end=732
-  _globals['_LISTSCHEDULESRESPONSE']._serialized_start=734
-  _globals['_LISTSCHEDULESRESPONSE']._serialized_end=825
-  _globals['_PAUSESCHEDULEREQUEST']._serialized_start=827
-  _globals['_PAUSESCHEDULEREQUEST']._serialized_end=878
-  _globals['_PAUSESCHEDULERESPONSE']._serialized_start=880
-  _globals['_PAUSESCHEDULERESPONSE']._serialized_end=945
-  _globals['_RESUMESCHEDULEREQUEST']._serialized_start=947
-  _globals['_RESUMESCHEDULEREQUEST']._serialized_end=999
-  _globals['_RESUMESCHEDULERESPONSE']._serialized_start=1001
-  _globals['_RESUMESCHEDULERESPONSE']._serialized_end=1067
-  _globals['_DELETESCHEDULEREQUEST']._serialized_start=1069
-  _globals['_DELETESCHEDULEREQUEST']._serialized_end=1121
-  _globals['_DELETESCHEDULERESPONSE']._serialized_start=1123
-  _globals['_DELETESCHEDULERESPONSE']._serialized_end=1147
-  _globals['_SCHEDULESERVICE']._serialized_start=1150
-  _globals['_SCHEDULESERVICE']._serialized_end=1626
+  _globals['_SCHEDULE'].fields_by_name['queue']._loaded_options = None
+  _globals['_SCHEDULE'].fields_by_name['queue']._serialized_options = b'\342A\001\002'
+  _globals['_SCHEDULE'].fields_by_name['name']._loaded_options = None
+  _globals['_SCHEDULE'].fields_by_name['name']._serialized_options = b'\342A\001\002'
+  _globals['_SCHEDULE'].fields_by_name['cron']._loaded_options = None
+  _globals['_SCHEDULE'].fields_by_name['cron']._serialized_options = b'\342A\001\002'
+  _globals['_SCHEDULE'].fields_by_name['create_time']._loaded_options = None
+  _globals['_SCHEDULE'].fields_by_name['create_time']._serialized_options = b'\342A\001\003'
+  _globals['_SCHEDULE'].fields_by_name['last_tick_time']._loaded_options = None
+  _globals['_SCHEDULE'].fields_by_name['last_tick_time']._serialized_options = b'\342A\001\003'
+  _globals['_SCHEDULE'].fields_by_name['next_tick_time']._loaded_options = None
+  _globals['_SCHEDULE'].fields_by_name['next_tick_time']._serialized_options = b'\342A\001\003'
+  _globals['_CREATESCHEDULEREQUEST'].fields_by_name['schedule']._loaded_options = None
+  _globals['_CREATESCHEDULEREQUEST'].fields_by_name['schedule']._serialized_options = b'\342A\001\002'
+  _globals['_PAUSESCHEDULEREQUEST'].fields_by_name['queue']._loaded_options = None
+  _globals['_PAUSESCHEDULEREQUEST'].fields_by_name['queue']._serialized_options = b'\342A\001\002'
+  _globals['_PAUSESCHEDULEREQUEST'].fields_by_name['name']._loaded_options = None
+  _globals['_PAUSESCHEDULEREQUEST'].fields_by_name['name']._serialized_options = b'\342A\001\002'
+  _globals['_RESUMESCHEDULEREQUEST'].fields_by_name['queue']._loaded_options = None
+  _globals['_RESUMESCHEDULEREQUEST'].fields_by_name['queue']._serialized_options = b'\342A\001\002'
+  _globals['_RESUMESCHEDULEREQUEST'].fields_by_name['name']._loaded_options = None
+  _globals['_RESUMESCHEDULEREQUEST'].fields_by_name['name']._serialized_options = b'\342A\001\002'
+  _globals['_DELETESCHEDULEREQUEST'].fields_by_name['queue']._loaded_options = None
+  _globals['_DELETESCHEDULEREQUEST'].fields_by_name['queue']._serialized_options = b'\342A\001\002'
+  _globals['_DELETESCHEDULEREQUEST'].fields_by_name['name']._loaded_options = None
+  _globals['_DELETESCHEDULEREQUEST'].fields_by_name['name']._serialized_options = b'\342A\001\002'
+  _globals['_SCHEDULE']._serialized_start=146
+  _globals['_SCHEDULE']._serialized_end=588
+  _globals['_SCHEDULE_ATTRIBUTESENTRY']._serialized_start=514
+  _globals['_SCHEDULE_ATTRIBUTESENTRY']._serialized_end=588
+  _globals['_CREATESCHEDULEREQUEST']._serialized_start=590
+  _globals['_CREATESCHEDULEREQUEST']._serialized_end=661
+  _globals['_CREATESCHEDULERESPONSE']._serialized_start=663
+  _globals['_CREATESCHEDULERESPONSE']._serialized_end=729
+  _globals['_LISTSCHEDULESREQUEST']._serialized_start=731
+  _globals['_LISTSCHEDULESREQUEST']._serialized_end=807
+  _globals['_LISTSCHEDULESRESPONSE']._serialized_start=809
+  _globals['_LISTSCHEDULESRESPONSE']._serialized_end=900
+  _globals['_PAUSESCHEDULEREQUEST']._serialized_start=902
+  _globals['_PAUSESCHEDULEREQUEST']._serialized_end=965
+  _globals['_PAUSESCHEDULERESPONSE']._serialized_start=967
+  _globals['_PAUSESCHEDULERESPONSE']._serialized_end=1032
+  _globals['_RESUMESCHEDULEREQUEST']._serialized_start=1034
+  _globals['_RESUMESCHEDULEREQUEST']._serialized_end=1098
+  _globals['_RESUMESCHEDULERESPONSE']._serialized_start=1100
+  _globals['_RESUMESCHEDULERESPONSE']._serialized_end=1166
+  _globals['_DELETESCHEDULEREQUEST']._serialized_start=1168
+  _globals['_DELETESCHEDULEREQUEST']._serialized_end=1232
+  _globals['_DELETESCHEDULERESPONSE']._serialized_start=1234
+  _globals['_DELETESCHEDULERESPONSE']._serialized_end=1258
+  _globals['_SCHEDULESERVICE']._serialized_start=1261
+  _globals['_SCHEDULESERVICE']._serialized_end=1737
 # @@protoc_insertion_point(module_scope)

@@ -12,6 +12,8 @@ from typing import Final
 
 import click
 from spoolrack import Client, MessageState
+from spoolrack.errors import PermissionDenied
+from spoolrack_store.read_only_root import open_to_look
 
 from . import signals
 from .command_base import argument, option
@@ -20,10 +22,14 @@ from .exit_codes import NOTHING, OK, Failed
 from .output import Output, tell
 from .progress import Advance, progress_bar
 from .transfer import archive_format
+from .transfer.sources import ArchivedSchedule
 from .units import File, plural
 
 PART: Final = ".part"
 """The suffix of an archive until it is whole."""
+
+MOST_SCHEDULES: Final = 1_000
+"""More than a queue can have."""
 
 Write = Callable[[bytes], None]
 
@@ -42,7 +48,7 @@ Write = Callable[[bytes], None]
 @option("--quiet", "-q", is_flag=True, help="Print neither counts nor progress.")
 @looks_at_queues
 def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> int:
-    """Copy QUEUEs, their settings and all of their messages, into an archive.
+    """Copy QUEUEs, their settings, schedules and all of their messages, into an archive.
 
     What is leased is in it as ready, for a lease can't be exported; what is delayed
     appears when it would have. The messages stay in their queues. What is sent or deleted in the
@@ -55,7 +61,8 @@ def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> 
         length = sum(info.counts.bytes for info in found)
         with _opened(output) as write, progress_bar("Exporting", length, quiet) as advance:
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
-            for line in archive_format.beginning(str(uuid.uuid4()), now, found):
+            schedules = {name: _schedules(reach, client, name) for name in names}
+            for line in archive_format.beginning(str(uuid.uuid4()), now, found, schedules):
                 write(line)
             written = 0
             for name in names:
@@ -69,6 +76,40 @@ def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> 
         for name in names:
             tell(_told(name, states[name]))
     return OK
+
+
+def _schedules(reach: Reach, client: Client, queue: str) -> list[ArchivedSchedule]:
+    if reach.root is not None:
+        with open_to_look(reach.root) as store:
+            return [
+                ArchivedSchedule(
+                    name=each.name,
+                    cron=each.schedule.cron,
+                    time_zone=each.schedule.time_zone,
+                    group=each.schedule.group,
+                    paused=each.schedule.is_paused,
+                    attributes=each.schedule.attributes,
+                    body=each.schedule.body,
+                )
+                for each in store.schedules(queue=queue, limit=MOST_SCHEDULES)
+            ]
+    try:
+        listed = list(client.schedules.list(queue))
+    except PermissionDenied as error:
+        tell(f"the schedules of {queue} are not in the archive: {error}")
+        return []
+    return [
+        ArchivedSchedule(
+            name=each.name,
+            cron=each.cron,
+            time_zone=each.time_zone,
+            group=each.group,
+            paused=each.paused,
+            attributes=each.attributes,
+            body=each.body,
+        )
+        for each in listed
+    ]
 
 
 def _lines(

@@ -16,6 +16,7 @@ from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreEr
 from spoolrack_store.model.operations import CreateQueue, Delete, Purge, Send, UpdateQueue
 from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
 from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER, Release
+from spoolrack_store.model.schedule_requests import DeleteSchedule, PauseSchedule
 from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_DELAY, QueueSettings
 from spoolrack_store.model.stage_requests import Abort
 
@@ -24,6 +25,7 @@ from ..access.permissions import Permission
 from ..gateway import headers
 from ..gateway.context import GatewayContext
 from ..gateway.queue_endpoints import changes_in
+from ..gateway.schedule_endpoints import creation_of
 from ..status import INTERNAL, failure_of
 from . import serializers
 from .queries import MAX_AGE, PRIVATE
@@ -124,6 +126,38 @@ class Actions:
             states=frozenset(headers.STATES[state] for state in states),
         )
         return _answer({"deleted": await self._context.submit(purge)})
+
+    async def create_schedule(self, request: web.Request) -> web.StreamResponse:
+        asked, queue, name = await self._schedule(request)
+        # A schedule sends messages to its queue.
+        self._permits.require(request, Permission.SEND, queue)
+        content = asked.get("content")
+        if not isinstance(content, dict):
+            raise InvalidRequest(
+                what="content", value=type(content).__name__, rule="must be a JSON object"
+            )
+        await self._context.submit(creation_of(self._clock, queue, name, content))
+        return _answer({})
+
+    async def pause_schedule(self, request: web.Request) -> web.StreamResponse:
+        asked, queue, name = await self._schedule(request)
+        is_paused = asked.get("is_paused")
+        if not isinstance(is_paused, bool):
+            raise InvalidRequest(what="is_paused", value=is_paused, rule="must be true or false")
+        await self._context.submit(PauseSchedule(queue=queue, name=name, is_paused=is_paused))
+        return _answer({})
+
+    async def delete_schedule(self, request: web.Request) -> web.StreamResponse:
+        _, queue, name = await self._schedule(request)
+        await self._context.submit(DeleteSchedule(queue=queue, name=name))
+        return _answer({})
+
+    async def _schedule(self, request: web.Request) -> tuple[Mapping[str, Any], str, str]:
+        """Return the request, and the queue and the name of a schedule that the caller may change."""
+        asked = await self._permits.change(request)
+        queue = convert.queue_name(text(asked, "queue"))
+        self._permits.require(request, Permission.MANAGE, queue)
+        return asked, queue, text(asked, "schedule")
 
     async def abort_stage(self, request: web.Request) -> web.StreamResponse:
         asked = await self._permits.change(request)

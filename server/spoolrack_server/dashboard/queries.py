@@ -34,6 +34,7 @@ from ..access.permissions import Permission
 from ..gateway import headers
 from ..gateway.context import GatewayContext
 from ..gateway.queue_endpoints import written
+from ..gateway.schedule_endpoints import described
 from ..health import Health
 from ..observability.observer import Observer
 from . import serializers
@@ -161,6 +162,10 @@ class Views:
         # Who may not see a queue learns nothing of it, and that it is one is told all the same.
         found["is_dead_letter_queue"] = bool(sources)
         found["sources"] = [each for each in sources if self._may(request, Permission.MONITOR, each)]
+        found["schedules"] = None
+        if self._may(request, Permission.MANAGE, name):
+            look = partial(store.schedules, queue=name, limit=MOST_THINGS)
+            found["schedules"] = [described(each) for each in await self._context.read(look)]
         found["redrive"] = None
         if sources:
             running = await self._context.read(_running_redrive, store, name)

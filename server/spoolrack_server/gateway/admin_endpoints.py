@@ -21,7 +21,7 @@ class AdminEndpoints:
 
     async def health(self, request: web.Request) -> web.StreamResponse:
         if self._health.why is None:
-            return web.json_response({"status": "SERVING"})
+            return web.json_response({"status": "SERVING", **await self._refusals()})
         return web.json_response({"status": "NOT_SERVING", "why": self._health.why}, status=503)
 
     async def live(self, request: web.Request) -> web.StreamResponse:
@@ -29,8 +29,13 @@ class AdminEndpoints:
 
     async def ready(self, request: web.Request) -> web.StreamResponse:
         if self._health.is_serving:
-            return web.json_response({"status": "READY"})
+            return web.json_response({"status": "READY", **await self._refusals()})
         return web.json_response({"status": "NOT_READY", "why": self._health.state}, status=503)
+
+    async def _refusals(self) -> dict[str, list[str]]:
+        """Tell why sends are refused, if they are. The server is ready: receives and deletes go on."""
+        found = await self._observer.refusals()
+        return {"refuses_sends": found} if found else {}
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
         page, content_type = await self._observer.page(request.headers.get("Accept", ""))

@@ -11,7 +11,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.store_metrics import Tally
@@ -26,6 +26,10 @@ from .history import EVERY, History, Series, combined
 from .metrics import Row
 
 T = TypeVar("T")
+
+
+PROBE_PATIENCE: Final = 1.0
+"""Seconds that a probe waits for the disk's figures."""
 
 
 class Processes(Protocol):
@@ -195,6 +199,24 @@ class Observer:
             "memory_limit": memory_limit(),
             "machine_memory": machine_memory(),
         }
+
+    async def refusals(self) -> list[str]:
+        """Return the resources at whose watermarks sends are refused: "disk", "memory".
+
+        A disk that doesn't answer for a second is left out, because probes wait for this.
+        """
+        found: list[str] = []
+        if self._tally is not None:
+            try:
+                async with asyncio.timeout(PROBE_PATIENCE):
+                    space = await self._beside(self._tally.space)
+            except TimeoutError:
+                space = None
+            if space is not None and self._tally.refuses_sends(space):
+                found.append("disk")
+        if self._memory is not None and self._memory.is_over:
+            found.append("memory")
+        return found
 
     # Scrapes.
 

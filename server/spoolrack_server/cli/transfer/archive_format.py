@@ -1,7 +1,7 @@
 """The portable archive: queues and their messages as lines of JSON, written and read as a stream.
 
     {"type":"archive","format":"spoolrack archive 1","id":UUID,"time":MOMENT,"crc32":SUM}
-    {"type":"queue","name":NAME,"settings":{...},"crc32":SUM}            all queues first, labels too
+    {"type":"queue","name":NAME,"settings":{...},"crc32":SUM}            all queues first
     {"type":"message","number":1,"queue":NAME,...,"crc32":SUM}           numbered from 1
     {"type":"end","messages":COUNT,"crc32":SUM}
 
@@ -29,7 +29,7 @@ from spoolrack import Message, MessageState, QueueInfo, Settings
 
 from ..exit_codes import BAD_CONTENT, Failed
 from ..units import plural
-from .sources import Item
+from .sources import ArchivedSchedule, Item
 
 FORMAT: Final = "spoolrack archive 1"
 _TAIL: Final = re.compile(rb',"crc32":"([0-9a-f]{8})"}\n')
@@ -48,11 +48,49 @@ def sealed(fields: Mapping[str, object]) -> bytes:
     return head + b',"crc32":"%08x"}\n' % zlib.crc32(head)
 
 
-def beginning(id: str, time: str, queues: Sequence[QueueInfo]) -> Iterator[bytes]:
+def beginning(
+    id: str,
+    time: str,
+    queues: Sequence[QueueInfo],
+    schedules: Mapping[str, Sequence[ArchivedSchedule]],
+) -> Iterator[bytes]:
     yield sealed({"type": "archive", "format": FORMAT, "id": id, "time": time})
     for info in queues:
-        labels = {"labels": dict(info.labels)} if info.labels else {}
-        yield sealed({"type": "queue", "name": info.name, "settings": asdict(info.settings), **labels})
+        more: dict[str, object] = {"labels": dict(info.labels)} if info.labels else {}
+        if schedules[info.name]:
+            more["schedules"] = [_schedule_fields(each) for each in schedules[info.name]]
+        yield sealed({"type": "queue", "name": info.name, "settings": asdict(info.settings), **more})
+
+
+def _schedule_fields(schedule: ArchivedSchedule) -> dict[str, object]:
+    named = ("name", "cron", "time_zone", "group", "paused")
+    return {
+        **{name: getattr(schedule, name) for name in named},
+        **_attribute_fields(schedule.attributes),
+        **_body(schedule.body),
+    }
+
+
+def _read_schedule(fields: Mapping[str, Any]) -> ArchivedSchedule:
+    attributes: dict[str, str | bytes] = {**_texts(fields.get("attributes", {}))}
+    for name, value in fields.get("binary_attributes", {}).items():
+        attributes[name] = _bytes(value)
+    return ArchivedSchedule(
+        name=_text(fields["name"]),
+        cron=_text(fields["cron"]),
+        time_zone=_text(fields["time_zone"]),
+        group=_text(fields["group"]),
+        paused=bool(fields["paused"]),
+        attributes=attributes,
+        body=fields["body"].encode() if "body" in fields else _bytes(fields["body_base64"]),
+    )
+
+
+def _attribute_fields(attributes: Mapping[str, str | bytes]) -> dict[str, object]:
+    texts = {name: value for name, value in attributes.items() if isinstance(value, str)}
+    others = {name: _text64(value) for name, value in attributes.items() if isinstance(value, bytes)}
+    found = {"attributes": texts, "binary_attributes": others}
+    return {name: values for name, values in found.items() if values}
 
 
 def message_line(number: int, message: Message) -> bytes:
@@ -70,13 +108,7 @@ def message_line(number: int, message: Message) -> bytes:
         fields["group"] = message.group
     if message.priority:
         fields["priority"] = message.priority
-    texts = {name: value for name, value in message.attributes.items() if isinstance(value, str)}
-    others = {name: value for name, value in message.attributes.items() if isinstance(value, bytes)}
-    if texts:
-        fields["attributes"] = texts
-    if others:
-        fields["binary_attributes"] = {name: _text64(value) for name, value in others.items()}
-    return sealed(fields | _body(message.body))
+    return sealed(fields | _attribute_fields(message.attributes) | _body(message.body))
 
 
 def ending(messages: int) -> bytes:
@@ -120,11 +152,13 @@ class Archive:
             self.name = f"archive:{UUID(first['id'])}"
             self.queues: dict[str, Settings] = {}
             self.labels: dict[str, dict[str, str]] = {}
+            self.schedules: dict[str, list[ArchivedSchedule]] = {}
             self._first = self._next()
             while self._first is not None and self._first.get("type") == "queue":
                 name = _text(self._first["name"])
                 self.queues[name] = _settings(self._first["settings"])
                 self.labels[name] = _texts(self._first.get("labels", {}))
+                self.schedules[name] = list(map(_read_schedule, self._first.get("schedules", [])))
                 self._first = self._next()
         except _MISMATCHES as error:
             raise self._mismatch() from error
@@ -163,6 +197,7 @@ class Archive:
         (old,) = self.queues
         self.queues = {queue: self.queues[old]}
         self.labels = {queue: self.labels[old]}
+        self.schedules = {queue: self.schedules[old]}
         return {old: queue}
 
     def _next(self) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from spoolrack.vsqs import State, stored_messages
 
 from ..exit_codes import USAGE, Failed
 from ..line_reader import LARGEST
-from .sources import Item
+from .sources import ArchivedSchedule, Item
 
 _NEW: Final = "new"
 _QUEUES: Final = "queues"
@@ -50,6 +50,7 @@ class Folders:
             for queue, size in largest.items()
         }
         self.labels: Mapping[str, Mapping[str, str]] = {}
+        self.schedules: Mapping[str, Sequence[ArchivedSchedule]] = {}
 
     def items(self) -> Iterator[Item]:
         return iter(self._items)

@@ -16,13 +16,19 @@ from typing import Final
 
 from spoolrack import Client, Outgoing, Settings, SpoolrackError, errors
 from spoolrack._outgoing import chunks_of, size_of
-from spoolrack.errors import QueueExists, QueueNotFound, RootUnusable
+from spoolrack.errors import (
+    QueueExists,
+    QueueNotFound,
+    RootUnusable,
+    ScheduleExists,
+    Unsupported,
+)
 
 from ..exit_codes import line_of
 from ..line_reader import LARGEST
 from ..output import tell
 from .journal import Journal
-from .sources import Item, Source, mark_of
+from .sources import ArchivedSchedule, Item, Source, mark_of
 
 ORIGIN: Final = "imported-from"
 """The attribute that says where a message came from."""
@@ -83,6 +89,9 @@ class Importer:
             for chunk in chunks_of(pairs, lambda pair: size_of(pair[1])):
                 self._send(queue, chunk)
         self._source.check()
+        for queue, schedules in self._source.schedules.items():
+            for schedule in schedules:
+                self._create_schedule(queue, schedule)
         if not self._keep and self._source.remove_rest(self._journal.done):
             self._journal.remove()
 
@@ -104,6 +113,24 @@ class Importer:
             if others and not self._journal.knows(name):
                 tell(f"{name} is there already, and keeps its own {', '.join(others)}")
         self._journal.note_queue(name, round(info.created_at.timestamp() * 1_000))
+
+    def _create_schedule(self, queue: str, schedule: ArchivedSchedule) -> None:
+        """Create a schedule after the messages: its ticks count from now on."""
+        known = self._client.schedules
+        try:
+            known.create(
+                queue,
+                schedule.name,
+                schedule.cron,
+                schedule.body,
+                time_zone=schedule.time_zone,
+                attributes=schedule.attributes,
+                group=schedule.group,
+            )
+            if schedule.paused:
+                known.pause(queue, schedule.name)
+        except (ScheduleExists, Unsupported) as error:
+            tell(f"the schedule {schedule.name} of {queue} is not imported: {error}")
 
     def _is_there(self, queue: str) -> bool:
         try:

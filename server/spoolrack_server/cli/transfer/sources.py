@@ -32,6 +32,19 @@ class Item:
     """Unix time in milliseconds until which it is hidden. None: it is ready."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedSchedule:
+    """A schedule in an archive: what it sends and when, without its ticks."""
+
+    name: str
+    cron: str
+    time_zone: str
+    group: str
+    paused: bool
+    attributes: Mapping[str, str | bytes]
+    body: bytes
+
+
 class Source(Protocol):
     """Messages in an order that is the same each time, as far as they are still there."""
 
@@ -50,6 +63,10 @@ class Source(Protocol):
     @property
     def labels(self) -> Mapping[str, Mapping[str, str]]:
         """The labels of its queues, by the queue's name; a queue may be missing."""
+
+    @property
+    def schedules(self) -> Mapping[str, Sequence[ArchivedSchedule]]:
+        """The schedules of its queues, by the queue's name; a queue may be missing."""
 
     def items(self) -> Iterator[Item]:
         """All messages, whichever were imported before. Ends, and doesn't raise, where the source is

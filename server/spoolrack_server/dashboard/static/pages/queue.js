@@ -11,6 +11,7 @@ import { LastHour } from "./history.js";
 import { Messages } from "./messages.js";
 import { Purge } from "./purge.js";
 import { CancelRedrive, RedriveForm, RunningRedrive } from "./redrive.js";
+import { Schedules } from "./schedules.js";
 import { SendForm } from "./send.js";
 import { Settings, SettingsForm } from "./settings.js";
 
@@ -65,6 +66,7 @@ export function QueuePage({ name }) {
             <tbody><tr><${Cells} names=${bucketNames(queue.bounds)} counts=${queue.ages.counts} most=${Math.max(1, ...queue.ages.counts)} /></tr></tbody>
           </table></div>
         </section>`}
+        ${queue.schedules !== null && html`<${Schedules} queue=${name} schedules=${queue.schedules} maySend=${may("send")} onDone=${poll.again} />`}
         <${Messages} key=${turn} queue=${name} mayReceive=${may("receive")} mayManage=${may("manage")} isDeadLetterQueue=${queue.is_dead_letter_queue} onChange=${poll.again} />`}
     </${Told}>
     ${dialog === "send" && html`<${SendForm} queue=${name} onClose=${close} onSent=${changed} />`}

@@ -38,16 +38,16 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import spoolrack.v1.QueueServiceGrpc;
 import spoolrack.v1.QueueServiceGrpc.QueueServiceBlockingStub;
-import spoolrack.v1.QueueServiceOuterClass.ChangeVisibilityRequest;
-import spoolrack.v1.QueueServiceOuterClass.DeleteRequest;
-import spoolrack.v1.QueueServiceOuterClass.DeleteTarget;
-import spoolrack.v1.QueueServiceOuterClass.ReceiveRequest;
-import spoolrack.v1.QueueServiceOuterClass.SendRequest;
-import spoolrack.v1.QueueServiceOuterClass.StreamReceiveRequest;
-import spoolrack.v1.QueueServiceOuterClass.StreamReceiveResponse;
-import spoolrack.v1.QueueServiceOuterClass.StreamSendRequest;
-import spoolrack.v1.QueueServiceOuterClass.StreamSendResponse;
-import spoolrack.v1.QueueServiceOuterClass.VisibilityChange;
+import spoolrack.v1.ChangeVisibilityRequest;
+import spoolrack.v1.DeleteRequest;
+import spoolrack.v1.DeleteTarget;
+import spoolrack.v1.ReceiveRequest;
+import spoolrack.v1.SendRequest;
+import spoolrack.v1.StreamReceiveRequest;
+import spoolrack.v1.StreamReceiveResponse;
+import spoolrack.v1.StreamSendRequest;
+import spoolrack.v1.StreamSendResponse;
+import spoolrack.v1.VisibilityChange;
 
 /**
  * Lets the tests of tests/interop use this language's client: a line of JSON is a request, a line of JSON its

@@ -10,12 +10,12 @@ import java.util.Map;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
-import spoolrack.v1.QueueOuterClass.Message;
-import spoolrack.v1.QueueServiceOuterClass.ChangeVisibilityRequest;
-import spoolrack.v1.QueueServiceOuterClass.DeleteRequest;
-import spoolrack.v1.QueueServiceOuterClass.DeleteTarget;
-import spoolrack.v1.QueueServiceOuterClass.GetQueueRequest;
-import spoolrack.v1.QueueServiceOuterClass.VisibilityChange;
+import spoolrack.v1.Message;
+import spoolrack.v1.ChangeVisibilityRequest;
+import spoolrack.v1.DeleteRequest;
+import spoolrack.v1.DeleteTarget;
+import spoolrack.v1.GetQueueRequest;
+import spoolrack.v1.VisibilityChange;
 
 /**
  * The leases of messages that wait or are worked on here. They are extended until they are deleted or

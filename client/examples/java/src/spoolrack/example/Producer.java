@@ -7,10 +7,10 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
-import spoolrack.v1.QueueOuterClass.Attribute;
-import spoolrack.v1.QueueOuterClass.OutgoingMessage;
-import spoolrack.v1.QueueServiceOuterClass.SendRequest;
-import spoolrack.v1.QueueServiceOuterClass.SendResult;
+import spoolrack.v1.Attribute;
+import spoolrack.v1.OutgoingMessage;
+import spoolrack.v1.SendRequest;
+import spoolrack.v1.SendResult;
 
 /**
  * Sends messages to a queue, in batches.

@@ -11,8 +11,8 @@ import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
-import spoolrack.v1.QueueOuterClass.Message;
-import spoolrack.v1.QueueServiceOuterClass.StreamReceiveRequest;
+import spoolrack.v1.Message;
+import spoolrack.v1.StreamReceiveRequest;
 
 /**
  * Works on the messages of a queue until SIGTERM or Ctrl-C: streams them, keeps their leases, deletes what is

@@ -1,0 +1,27 @@
+"""Health over HTTP tells at which watermarks sends are refused; the server is ready all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from spoolrack_server.serve_settings import ServeSettings
+from spoolrack_server.server import Server
+from spoolrack_store.testing import ManualClock
+
+from tests.support.http_rig import http_to
+
+
+@pytest.mark.parametrize(
+    ("setting", "detail"),
+    [({"min_free_space": 1 << 50}, {"refuses_sends": ["disk"]}), ({"min_free_space": 0}, {})],
+    ids=["above what is free", "below"],
+)
+@pytest.mark.parametrize(("path", "status"), [("health", "SERVING"), ("health/ready", "READY")])
+async def test_health_tells_of_the_watermark_of_the_disk(
+    tmp_path: Path, setting: dict[str, int], detail: dict[str, list[str]], path: str, status: str
+) -> None:
+    settings = ServeSettings(root=str(tmp_path), **setting)  # type: ignore[arg-type]
+    async with Server(settings, clock=ManualClock()) as server, http_to(server) as http:
+        answer = await http.ask("GET", f"/-/{path}")
+    assert (answer.status, answer.json) == (200, {"status": status, **detail})
