@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
+from itertools import count
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -15,7 +16,9 @@ from .committer import Committer, Driver, ThreadDriver
 from .engine.engine import Engine
 from .engine.questions import Questions
 from .engine.reservations import check_places
+from .files.body_file import BodyFile
 from .files.changes import Poisoned
+from .files.layout import body_path
 from .files.layout import owner as owner_file
 from .files.local_disk import LocalDisk, this_place
 from .files.lock_holder import LockHolder, look_at, try_for
@@ -119,6 +122,7 @@ class Store:
     ) -> None:
         """For `open`: make durable what is in `root`."""
         self._root = root
+        self._body_numbers = count()
         self._engine = engine
         self._changing = threading.RLock()
         try:
@@ -156,6 +160,17 @@ class Store:
         the store's thread: they must return at once.
         """
         return self._committer.submit(request)
+
+    def begin_body(self, *, expected: int | None = None) -> BodyFile:
+        """Return a new file for a body that is sent in pieces; raise `DiskFull` or `DiskError`.
+
+        The caller writes it, finishes it, submits a `Send` with what `finish` returned, and discards
+        the file when that is answered.
+
+        With the `expected` size a disk that hasn't the room refuses it at once.
+        """
+        path = body_path(self._root.owner, next(self._body_numbers))
+        return BodyFile(self._root.disk, path, self._engine.moves.watermark, expected)
 
     # Questions. They wait for no sync, but may read files.
 

@@ -71,6 +71,10 @@ class TroubledDisk(LinkedDisk):
         self._may_fail(path)
         super().create(path, parts, sync=sync)
 
+    def write_at(self, path: str, offset: int, content: bytes) -> None:
+        self._may_fail(path)
+        super().write_at(path, offset, content)
+
     def unlink(self, path: str) -> None:
         self._may_fail(path)
         super().unlink(path)

@@ -10,6 +10,7 @@ from tests.support.mutant import AUDIT, Mutant, edit
 _MQ: Final = "softlayer/mq"
 _VSQS: Final = "vsqs"
 _AFRESH: Final = "tests/store/test_failed_sync_restarts.py"
+_BODIES: Final = "tests/crash/test_body_crashes.py"
 _AWAITED: Final = "tests/store/test_store_awaited.py"
 _CHORES: Final = "tests/store/test_chores_shared.py"
 _CLOCKS: Final = "tests/store/test_store_clocks.py"
@@ -92,6 +93,22 @@ STORE_MUTANTS: Final = (
         ),
         caught_by=(_STORIES,),
         ancestor=_VSQS,
+    ),
+    Mutant(
+        name="a-written-body-is-one-of-a-dead-process",
+        breaks="a start leaves alone the bodies that living processes write",
+        edits=edit(
+            "engine/recovery.py:_names_in",
+            "        if owner and (owner == moves.owner or moves.is_living(owner)):\n",
+            "        if owner == moves.owner:\n",
+        ),
+        caught_by=(_BODIES,),
+    ),
+    Mutant(
+        name="a-written-body-gets-no-line",
+        breaks="a message with a written body keeps its attributes",
+        edits=edit("engine/moves.py:Moves._complete", "        if rest:\n", "        if not rest:\n"),
+        caught_by=(_BODIES, "tests/http/test_http_large_bodies.py"),
     ),
     Mutant(
         name="several-files-are-not-synced",

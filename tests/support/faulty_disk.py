@@ -143,6 +143,10 @@ class FaultyDisk(LocalDisk):
                 raise NotSynced(*error.args) from error
         super().create(path, parts, sync=sync)
 
+    def write_at(self, path: str, offset: int, content: bytes) -> None:
+        self._do("write_at", path)
+        super().write_at(path, offset, content)
+
     def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
         self._do("read", path)
         return super().read(path, limit, afresh=afresh)

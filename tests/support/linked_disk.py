@@ -61,6 +61,12 @@ class LinkedDisk(PowerDisk):
         self.step()
         super().create(path, parts, sync=sync)
 
+    def write_at(self, path: str, offset: int, content: bytes) -> None:
+        if self.steps_left == 0:
+            super().write_at(path, offset, content[:-1])  # It dies as it writes.
+        self.step()
+        super().write_at(path, offset, content)
+
     def unlink(self, path: str) -> None:
         self.step()
         super().unlink(path)

@@ -83,6 +83,12 @@ class MemoryDisk:
         parent.entries[name] = File(b"".join(parts), next(self._ticks))
         self._note(path)
 
+    def write_at(self, path: str, offset: int, content: bytes) -> None:
+        node = self.node(path)
+        assert isinstance(node, File)
+        node.content = node.content[:offset] + content + node.content[offset + len(content) :]
+        self._note(path)
+
     def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
         node = self.node(path)
         if isinstance(node, Other):

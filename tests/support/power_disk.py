@@ -70,6 +70,12 @@ class PowerDisk(MemoryDisk):
             self._unsynced[file] = None
         self._change(file, None, (parent, name))
 
+    def write_at(self, path: str, offset: int, content: bytes) -> None:
+        super().write_at(path, offset, content)
+        node = self.node(path)
+        assert isinstance(node, File)
+        self._unsynced[node] = None
+
     def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
         node = self.node(path)
         if afresh and isinstance(node, File) and node in self._given_up:

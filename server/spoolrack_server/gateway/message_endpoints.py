@@ -7,6 +7,7 @@ of it goes out; from then on the kernel sends it from the file.
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from spoolrack_store.model.operations import (
     RejectMessages,
     ReleaseMessages,
     Send,
+    WrittenBody,
     messages_of,
 )
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
@@ -39,6 +41,10 @@ from .schedule_endpoints import attributes_as_json
 
 SMALL: Final = 64 * 1024
 """Bytes of a body that may come before the queue is asked how many it takes."""
+IN_MEMORY: Final = 1024 * 1024
+"""Bytes up to which a body is sent from memory. A larger one is written to the disk as it comes."""
+BLOCK: Final = 256 * 1024
+"""Bytes of a larger one that are written at once."""
 
 
 class MessageEndpoints:
@@ -62,13 +68,13 @@ class MessageEndpoints:
         if request.content_length is None or request.content_length > SMALL:
             found = await self._context.read(self._context.store.queue, queue)
             limit = found.settings.max_message_size
-        with self._context.room.share() as share:
-            body = await request_bodies.read(
-                request, queue=queue, limit=limit, patience=self._context.patience, share=share
-            )
+        async with AsyncExitStack() as stack:
+            share = stack.enter_context(self._context.room.share())
+            body, written = await self._received_body(request, queue, limit, share, stack)
             send = Send(
                 queue=queue,
                 bodies=[body],
+                written=written,
                 attributes={0: attributes} if attributes else {},
                 deduplication_ids={0: deduplication_id} if deduplication_id else {},
                 delays={} if delay is None else {0: delay},
@@ -89,6 +95,40 @@ class MessageEndpoints:
         if stored.duplicates:
             found_at["X-Message-Duplicate"] = "true"
         return web.Response(status=201, headers=found_at)
+
+    async def _received_body(
+        self,
+        request: web.Request,
+        queue: str,
+        limit: int,
+        share: request_bodies.UploadShare,
+        stack: AsyncExitStack,
+    ) -> tuple[bytes, WrittenBody | None]:
+        """Return the body, or where it was written: one above `IN_MEMORY` goes to the disk as it comes.
+        The file is discarded at the end of `stack`, unless it is a message's by then."""
+        kept = bytearray()
+        expected = request.content_length
+        is_large = expected is not None and expected > IN_MEMORY
+        found = request_bodies.pieces(
+            request, queue=queue, limit=limit, patience=self._context.patience, share=share
+        )
+        async for piece in found:
+            kept += piece
+            if is_large or len(kept) > IN_MEMORY:
+                break
+        else:
+            return bytes(kept), None
+        begin = partial(self._context.store.begin_body, expected=expected)
+        file = await self._context.read(begin)
+        stack.push_async_callback(self._context.read, file.discard)
+        async for piece in found:
+            kept += piece
+            if len(kept) >= BLOCK:
+                await self._context.read(file.write, bytes(kept))
+                share.give_back(len(kept))
+                kept.clear()
+        await self._context.read(file.write, bytes(kept))
+        return b"", await self._context.read(file.finish)
 
     async def receive(self, request: web.Request) -> web.StreamResponse:
         wanted = Receive(

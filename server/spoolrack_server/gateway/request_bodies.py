@@ -77,11 +77,25 @@ class UploadShare:
         self._room.take(size)
         self.taken += size
 
+    def give_back(self, size: int) -> None:
+        """Give back a part before the end."""
+        self._room.give_back(size)
+        self.taken -= size
+
 
 async def read(
     request: web.Request, *, queue: str, limit: int, patience: HttpLimits, share: UploadShare
 ) -> bytes:
-    """The request's body.
+    """Return the request's body; raise what `pieces` raises."""
+    found = pieces(request, queue=queue, limit=limit, patience=patience, share=share)
+    return b"".join([piece async for piece in found])
+
+
+async def pieces(
+    request: web.Request, *, queue: str, limit: int, patience: HttpLimits, share: UploadShare
+) -> AsyncIterator[bytes]:
+    """Yield the request's body as it comes. The share is charged with each piece: the caller gives back
+    what it doesn't keep.
 
     Raises `MessageTooLarge` as soon as it is known to have more than `limit` bytes, `UploadTooSlow`,
     `TooManyUploads`, `UnreadableBody`; and `ConnectionError` if the client went away.
@@ -95,24 +109,27 @@ async def read(
         request.writer.output_size = 0
     loop = asyncio.get_running_loop()
     latest = loop.time() + patience.stall
-    parts: list[bytes] = []
+    received = 0
     try:
         while True:
             if request.content.is_eof():
                 part = request.content.read_nowait()  # All has come.
             else:
                 now = loop.time()
-                end = min(now + patience.stall, latest + share.taken / patience.bytes_per_second)
+                end = min(now + patience.stall, latest + received / patience.bytes_per_second)
                 async with asyncio.timeout_at(end):
                     part = await request.content.readany()
             if not part:
-                return b"".join(parts)
+                return
             share.take(len(part))
-            if share.taken > limit:
-                raise MessageTooLarge(queue=queue, size=share.taken, limit=limit)
-            parts.append(part)
+            received += len(part)
+            if received > limit:
+                raise MessageTooLarge(queue=queue, size=received, limit=limit)
+            began = loop.time()
+            yield part
+            latest += loop.time() - began  # What the server does with it is not the client's time.
     except TimeoutError as error:
-        raise UploadTooSlow(share.taken) from error
+        raise UploadTooSlow(received) from error
     except (HttpProcessingError, RequestPayloadError) as error:
         raise UnreadableBody(str(error)) from error
 

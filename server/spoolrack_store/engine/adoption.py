@@ -16,7 +16,7 @@ import zlib
 from typing import Final
 
 from ..files.disk import Facts, Kind
-from ..files.layout import COPY
+from ..files.layout import COPY, body_owner
 from ..files.syncer import SyncFailed, explained
 from ..model.background_work import Chores
 from ..model.clock import Millis
@@ -132,8 +132,9 @@ class Foreign(Part):
         foreign = self._moves.foreign
         for path, why in list(foreign.items()):
             try:
-                if path.startswith("new/") and path.endswith(COPY):
-                    # Of a process that died: copies are made under the lock.
+                if path.startswith("new/") and (path.endswith(COPY) or body_owner(path[4:])):
+                    # Of a process that died: copies are made under the lock, and a living one's bodies
+                    # are not noted.
                     self._moves.unlink_file(path)
                 else:
                     self._moves.put_aside(path, why)

@@ -107,6 +107,7 @@ class Engine:
         whether the process of an owner is alive."""
         self._ids = FileIds(clock, random)
         self.moves = Moves(disk, clock, owner, self._ids)
+        self.moves.is_living = is_living
         self.moves.watermark = watermark or DiskWatermark()
         self.index = self.moves.index
         self.catalog = Catalog(self.moves, random)

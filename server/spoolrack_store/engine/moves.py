@@ -26,6 +26,7 @@ from ..model.errors import DiskError, StoreError
 from ..model.ids import FileIds
 from ..model.members import pieces
 from ..model.names import MAX_BYTES, Name, NotAName, Stem, members_room, parse
+from ..model.operations import WrittenBody
 from ..model.statistics import Statistics
 from ..model.transitions import CHANGES, State
 from .index import COUNTED, Index
@@ -75,6 +76,8 @@ class Moves:
         """Messages and foreign files that were put into quarantine."""
         self.may_make: Callable[[str], bool] = lambda folder: True
         """Whether a folder that is gone is to be made again: a queue's only if there is that queue."""
+        self.is_living: Callable[[str], bool] = lambda owner: False
+        """Whether another process, by its owner, has the root open."""
         self.refused_at: Millis | None = None
         """The monotonic time at which the disk refused something last."""
         self.unlinked = 0
@@ -98,9 +101,19 @@ class Moves:
     # Moves.
 
     def make(
-        self, stem: Stem, queue: str, parts: Sequence[bytes], *, delay: Millis, alone: bool
+        self,
+        stem: Stem,
+        queue: str,
+        parts: Sequence[bytes],
+        *,
+        delay: Millis,
+        alone: bool,
+        written: WrittenBody | None = None,
     ) -> Entry:
-        """Write a file into `new/`; raise `DiskFull` or `DiskError`, and then it isn't there."""
+        """Write a file into `new/`; raise `DiskFull` or `DiskError`, and then it isn't there.
+
+        With `written` the file is that of the body, which is synced; the parts are what follows it.
+        """
         wall, due = self.clock.wall(), self.clock.monotonic() + delay
         name = Name(
             stem=stem,
@@ -114,7 +127,10 @@ class Moves:
             # Other processes must know its keys before it is published.
             self._intend(Kind.FILE, "", name.path, 0)
         try:
-            self._attempt(lambda: self.disk.create(name.path, parts, sync=False), name.path)
+            if written is None:
+                self._attempt(lambda: self.disk.create(name.path, parts, sync=False), name.path)
+            else:
+                self._attempt(lambda: self._complete(written, parts, name.path), name.path)
         except OSError as error:
             if stem.key is not None:
                 self._give_up()
@@ -125,6 +141,13 @@ class Moves:
             self.syncer.file_written()
         self.syncer.folder_changed("new")
         return self.index.appear(name, self.commit, due=due)
+
+    def _complete(self, written: WrittenBody, parts: Sequence[bytes], target: str) -> None:
+        """Write what follows a body behind it, and rename its file. It may be tried again."""
+        rest = b"".join(parts)
+        if rest:
+            self.disk.write_at(written.path, written.size, rest)
+        self.disk.rename_new(written.path, target)
 
     def move(
         self,

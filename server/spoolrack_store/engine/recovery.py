@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from ..files.disk import Found, Kind
-from ..files.layout import QUARANTINE
+from ..files.layout import NEW, QUARANTINE, body_owner
 from ..files.syncer import explained
 from ..model.batch import Batch, Entry
 from ..model.content import Damaged, body, decode
@@ -149,8 +149,11 @@ def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
             why = "it is no file"
         except NotAName:
             why = "its name is none of ours"
-        if folder == "new" and each.kind is Kind.FILE and adoptable(each.name):
+        if folder == NEW and each.kind is Kind.FILE and adoptable(each.name):
             continue
+        owner = body_owner(each.name) if folder == NEW else ""
+        if owner and (owner == moves.owner or moves.is_living(owner)):
+            continue  # A body that is still being written.
         if folder != QUARANTINE:
             moves.foreign[path] = why
 

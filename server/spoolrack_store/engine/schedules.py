@@ -184,6 +184,6 @@ def _check(record: QueueRecord, request: CreateSchedule) -> None:
         cron="", time_zone="", attributes=request.attributes, created_at=moment, since=moment, token=""
     )
     attributes = attributes_of(request.name, made, "2026-11-23T00:00:00Z")
-    contents.check(record.name, request.body, attributes, record.settings.max_message_size)
+    contents.check(record.name, len(request.body), attributes, record.settings.max_message_size)
     if request.group:
         contents.check_group(request.group)

@@ -15,12 +15,12 @@ from ..files.reserved_room import DiskRoom
 from ..model import content as contents
 from ..model.batch import Entry
 from ..model.clock import Millis, span_text
-from ..model.content import Attributes, encode, line_of, stem_of
+from ..model.content import Attributes, Line, encode, line_of, stem_of
 from ..model.errors import InvalidMessage, InvalidRequest, QueueFull, StoreError
 from ..model.ids import FileIds, sent_at
 from ..model.keys import key_of, key_text
 from ..model.members import MOST
-from ..model.operations import Send, Stored
+from ..model.operations import Send, Stored, WrittenBody
 from ..model.settings import MAX_DELAY, MIB, QueueSettings
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
@@ -53,6 +53,8 @@ class _File:
     attributes: dict[int, Attributes] = field(default_factory=dict)
     keys: dict[int, str] = field(default_factory=dict)
     groups: dict[int, str] = field(default_factory=dict)
+    written: WrittenBody | None = None
+    """The body of the only message, if it is in a file already."""
     bytes: int = 0
     places: list[tuple[Stored, int, int]] = field(default_factory=list)
     """For each run of messages: whose they are, the position of the first in that answer, and how
@@ -167,6 +169,10 @@ class Sender(Part):
             raise InvalidRequest(
                 what="the number of messages", value=len(bodies), rule=f"must be {MOST} at most"
             )
+        if request.written is not None and len(bodies) != 1:
+            raise InvalidRequest(
+                what="the number of messages", value=len(bodies), rule="must be 1 with a written body"
+            )
         stored = Stored(results=[""] * len(bodies), sent_at=Millis(0))
         is_limited = settings.max_messages or settings.max_bytes
         keys: dict[int, str] = {}
@@ -174,11 +180,12 @@ class Sender(Part):
         last: dict[_Kind, list[int]] = {}
         """Of each kind what the next message may share a file with: a large body divides."""
         most = settings.messages_per_file or MOST
-        for position, body in enumerate(bodies):
+        for position in range(len(bodies)):
+            body_size = request.body_size(position)
             try:
-                if len(body) > settings.max_message_size or position in request.attributes:
+                if body_size > settings.max_message_size or position in request.attributes:
                     attributes = request.attributes.get(position, {})
-                    contents.check(record.name, body, attributes, settings.max_message_size)
+                    contents.check(record.name, body_size, attributes, settings.max_message_size)
                 if position in request.groups:
                     contents.check_group(request.groups[position])
                 priority = 0
@@ -193,7 +200,7 @@ class Sender(Part):
                     if self._is_repeated(record, key, stored, position):
                         continue
                 if is_limited:
-                    size = len(body) + contents.size_of(request.attributes.get(position, {}))
+                    size = body_size + contents.size_of(request.attributes.get(position, {}))
                     self._require_room(record, size, entering)
                 if key is not None:
                     self._coming.setdefault(record.name, {})[key] = stored, position
@@ -201,7 +208,7 @@ class Sender(Part):
             except StoreError as error:
                 stored.results[position] = error
                 continue
-            if len(body) > LARGE_BODY:
+            if body_size > LARGE_BODY or request.written is not None:
                 together.append((kind, [position]))
                 last.pop(kind, None)
             elif kind in last and len(last[kind]) < most:
@@ -210,8 +217,8 @@ class Sender(Part):
                 last[kind] = [position]
                 together.append((kind, last[kind]))
         for kind, positions in together:
-            size = sum(len(bodies[position]) for position in positions)
-            if len(positions) == 1 and size > LARGE_BODY:
+            size = sum(request.body_size(position) for position in positions)
+            if request.written is not None or (len(positions) == 1 and size > LARGE_BODY):
                 size = FILE_BYTES + 1
             self._place(request, kind, most, positions, size, stored, files, keys)
         return stored
@@ -295,6 +302,7 @@ class Sender(Part):
         if file is None or not file.takes(len(positions), size):
             file = _File(request.queue, *kind, most)
             files.append(file)
+        file.written = request.written
         for first, count in _in_a_row(positions):
             file.places.append((stored, first, count))
             for position in range(first, first + count):
@@ -309,19 +317,27 @@ class Sender(Part):
         file.bytes += size
 
     def _write(self, file: _File, is_lone: bool) -> None:
+        written = file.written
         line = line_of(file.bodies, file.attributes, file.keys, file.groups)
+        if written is not None:
+            line = Line([written.size], [written.crc], file.attributes, file.keys, line.groups)
         encoded = encode(line)
         count = len(file.bodies)
         stem = stem_of(self._ids.make(), line, encoded, priority=file.priority)
         content = b"".join([*file.bodies, encoded])
         try:
             self._room.take(len(content))
-            entry = self._moves.make(stem, file.queue, [content], delay=file.delay, alone=is_lone)
+            entry = self._moves.make(
+                stem, file.queue, [content], delay=file.delay, alone=is_lone, written=written
+            )
         except StoreError as error:
             for stored, first, run in file.places:
                 stored.results[first : first + run] = [error] * run
             return
-        self._reader.keep(entry.batch, line, content)
+        if written is None:
+            self._reader.keep(entry.batch, line, content)
+        else:
+            self._moves.index.learn(entry.batch, line)
         if file.keys:
             self._deduplication.take(entry, file.keys.items())
         self._written.append((self._moves.commit, entry))

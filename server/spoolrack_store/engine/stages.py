@@ -692,7 +692,7 @@ def _check_messages(record: QueueRecord, request: Stage) -> None:
     for at, sent in enumerate(request.bodies):
         try:
             attributes = request.attributes.get(at, {})
-            contents.check(record.name, sent, attributes, record.settings.max_message_size)
+            contents.check(record.name, len(sent), attributes, record.settings.max_message_size)
             if at in request.groups:
                 contents.check_group(request.groups[at])
         except StoreError as error:

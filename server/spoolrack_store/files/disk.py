@@ -89,6 +89,9 @@ class Disk(Protocol):
         the sync that failed.
         """
 
+    def write_at(self, path: str, offset: int, content: bytes) -> None:
+        """Write into a file that is there, from `offset` on. An error may leave a part written."""
+
     def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
         """A regular file's content, or its first `limit` bytes; EINVAL for anything else.
 

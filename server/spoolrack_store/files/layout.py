@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..model.names import is_owner
+
 FORMAT: Final = "FORMAT"
 FORMAT_CONTENT: Final = b"spoolrack 2\n"
 RESERVE: Final = "RESERVE"
@@ -30,6 +32,20 @@ FOLDERS: Final = (
 
 COPY: Final = ".copy"
 """The end of the name of a file in `new/` that is being written, and is to be renamed."""
+BODY: Final = ".body"
+"""The end of the name of a body in `new/` that is being written: see `body_file`."""
+
+
+def body_path(owner: str, number: int) -> str:
+    """Return the path of a body that a process writes in pieces, before it is a message's."""
+    return f"{NEW}/{owner}-{number}{BODY}"
+
+
+def body_owner(name: str) -> str:
+    """Return the owner in the name of such a body; "" for any other name in `new/`."""
+    owner, _, rest = name.partition("-")
+    number = rest.removesuffix(BODY)
+    return owner if rest != number and number.isdecimal() and is_owner(owner) else ""
 
 
 def owner(owner: str) -> str:

@@ -276,6 +276,14 @@ class LocalDisk:
             os.unlink(path, dir_fd=self._root)
             raise
 
+    def write_at(self, path: str, offset: int, content: bytes) -> None:
+        file = self._calls.open(self._root, path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.lseek(file, offset, os.SEEK_SET)
+            self._calls.write_all(file, content)
+        finally:
+            self._calls.close(file)
+
     def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
         file, size = self._open_file(path)
         try:

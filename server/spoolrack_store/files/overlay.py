@@ -76,6 +76,10 @@ class OverlayDisk(LocalDisk):
         self._require_new(path)
         self._put(path, _Node(None, b"".join(parts)))
 
+    def write_at(self, path: str, offset: int, content: bytes) -> None:
+        before = self.read(path)
+        self._put(path, _Node(None, before[:offset] + content + before[offset + len(content) :]))
+
     def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
         node = self._file(path)
         if node.place is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..files.disk import Found, Kind
-from ..files.layout import COPY, QUARANTINE
+from ..files.layout import COPY, QUARANTINE, body_owner
 from ..model.ids import is_id
 from ..model.names import Name, NotAName, is_queue_name, parse
 from .findings import Notes
@@ -66,6 +66,8 @@ class Lister:
                 pass  # A foreign file, or the folder of one.
             elif folder == "new" and found.name.endswith(COPY):
                 self._notes.leave(path, "a copy of a file, being made: the next start unlinks it")
+            elif folder == "new" and body_owner(found.name):
+                self._notes.leave(path, "a body, being written: a start unlinks it if its process died")
             elif folder == "new" and found.kind is Kind.FILE and is_queue_name(queue) and is_id(id):
                 self._notes.leave(path, "put here by hand: it waits to be adopted")
             else:

@@ -98,10 +98,10 @@ def size_of(attributes: Attributes) -> int:
     )
 
 
-def check(queue: str, body: bytes, attributes: Attributes, max_message_size: int) -> None:
+def check(queue: str, body_size: int, attributes: Attributes, max_message_size: int) -> None:
     """Raise the error that a message of this content deserves, before a byte of it is written."""
-    if len(body) > max_message_size:
-        raise MessageTooLarge(queue=queue, size=len(body), limit=max_message_size)
+    if body_size > max_message_size:
+        raise MessageTooLarge(queue=queue, size=body_size, limit=max_message_size)
     if len(attributes) > MAX_ATTRIBUTES:
         raise InvalidMessage(why=f"it has {len(attributes)} attributes, and may have {MAX_ATTRIBUTES}")
     size = 0

@@ -106,6 +106,16 @@ class Stored:
     first ones' ids."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenBody:
+    """A body that is in a file of the root already, and on stable media."""
+
+    path: str
+    """From the root."""
+    size: int
+    crc: int
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Send(Request[Stored]):
     """Send messages. All valid ones of one delay and priority commit together; each invalid one fails
@@ -127,6 +137,11 @@ class Send(Request[Stored]):
     deliver_at: Mapping[int, Millis] = field(default_factory=dict)
     """By position the Unix times until which messages are hidden, in place of a delay. What has passed
     is no delay."""
+    written: WrittenBody | None = None
+    """The body of the only message, which is empty in `bodies`: its file becomes the message's."""
+
+    def body_size(self, position: int) -> int:
+        return len(self.bodies[position]) if self.written is None else self.written.size
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -1,0 +1,93 @@
+"""Bodies that are written before they are sent survive power cuts and deaths once they are answered,
+and leave nothing behind when they aren't sent; and each condition of that is needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+import pytest
+from spoolrack_store.engine import adoption, recovery
+from spoolrack_store.engine.moves import Moves
+from spoolrack_store.files.layout import BODY
+from spoolrack_store.model.operations import WrittenBody
+
+from tests.crash.body_story import tell
+from tests.support.engine_story import Broken
+from tests.support.power_disk import Model
+
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
+FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_written_bodies_are_sent_whole_or_leave_nothing_behind(
+    model: Model, can_sync_all: bool, processes: int
+) -> None:
+    seeds = range(FIRST, FIRST + SEEDS)
+    found = tell(seeds, model, can_sync_all=can_sync_all, processes=processes)
+    assert min(found) > SEEDS // 2
+
+
+def _unlinks_bodies_of_the_living(patched: pytest.MonkeyPatch) -> None:
+    """A start takes every body for one of a dead process."""
+    patched.setattr(recovery, "body_owner", lambda name: "")
+
+
+def _puts_bodies_of_the_dead_aside(patched: pytest.MonkeyPatch) -> None:
+    """A start takes the body of a dead process for a foreign file."""
+    patched.setattr(adoption, "body_owner", lambda name: "")
+
+
+def _keeps_bodies_of_the_dead(patched: pytest.MonkeyPatch) -> None:
+    """What a dead process was writing is taken for unlinked."""
+    honest = Moves.unlink_file
+
+    def unlink_file(self: Moves, path: str) -> None:
+        if not path.endswith(BODY):
+            honest(self, path)
+
+    patched.setattr(Moves, "unlink_file", unlink_file)
+
+
+def _syncs_only_what_was_written_before(patched: pytest.MonkeyPatch) -> None:
+    """The commit doesn't sync the line that it writes behind a body."""
+    honest = Moves.make
+
+    def make(
+        self: Moves, *arguments: object, written: WrittenBody | None = None, **more: object
+    ) -> object:
+        entry = honest(self, *arguments, written=written, **more)
+        if written is not None:
+            self.syncer._files.pop(entry.name.path, None)
+            self.syncer._files_unsynced = False
+        return entry
+
+    patched.setattr(Moves, "make", make)
+
+
+def _writes_no_line(patched: pytest.MonkeyPatch) -> None:
+    """The file of a body becomes a message's without its line."""
+
+    def complete(self: Moves, written: WrittenBody, parts: Sequence[bytes], target: str) -> None:
+        self.disk.rename_new(written.path, target)
+
+    patched.setattr(Moves, "_complete", complete)
+
+
+PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "bodies of the living are unlinked": _unlinks_bodies_of_the_living,
+    "bodies of the dead are put aside": _puts_bodies_of_the_dead_aside,
+    "bodies of the dead stay": _keeps_bodies_of_the_dead,
+    "the line is not synced": _syncs_only_what_was_written_before,
+    "the line is not written": _writes_no_line,
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    PLANTED[planted](monkeypatch)
+    with pytest.raises(Broken):
+        tell(range(100), Model.ANY_SUBSET, processes=2)
