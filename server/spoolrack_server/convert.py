@@ -62,7 +62,7 @@ LARGEST_DEATH: Final = 256
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 _MAX_SECONDS: Final = 315_576_000_000
-"""What a `google.protobuf.Duration` may hold: 10,000 years."""
+"""The most that a `google.protobuf.Duration` may hold: 10,000 years."""
 
 STATES: Final[Mapping[State, pb.MessageState.ValueType]] = {
     State.READY: pb.MESSAGE_STATE_READY,

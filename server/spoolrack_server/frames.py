@@ -53,7 +53,7 @@ class FrameWriter:
         self._budget.end()
 
     async def lease(self, context: Context, wanted: Receive) -> LeasedFrame | None:
-        """What the store leases for a stream, when there is room; None: look again.
+        """Lease messages for a stream, when there is room; None: look again.
 
         Raises what `LeaseRequests.lease` raises. When the caller is cancelled before, nothing stays
         leased.
@@ -69,7 +69,7 @@ class FrameWriter:
         return await self._lease_then_count(context, peer, wanted)
 
     async def lease_now(self, context: Context, wanted: Receive) -> LeasedFrame:
-        """What the store leases for a single call. Raises `MemoryLimit` if there is no room for it."""
+        """Lease messages for a single call. Raise `MemoryLimit` if there is no room for them."""
         peer, size = context.peer(), await self._size(wanted)
         if not self._is_free(peer, size):
             with suppress(TimeoutError):
@@ -100,7 +100,7 @@ class FrameWriter:
     async def _lease_at_once(
         self, context: Context, peer: str, size: int, wanted: Receive
     ) -> LeasedFrame | None:
-        """What is ready, in room that is taken before; None if nothing is. Raises `MemoryLimit`."""
+        """Lease ready messages in room that is taken before; None if none is. Raise `MemoryLimit`."""
         with self._budget.share(peer, size):
             deliveries = await self._leases.lease(replace(wanted, wait=Millis(0)))
         return self._counted(context, peer, wanted.queue, deliveries) if deliveries else None
@@ -108,7 +108,7 @@ class FrameWriter:
     async def _lease_then_count(
         self, context: Context, peer: str, wanted: Receive
     ) -> LeasedFrame | None:
-        """What is ready, or comes; None if there is no room for it, and it goes back."""
+        """Lease messages that are ready, or come; None if there is no room, and they go back."""
         deliveries = await self._leases.lease(wanted)
         try:
             return self._counted(context, peer, wanted.queue, deliveries)

@@ -38,12 +38,12 @@ class LeaseRequests:
         self._returns: set[asyncio.Task[None]] = set()
 
     async def lease(self, request: Receive) -> list[Delivery]:
-        """What the store leases; when the caller is cancelled before, nothing stays leased."""
+        """Lease messages; when the caller is cancelled before, nothing stays leased."""
         at_once = replace(request, wait=Millis(0)) if self._workers.is_bounded else None
         return await self._take(request, at_once, self._undo_receive)
 
     async def reserve(self, request: Reserve) -> Reservation | None:
-        """What the store reserves; when the caller is cancelled before, nothing new stays reserved."""
+        """Reserve messages; when the caller is cancelled before, nothing new stays reserved."""
         at_once = replace(request, wait=Millis(0)) if self._workers.is_bounded else None
         return await self._take(request, at_once, self._unreserve)
 

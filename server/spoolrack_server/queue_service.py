@@ -89,7 +89,7 @@ class QueueService:
 
     @property
     def parts(self) -> tuple[object, ...]:
-        """What has the handlers, each of them in one."""
+        """The parts that have the handlers, each of them in one."""
         return (
             self,
             StagingService(self._access),

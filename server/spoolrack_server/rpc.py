@@ -71,7 +71,7 @@ class Calls:
         self._memory.refuse(Draining(), lambda reader: not reader.streams)
 
     def recheck_permissions(self) -> None:
-        """Who may do what has changed: end the streams that could not begin any more."""
+        """After a change of permissions end the streams that could not begin any more."""
         if self._admissions is not None:
             self._admissions.recheck_permissions()
 

@@ -286,7 +286,7 @@ class Server:
         ]
 
     def _recheck_permissions(self) -> None:
-        """Who may do what has changed."""
+        """Take in changed permissions."""
         self._calls.recheck_permissions()
         if self._gateway is not None:
             self._gateway.recheck_permissions()

@@ -114,7 +114,7 @@ LONGEST_VALUE: Final = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What went wrong, ready for the wire."""
+    """A failure, ready for the wire."""
 
     code: StatusCode
     http_code: int
@@ -153,7 +153,7 @@ INTERNAL: Final = Failure(
     message="The server made a mistake, and its log says more: please report it.",
     metadata={},
 )
-"""What a client learns of a mistake of ours."""
+"""The failure that a client is told for a mistake of ours."""
 
 
 def failure_of(error: StoreError) -> Failure | None:

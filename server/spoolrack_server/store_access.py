@@ -39,7 +39,7 @@ class StoreAccess:
         return await answer(self.store.submit(request))
 
     async def read(self, read: Callable[..., T], *of: Any) -> T:
-        """What `read` returns in a thread."""
+        """The result of `read` in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, read, *of)
 
     def close(self) -> None:

@@ -163,7 +163,7 @@ class _Line:
         self._requests = requests
         self.window = Window()
         self.inflow: asyncio.Task[None] | None = None
-        """Who reads the requests."""
+        """The task that reads the requests."""
         self.refused: StoreError | None = None
         """Why nothing enters any more, though there may be requests."""
         self._turns: deque[_Turn] = deque()

@@ -56,7 +56,7 @@ class Supervisor:
         self._failures = 0
         self._ending = asyncio.Event()
         self.code = os.EX_OK
-        """What the process ends with."""
+        """The exit code of the process."""
 
     async def run(self, announce: Callable[[], None]) -> None:
         """Return once all have ended; `announce` is called once all serve."""

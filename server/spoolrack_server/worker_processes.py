@@ -24,13 +24,13 @@ PATIENCE: Final = 3.0
 
 
 class WorkerReport(Protocol):
-    """What a process tells of itself."""
+    """The facts that a process tells of itself."""
 
     @property
     def state(self) -> str: ...
 
     async def answer(self, what: str) -> Any:
-        """What this process tells the others: `FIGURES`, `PROCESS` or `HISTORY` of a queue."""
+        """The facts that this process tells the others: `FIGURES`, `PROCESS` or `HISTORY` of a queue."""
 
 
 class WorkerProcess:
@@ -49,7 +49,7 @@ class WorkerProcess:
         self._watched = watched
 
     async def others(self, what: str) -> dict[int, Any]:
-        """What each other process answers; None: it didn't answer in time."""
+        """The answer of each other process; None: it didn't answer in time."""
         found = None if self._line is None else await self._line.ask(what, PATIENCE + 1)
         return {int(number): answer for number, answer in (found or {}).items()}
 
@@ -60,7 +60,7 @@ class WorkerProcess:
         }
 
     async def answer(self, what: str) -> Any:
-        """What the supervisor is told."""
+        """Answer the supervisor."""
         if what == STATE:
             return "starting" if self._watched is None else self._watched.state
         return [] if self._watched is None else await self._watched.answer(what)

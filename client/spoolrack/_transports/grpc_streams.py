@@ -72,7 +72,7 @@ class _Asked:
 
 
 class _Asking:
-    """What is under way on one call. It must not know who owns it, or that one would never be freed."""
+    """The requests under way on one call. It must not know its owner, or that one would never be freed."""
 
     def __init__(self, target: str, lock: AbstractContextManager[Any]) -> None:
         self.target = target

@@ -110,7 +110,7 @@ class ReadOptions:
     hold_seconds: float = 600.0
     """How long messages stay with a query that is away."""
     redelivers: bool = False
-    """What becomes of a batch whose messages were given to others: it is empty, and they come again.
+    """The fate of a batch whose messages were given to others: it is empty, and they come again.
     False: the query fails."""
     columns: tuple[str, ...] = READ_UNASKED
     states: tuple[pb.MessageState.ValueType, ...] = ()
@@ -132,7 +132,7 @@ class WriteOptions:
     transaction: str = ""
     """Names a batch write: a second one of the same name writes nothing."""
     skips_different: bool = False
-    """What becomes of a batch that was published before, with other rows: it counts as done. False: the
+    """The fate of a batch that was published before, with other rows: it counts as done. False: the
     write fails."""
 
 

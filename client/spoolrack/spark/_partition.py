@@ -138,12 +138,12 @@ def writer(endpoint: str, queue: str, *, query: str, **options: Any) -> Writer:
     """A writer for `foreachBatch` and `foreachPartition`, also with a Spark that has no Python data
     sources: 3.4 and newer.
 
-    `query` names the query, in up to 70 letters, digits, '_' and '-': no other one has that name, and
+    `query` names the query, in up to 70 of A-Z, a-z, 0-9, '_' and '-': no other one has that name, and
     it stays over restarts. `options`: credentials, retry_seconds. Raises `InvalidOption`.
     """
     if not _QUERY.fullmatch(query):
         raise InvalidOption(
-            f"query is {query!r}: it must be 1 to 70 letters, digits, '_' and '-', and name this query "
+            f"query is {query!r}: it must be 1 to 70 of A-Z, a-z, 0-9, '_' and '-', and name this query "
             "alone."
         )
     return Writer(place_of(endpoint, queue, **options), query)

@@ -44,7 +44,7 @@ class Written(WriterCommitMessage):
 
 
 def write_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch], query: str) -> Written:
-    """What a task does with its rows."""
+    """Stage or send the rows of a task."""
 
     def messages() -> Iterator[Sized]:
         for batch in batches:

@@ -180,8 +180,8 @@ class Sender(Part):
         last: dict[_Kind, list[int]] = {}
         """Of each kind what the next message may share a file with: a large body divides."""
         most = settings.messages_per_file or MOST
-        for position in range(len(bodies)):
-            body_size = request.body_size(position)
+        sizes = [len(body) for body in bodies] if request.written is None else [request.written.size]
+        for position, body_size in enumerate(sizes):
             try:
                 if body_size > settings.max_message_size or position in request.attributes:
                     attributes = request.attributes.get(position, {})
@@ -217,7 +217,7 @@ class Sender(Part):
                 last[kind] = [position]
                 together.append((kind, last[kind]))
         for kind, positions in together:
-            size = sum(request.body_size(position) for position in positions)
+            size = sum(sizes[position] for position in positions)
             if request.written is not None or (len(positions) == 1 and size > LARGE_BODY):
                 size = FILE_BYTES + 1
             self._place(request, kind, most, positions, size, stored, files, keys)

@@ -140,9 +140,6 @@ class Send(Request[Stored]):
     written: WrittenBody | None = None
     """The body of the only message, which is empty in `bodies`: its file becomes the message's."""
 
-    def body_size(self, position: int) -> int:
-        return len(self.bodies[position]) if self.written is None else self.written.size
-
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Delivery:
