@@ -30,7 +30,7 @@ class WorkerReport(Protocol):
     def state(self) -> str: ...
 
     async def answer(self, what: str) -> Any:
-        """The facts that this process tells the others: `FIGURES`, `PROCESS` or `HISTORY` of a queue."""
+        """Tell the other processes `FIGURES`, `PROCESS` or the `HISTORY` of a queue."""
 
 
 class WorkerProcess:

@@ -72,7 +72,7 @@ class _Asked:
 
 
 class _Asking:
-    """The requests under way on one call. It must not know its owner, or that one would never be freed."""
+    """The requests under way on one call. It must not know its owner: that one could never be freed."""
 
     def __init__(self, target: str, lock: AbstractContextManager[Any]) -> None:
         self.target = target

@@ -143,8 +143,8 @@ def writer(endpoint: str, queue: str, *, query: str, **options: Any) -> Writer:
     """
     if not _QUERY.fullmatch(query):
         raise InvalidOption(
-            f"query is {query!r}: it must be 1 to 70 of A-Z, a-z, 0-9, '_' and '-', and name this query "
-            "alone."
+            f"query is {query!r}: it must be 1 to 70 of A-Z, a-z, 0-9, '_' and '-', and name this "
+            "query alone."
         )
     return Writer(place_of(endpoint, queue, **options), query)
 
