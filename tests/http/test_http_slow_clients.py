@@ -158,9 +158,16 @@ async def test_all_bodies_that_come_at_one_time_share_one_bound(
     client: Client, http: Http, server: Server
 ) -> None:
     await client.create(max_message_size=64 * MIB)
-    large = await http.ask("POST", "/q/messages", bytes(2 * MIB))
-    assert (large.status, large.reason) == (503, "TOO_MANY_UPLOADS")
-    assert large.headers["Retry-After"] == "1"
+    async with raw_to(server) as raw:
+        await raw.say("POST /q/messages HTTP/1.1", f"Content-Length: {MIB}", body=bytes(MIB - 1))
+        for _ in range(MANY):
+            answer = await http.ask("POST", "/q/messages", bytes(MIB))
+            if answer.status != 201:  # Now all that was said is in memory.
+                break
+        assert (answer.status, answer.reason) == (503, "TOO_MANY_UPLOADS")
+        assert answer.headers["Retry-After"] == "1"
+    # A larger one than the bound goes to the disk as it comes.
+    assert (await http.ask("POST", "/q/messages", bytes(4 * MIB))).status == 201
     for _ in range(3):
         assert (await http.ask("POST", "/q/messages", bytes(MIB))).status == 201
     # Who is slow has only what came of his.
