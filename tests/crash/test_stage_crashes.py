@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Final
 
 import pytest
 from spoolrack_store.engine import stages
@@ -132,15 +133,23 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
 }
 
 
+STARTS: Final = {
+    "a manifest made before its chunks are durable": 209,
+    "a stage that begins a life whose record may come back": 131,
+    "the younger of two stages kept": 108,
+}
+"""The first stories that found them. When the engine has changed another one may: all are told."""
+
+
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, name, broken = PLANTED[planted]
     monkeypatch.setattr(owner, name, broken)
     with pytest.raises(Broken):
-        _tell_many()
+        _tell_many(STARTS.get(planted, 0))
 
 
-def _tell_many() -> None:
-    for seed in range(MOST_STORIES):
+def _tell_many(start: int) -> None:
+    for seed in (*range(start, MOST_STORIES), *range(start)):
         for processes in (2, 1):
             StageStory(seed, Model.ANY_SUBSET, processes=processes).run(120)
