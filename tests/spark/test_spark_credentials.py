@@ -56,7 +56,7 @@ def test_a_stream_goes_from_queue_to_queue_over_tls_and_its_token_is_shown_nowhe
             assert batch.count() == 0
             batch.explain(extended=True)
             denied = spark.read.format("spoolrack").options(**options, queue="invoices").load()
-            with pytest.raises(Exception, match="query may not receive"):
+            with pytest.raises(Exception, match="query may not monitor"):
                 denied.collect()
     shown = "".join(capfd.readouterr())
     assert "Plan" in shown

@@ -393,5 +393,5 @@ def test_complete_mode_and_foreign_schemas_are_refused(
         query.awaitTermination(STUCK)
 
     reader = spark.read.format("spoolrack").options(**place(server, "in"))
-    with pytest.raises(Exception, match="leave it out"):
+    with pytest.raises(Exception, match="leave that out"):
         reader.schema("value string").load().count()

@@ -30,7 +30,7 @@ def test_an_old_spark_finds_no_data_source_and_keeps_its_others(
 
 
 def test_an_old_spark_is_told_what_to_use_instead(old: str) -> None:
-    with pytest.raises(ImportError, match="foreachPartition"):
+    with pytest.raises(ImportError, match="foreachBatch"):
         _ = spark.SpoolrackDataSource
 
 
