@@ -15,7 +15,8 @@ from spoolrack.spark import write_partition
 from spoolrack.spark._light_client import Caller, Patience
 from spoolrack.spark._offsets import initial
 from spoolrack.spark._options import Place, place_of, read_options
-from spoolrack.spark._queue_reader import StreamReading, peek, read_slice
+from spoolrack.spark._queue_peek import Share, peek
+from spoolrack.spark._queue_reader import StreamReading, read_slice
 from spoolrack_server.access.security import Security
 
 from tests.support.access_rig import Files, in_a_thread
@@ -73,7 +74,7 @@ def test_a_query_reads_and_writes_where_it_must_say_who_it_is(address: str, file
     assert lag["leased"] == 50
     reading.commit(first)
     reading.stop()
-    assert not list(peek(place, Patience(30.0)))
+    assert not list(peek(options, Share(), Patience(30.0)))
 
 
 def test_executors_get_what_the_driver_has_read(address: str, files: Files) -> None:
@@ -93,16 +94,20 @@ def test_who_may_not_read_is_told_at_once(
     address: str, files: Files, token: str, error: type[Exception]
 ) -> None:
     files.tokens.setdefault("nobody", "srk_nobody")
-    place = place_of(f"grpcs://{address}", "jobs", credentials=credentials(files, token))
+    said = credentials(files, token)
+    options = read_options({"endpoint": f"grpcs://{address}", "queue": "jobs", "credentials": said})
     with pytest.raises(error):
-        list(peek(place, Patience(300.0)))
+        list(peek(options, Share(), Patience(300.0)))
 
 
 def test_a_server_that_another_ca_has_signed_is_not_told_the_token(address: str, files: Files) -> None:
     files.write_ca(trustme.CA())
-    place = place_of(f"grpcs://{address}", "jobs", credentials=credentials(files))
+    said = credentials(files)
+    options = read_options(
+        {"endpoint": f"grpcs://{address}", "queue": "jobs", "credentials": said, "retrySeconds": "0"}
+    )
     with pytest.raises(Unreachable):
-        list(peek(place, Patience(0.0)))
+        list(peek(options, Share(), Patience(0.0)))
 
 
 def test_what_is_secret_is_in_no_text_of_an_option(address: str, files: Files) -> None:
