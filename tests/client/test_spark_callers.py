@@ -14,12 +14,13 @@ from spoolrack.errors import PermissionDenied, Unauthenticated, Unreachable
 from spoolrack.spark import write_partition
 from spoolrack.spark._light_client import Caller, Patience
 from spoolrack.spark._offsets import initial
-from spoolrack.spark._options import Place, place_of, read_options
+from spoolrack.spark._options import QueueAddress, queue_address, read_options
 from spoolrack.spark._queue_peek import Share, peek
-from spoolrack.spark._queue_reader import StreamReading, read_slice
+from spoolrack.spark._queue_reader import read_slice
 from spoolrack_server.access.security import Security
 
 from tests.support.access_rig import Files, in_a_thread
+from tests.support.spark_reading import JobsReading
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_a_query_reads_and_writes_where_it_must_say_who_it_is(address: str, file
 
     options = read_options({"endpoint": endpoint, "queue": "jobs", "credentials": said})
     place = options.place
-    reading = StreamReading(options, Caller(place.address, Patience(30.0), place.credentials))
+    reading = JobsReading(options, Caller(place.address, Patience(30.0), place.credentials))
     first = reading.latest(initial(), max_messages=100, max_bytes=2**30)
     parts = reading.parts(initial(), first)
     found = [
@@ -74,7 +75,7 @@ def test_a_query_reads_and_writes_where_it_must_say_who_it_is(address: str, file
     assert lag["leased"] == 50
     reading.commit(first)
     reading.stop()
-    assert not list(peek(options, Share(), Patience(30.0)))
+    assert not list(peek(options, Share("jobs"), Patience(30.0)))
 
 
 def test_executors_get_what_the_driver_has_read(address: str, files: Files) -> None:
@@ -97,7 +98,7 @@ def test_who_may_not_read_is_told_at_once(
     said = credentials(files, token)
     options = read_options({"endpoint": f"grpcs://{address}", "queue": "jobs", "credentials": said})
     with pytest.raises(error):
-        list(peek(options, Share(), Patience(300.0)))
+        list(peek(options, Share("jobs"), Patience(300.0)))
 
 
 def test_a_server_that_another_ca_has_signed_is_not_told_the_token(address: str, files: Files) -> None:
@@ -107,12 +108,12 @@ def test_a_server_that_another_ca_has_signed_is_not_told_the_token(address: str,
         {"endpoint": f"grpcs://{address}", "queue": "jobs", "credentials": said, "retrySeconds": "0"}
     )
     with pytest.raises(Unreachable):
-        list(peek(options, Share(), Patience(0.0)))
+        list(peek(options, Share("jobs"), Patience(0.0)))
 
 
 def test_what_is_secret_is_in_no_text_of_an_option(address: str, files: Files) -> None:
-    place = place_of(f"grpcs://{address}", "jobs", credentials=credentials(files))
+    place = queue_address(f"grpcs://{address}", "jobs", credentials=credentials(files))
     for shown in (place, write_partition(f"grpcs://{address}", "jobs", credentials=credentials(files))):
         assert "srk_" not in repr(shown)
         assert "CERTIFICATE" not in repr(shown)
-    assert isinstance(place, Place)
+    assert isinstance(place, QueueAddress)

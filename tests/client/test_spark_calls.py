@@ -12,12 +12,11 @@ from spoolrack import SpoolrackError
 from spoolrack.spark import write_partition
 from spoolrack.spark._light_client import Caller, Patience
 from spoolrack.spark._offsets import Offset, initial
-from spoolrack.spark._options import Place, ReadOptions
+from spoolrack.spark._options import QueueAddress, ReadOptions
 from spoolrack.spark._queue_peek import Share, peek
 from spoolrack.spark._queue_reader import (
     BatchLost,
     CheckpointTooOld,
-    StreamReading,
     read_slice,
 )
 from spoolrack.spark._reservation_extender import Keeper
@@ -27,6 +26,7 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 
 from benchmarks.null_server import NullServer
 from benchmarks.null_state import Fault
+from tests.support.spark_reading import JobsReading
 
 BODIES = [str(number).encode() for number in range(10_000)]
 
@@ -55,13 +55,13 @@ def server(time: Time) -> Iterator[NullServer]:
 
 
 @pytest.fixture
-def reading(server: NullServer, time: Time) -> Callable[..., StreamReading]:
+def reading(server: NullServer, time: Time) -> Callable[..., JobsReading]:
     made = []
 
-    def make(**options: object) -> StreamReading:
+    def make(**options: object) -> JobsReading:
         # Most tests plan batches, and read none.
         values = {"hold_seconds": 60.0, "partitions": 3, "deletes_unread": True, **options}
-        made.append(StreamReading(ReadOptions(place=place(server), **values), caller(server, time)))
+        made.append(JobsReading(ReadOptions(place=place(server), **values), caller(server, time)))
         return made[-1]
 
     yield make
@@ -69,8 +69,8 @@ def reading(server: NullServer, time: Time) -> Callable[..., StreamReading]:
         one.stop()
 
 
-def place(server: NullServer) -> Place:
-    return Place(address=server.endpoint, queue="jobs", retry_seconds=30.0)
+def place(server: NullServer) -> QueueAddress:
+    return QueueAddress(address=server.endpoint, queue="jobs", retry_seconds=30.0)
 
 
 def patience(time: Time) -> Patience:
@@ -81,11 +81,11 @@ def caller(server: NullServer, time: Time) -> Caller:
     return Caller(server.endpoint, patience(time))
 
 
-def latest(one: StreamReading, start: Offset, messages: int = 4_000) -> Offset:
+def latest(one: JobsReading, start: Offset, messages: int = 4_000) -> Offset:
     return one.latest(start, max_messages=messages, max_bytes=1 << 26)
 
 
-def rows(server: NullServer, one: StreamReading, start: Offset, end: Offset, time: Time) -> list[bytes]:
+def rows(server: NullServer, one: JobsReading, start: Offset, end: Offset, time: Time) -> list[bytes]:
     return [
         message.body
         for part in one.parts(start, end)
@@ -95,7 +95,7 @@ def rows(server: NullServer, one: StreamReading, start: Offset, end: Offset, tim
 
 
 def test_batches_follow_each_other_and_what_is_done_is_deleted(
-    server: NullServer, reading: Callable[..., StreamReading], time: Time
+    server: NullServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     server.put("jobs", BODIES)
     one, start, read = reading(deletes_unread=False), initial(), []
@@ -109,7 +109,7 @@ def test_batches_follow_each_other_and_what_is_done_is_deleted(
     assert start.sequence_number == 2
 
 
-def test_an_empty_batch_has_no_parts(server: NullServer, reading: Callable[..., StreamReading]) -> None:
+def test_an_empty_batch_has_no_parts(server: NullServer, reading: Callable[..., JobsReading]) -> None:
     server.put("jobs", BODIES)
     one = reading()
     end = latest(one, initial())
@@ -119,7 +119,7 @@ def test_an_empty_batch_has_no_parts(server: NullServer, reading: Callable[..., 
 
 
 def test_a_first_batch_is_done_again_from_a_new_beginning(
-    server: NullServer, reading: Callable[..., StreamReading], time: Time
+    server: NullServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     """Spark makes a new initial offset for it, with a stream that nobody knows."""
     server.put("jobs", BODIES)
@@ -129,7 +129,7 @@ def test_a_first_batch_is_done_again_from_a_new_beginning(
 
 
 def test_a_reservation_that_was_not_written_down_is_found_again(
-    server: NullServer, reading: Callable[..., StreamReading]
+    server: NullServer, reading: Callable[..., JobsReading]
 ) -> None:
     server.put("jobs", BODIES)
     start = latest(reading(), initial())
@@ -139,7 +139,7 @@ def test_a_reservation_that_was_not_written_down_is_found_again(
 
 
 def test_one_that_was_not_written_down_and_is_lost_is_passed_over(
-    server: NullServer, reading: Callable[..., StreamReading], time: Time
+    server: NullServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     """Nobody has seen its messages, so that nothing is doubled."""
     server.put("jobs", BODIES)
@@ -155,7 +155,7 @@ def test_one_that_was_not_written_down_and_is_lost_is_passed_over(
 
 
 def test_a_lost_batch_fails_and_nothing_is_lost(
-    server: NullServer, reading: Callable[..., StreamReading], time: Time
+    server: NullServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     server.put("jobs", BODIES)
     end = latest(reading(), initial())
@@ -169,7 +169,7 @@ def test_a_lost_batch_fails_and_nothing_is_lost(
 
 @pytest.mark.parametrize("was_read", [False, True])
 def test_a_lost_batch_is_empty_where_redelivery_is_asked_for(
-    server: NullServer, reading: Callable[..., StreamReading], time: Time, was_read: bool
+    server: NullServer, reading: Callable[..., JobsReading], time: Time, was_read: bool
 ) -> None:
     server.put("jobs", BODIES)
     first, start = reading(), initial()
@@ -185,7 +185,7 @@ def test_a_lost_batch_is_empty_where_redelivery_is_asked_for(
 
 
 def test_a_batch_that_was_done_and_could_not_be_deleted_is_told(
-    server: NullServer, reading: Callable[..., StreamReading], time: Time
+    server: NullServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     server.put("jobs", BODIES)
     end = latest(reading(), initial())
@@ -200,7 +200,7 @@ def test_a_batch_that_was_done_and_could_not_be_deleted_is_told(
 
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_a_batch_that_was_done_does_not_come_back_when_its_hold_is_over(
-    server: NullServer, reading: Callable[..., StreamReading], time: Time, is_stopped: bool
+    server: NullServer, reading: Callable[..., JobsReading], time: Time, is_stopped: bool
 ) -> None:
     server.put("jobs", BODIES)
     one = reading()
@@ -218,7 +218,7 @@ def test_a_batch_that_was_done_does_not_come_back_when_its_hold_is_over(
 
 
 def test_an_old_checkpoint_is_told_and_nothing_is_lost(
-    server: NullServer, reading: Callable[..., StreamReading]
+    server: NullServer, reading: Callable[..., JobsReading]
 ) -> None:
     server.put("jobs", BODIES)
     one = reading()
@@ -233,7 +233,7 @@ def test_an_old_checkpoint_is_told_and_nothing_is_lost(
 
 
 def test_with_what_is_there_a_query_ends(
-    server: NullServer, reading: Callable[..., StreamReading]
+    server: NullServer, reading: Callable[..., JobsReading]
 ) -> None:
     server.put("jobs", BODIES)
     one, start, seen = reading(), initial(), 0
@@ -250,7 +250,7 @@ def test_with_what_is_there_a_query_ends(
 
 @pytest.mark.parametrize("waiting", [0, 3_000])
 def test_with_what_is_there_a_forgotten_reservation_comes_too(
-    server: NullServer, reading: Callable[..., StreamReading], waiting: int
+    server: NullServer, reading: Callable[..., JobsReading], waiting: int
 ) -> None:
     server.put("jobs", BODIES[: 5_000 + waiting])
     start = latest(reading(), initial())
@@ -273,7 +273,7 @@ def test_with_what_is_there_a_forgotten_reservation_comes_too(
 @pytest.mark.parametrize("is_after", [False, True])
 def test_a_call_that_breaks_is_made_again(
     server: NullServer,
-    reading: Callable[..., StreamReading],
+    reading: Callable[..., JobsReading],
     time: Time,
     method: str,
     is_after: bool,
@@ -291,7 +291,7 @@ def test_a_call_that_breaks_is_made_again(
 
 
 def test_a_call_that_stays_broken_is_given_up(
-    server: NullServer, reading: Callable[..., StreamReading], time: Time
+    server: NullServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     server.faults.append(Fault(method="Reserve", times=10_000))
     began = time.now
@@ -304,17 +304,17 @@ def test_a_call_that_stays_broken_is_given_up(
 
 
 def test_a_call_that_can_not_succeed_is_not_repeated(server: NullServer, time: Time) -> None:
-    nowhere = Place(address=server.endpoint, queue="nowhere")
+    nowhere = QueueAddress(address=server.endpoint, queue="nowhere")
 
     with pytest.raises(spoolrack.errors.QueueNotFound):
-        list(peek(ReadOptions(place=nowhere), Share(), patience(time)))
+        list(peek(ReadOptions(place=nowhere), Share("nowhere"), patience(time)))
 
     assert server.calls["ListMessages"] == 1
 
 
 def test_a_read_that_breaks_is_taken_up_where_it_was(server: NullServer, time: Time) -> None:
     server.put("jobs", BODIES)
-    one = StreamReading(ReadOptions(place=place(server)), caller(server, time))
+    one = JobsReading(ReadOptions(place=place(server)), caller(server, time))
     end = latest(one, initial())
     (part,) = one.parts(initial(), end)
     one.stop()
@@ -327,7 +327,7 @@ def test_a_read_that_breaks_is_taken_up_where_it_was(server: NullServer, time: T
 
 
 def test_a_slice_whose_hold_is_over_fails_its_task(
-    server: NullServer, reading: Callable[..., StreamReading], time: Time
+    server: NullServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     """Before it reads, and in the middle: a part of a batch is never taken for all of it."""
     server.put("jobs", BODIES)
@@ -362,7 +362,7 @@ def test_the_keeper_holds_a_batch_for_as_long_as_its_query_lives() -> None:
     server.start()
     server.put("jobs", BODIES)
     options = ReadOptions(place=place(server), hold_seconds=1.0)
-    one = StreamReading(options, Caller(server.endpoint, Patience(30.0)))
+    one = JobsReading(options, Caller(server.endpoint, Patience(30.0)))
     end = latest(one, initial())
     hold = server.holds[end.gen, end.sequence_number]
     due = hold.due
@@ -375,7 +375,7 @@ def test_the_keeper_holds_a_batch_for_as_long_as_its_query_lives() -> None:
 
 
 def test_a_query_that_stops_leaves_a_whole_hold_to_its_batch(
-    server: NullServer, reading: Callable[..., StreamReading], time: Time
+    server: NullServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     server.put("jobs", BODIES)
     one = reading(hold_seconds=3600.0)
@@ -388,7 +388,7 @@ def test_a_query_that_stops_leaves_a_whole_hold_to_its_batch(
 
 
 def test_an_idle_queue_is_not_waited_for(
-    server: NullServer, reading: Callable[..., StreamReading]
+    server: NullServer, reading: Callable[..., JobsReading]
 ) -> None:
     start = initial()
 
@@ -398,12 +398,45 @@ def test_an_idle_queue_is_not_waited_for(
     assert server.waits == [0.0, 1.0]
 
 
+def test_a_batch_after_the_first_waits_for_enough_messages_and_not_too_long(
+    server: NullServer, reading: Callable[..., JobsReading], time: Time
+) -> None:
+    server.put("jobs", BODIES[:1])
+    one = reading(min_messages=100, max_trigger_delay=60.0)
+    first = latest(one, initial())
+    assert first.n == 1
+
+    server.put("jobs", BODIES[:99])
+    assert latest(one, first) == first
+    server.put("jobs", BODIES[99:100])
+    second = latest(one, first)
+    assert second.n == 100
+
+    server.put("jobs", BODIES[:3])
+    time.sleep(59.0)
+    assert latest(one, second) == second
+    time.sleep(1.0)
+    assert latest(one, second).n == 3
+
+
+def test_a_query_of_what_is_there_waits_for_no_more(
+    server: NullServer, reading: Callable[..., JobsReading]
+) -> None:
+    server.put("jobs", BODIES[:150])
+    one = reading(min_messages=100)
+    one.only_what_is_there()
+    first = latest(one, initial(), messages=100)
+    second = latest(one, first, messages=100)
+    assert (first.n, second.n) == (100, 50)
+    assert latest(one, second) == second
+
+
 def test_the_keeper_says_nothing_of_a_batch_that_is_committed(
     server: NullServer, time: Time, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.put("jobs", BODIES)
     options = ReadOptions(place=place(server), hold_seconds=60.0, deletes_unread=True)
-    one = StreamReading(options, caller(server, time))
+    one = JobsReading(options, caller(server, time))
     keeper = Keeper(caller(server, time), 60.0)
     end = latest(one, initial())
     one.commit(end)
@@ -470,6 +503,6 @@ def test_a_look_at_a_queue_takes_nothing(server: NullServer, time: Time) -> None
     server.put("jobs", BODIES)
 
     look = ReadOptions(place=place(server))
-    seen = [message.body for page in peek(look, Share(), patience(time)) for message in page]
+    seen = [message.body for page in peek(look, Share("jobs"), patience(time)) for message in page]
 
     assert seen == BODIES == server.bodies("jobs")

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from spoolrack.spark._light_client import Caller, Patience
 from spoolrack.spark._offsets import initial
-from spoolrack.spark._options import Place, ReadOptions
-from spoolrack.spark._queue_reader import BatchUnread, StreamReading
+from spoolrack.spark._options import QueueAddress, ReadOptions
+from spoolrack.spark._queue_reader import BatchUnread
 from spoolrack.spark._row_sender import stage, together
 from spoolrack.spark._rows import message_of
 
 from benchmarks.null_server import NullServer
+from tests.support.spark_reading import JobsReading
 
 
 @pytest.fixture
@@ -25,20 +26,20 @@ def server() -> Iterator[NullServer]:
 
 
 @pytest.fixture
-def place(server: NullServer) -> Place:
-    return Place(address=server.endpoint, queue="jobs", retry_seconds=30.0)
+def place(server: NullServer) -> QueueAddress:
+    return QueueAddress(address=server.endpoint, queue="jobs", retry_seconds=30.0)
 
 
 @pytest.fixture
-def caller(place: Place) -> Caller:
+def caller(place: QueueAddress) -> Caller:
     return Caller(place.address, Patience(place.retry_seconds))
 
 
 def test_a_batch_that_no_task_has_read_is_not_deleted(
-    server: NullServer, caller: Caller, place: Place
+    server: NullServer, caller: Caller, place: QueueAddress
 ) -> None:
     server.put("jobs", [b"1", b"2"])
-    one = StreamReading(ReadOptions(place=place), caller)
+    one = JobsReading(ReadOptions(place=place), caller)
     end = one.latest(initial(), max_messages=4, max_bytes=1 << 26)
 
     with pytest.raises(BatchUnread, match=f"reservations release {end.gen} {end.sequence_number}'"):
@@ -49,7 +50,7 @@ def test_a_batch_that_no_task_has_read_is_not_deleted(
 
 
 def test_what_is_staged_has_one_digest_in_any_order_and_division(
-    server: NullServer, caller: Caller, place: Place
+    server: NullServer, caller: Caller, place: QueueAddress
 ) -> None:
     rows = [
         (b"1", {"a": "x", "b": "y"}, None, None),

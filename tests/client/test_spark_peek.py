@@ -58,7 +58,7 @@ def test_each_message_is_in_one_share_and_shares_are_about_alike(
     assert len(looks[0]) <= partitions
     # Messages of one millisecond are in one share.
     assert max(map(len, looks[0])) < 400 / partitions + 200
-    assert queue.info().counts.ready == 393
+    assert queue.info().counts.ready_count == 393
 
 
 def test_a_small_queue_is_one_share(server: RunningServer, queue: spoolrack.Queue) -> None:

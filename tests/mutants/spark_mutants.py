@@ -11,6 +11,7 @@ from tests.support.mutant import SPARK, Mutant
 edit = partial(mutant.edit, package=SPARK)
 
 _CALLS: Final = "tests/client/test_spark_calls.py"
+_SEVERAL: Final = "tests/client/test_spark_several_queues.py"
 _QUERIES: Final = "tests/spark/test_spark_queries.py"
 _ROOT: Final = "tests/spark/test_spark_root.py"
 _DEATHS: Final = (
@@ -22,9 +23,9 @@ SPARK_MUTANTS: Final = (
         name="a-batch-that-is-done-is-not-deleted",
         breaks="the messages of a batch are deleted when the query asks for the next one",
         edits=edit(
-            "_queue_reader.py:StreamReading.latest",
-            "        self.commit(start)\n        wait = self",
-            "        wait = self",
+            "_queues_reader.py:QueuesReading.latest",
+            "        self.commit(start)\n",
+            "",
         ),
         caught_by=(f"{_CALLS}::test_batches_follow_each_other_and_what_is_done_is_deleted",),
     ),
@@ -32,7 +33,7 @@ SPARK_MUTANTS: Final = (
         name="a-batch-is-deleted-when-it-is-planned",
         breaks="a batch is deleted only when Spark has written down that it is done",
         edits=edit(
-            "_queue_reader.py:StreamReading.latest",
+            "_queue_reader.py:StreamReading._latest",
             "        self._keeper.hold(end)\n        return end\n",
             "        self.commit(end)\n        return end\n",
         ),
@@ -92,10 +93,36 @@ SPARK_MUTANTS: Final = (
         breaks="a query that runs holds its batch, however long that takes",
         edits=edit(
             "_reservation_extender.py:Keeper._run",
-            "if held is not None and not self._extend(held):",
-            "if held is not None and self._is_over and not self._extend(held):",
+            "if self._extend(held):",
+            "if not self._is_over or self._extend(held):",
         ),
         caught_by=(f"{_CALLS}::test_the_keeper_holds_a_batch_for_as_long_as_its_query_lives",),
+    ),
+    Mutant(
+        name="a-run-has-streams-of-its-own",
+        breaks="a run of several queues finds what the run before has reserved and not written down",
+        edits=edit(
+            "_offsets.py:_stream", 'uuid.uuid5(uuid.NAMESPACE_URL, f"{gen}/{queue}")', "uuid.uuid4()"
+        ),
+        caught_by=(f"{_SEVERAL}::test_a_batch_that_was_not_written_down_is_planned_again_as_it_was",),
+    ),
+    Mutant(
+        name="a-queue-without-ready-messages-is-not-asked-by-a-new-run",
+        breaks="a run of several queues finds what the run before has reserved and not written down",
+        edits=edit(
+            "_queues_reader.py:QueuesReading._wanted",
+            "if ready or self._last.get(queue) != start.of(queue).sequence_number:",
+            "if ready:",
+        ),
+        caught_by=(f"{_SEVERAL}::test_a_batch_that_was_not_written_down_is_planned_again_as_it_was",),
+    ),
+    Mutant(
+        name="a-batch-has-the-queues-of-the-batch-before",
+        breaks="a batch of several queues has only those that were reserved for it",
+        edits=edit(
+            "_offsets.py:QueuesOffset.batch_since", "offset != start.by_queue.get(queue)", "True"
+        ),
+        caught_by=(f"{_SEVERAL}::test_a_pattern_has_the_queues_that_match_also_those_that_come_later",),
     ),
     Mutant(
         name="an-old-checkpoint-goes-unnoticed",
@@ -137,7 +164,7 @@ SPARK_MUTANTS: Final = (
         name="a-chunk-is-renumbered-when-it-is-repeated",
         breaks="a chunk whose answer was lost is staged once",
         edits=edit(
-            "_window.py:Window._settle",
+            "_window.py:RequestWindow._settle",
             "                response = self._caller.once(self._method, sent[0])\n",
             '                if hasattr(sent[0], "chunk"):\n'
             "                    sent[0].chunk += 1_000_000\n"

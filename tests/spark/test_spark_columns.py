@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spoolrack.spark._columns import messages_of, record_batch
+from spoolrack.spark._options import READ_UNASKED
 from spoolrack.v1 import queue_pb2 as pb
 
 
@@ -11,7 +12,7 @@ def test_attributes_of_both_types_are_copied_as_they_are() -> None:
     read.attributes["text"].string_value = "eA=="
     read.attributes["bytes"].binary_value = b"\xff"
 
-    batch = record_batch([read, pb.Message(id="2", body=b"y")])
+    batch = record_batch([read, pb.Message(id="2", body=b"y")], READ_UNASKED, "q")
     copied = batch.select(["body", "attributes", "binary_attributes"])
     first, second = (message for message, _, _ in messages_of(copied))
 

@@ -91,7 +91,7 @@ def counted(client: Client) -> None:
     found = Counter(one.body for one in client.queue("out").peek())
     assert found == Counter(BODIES)
     counts = client.queue("in").info().counts
-    assert (counts.ready, counts.leased, counts.delayed) == (0, 0, 0)
+    assert (counts.ready_count, counts.leased_count, counts.delayed_count) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(

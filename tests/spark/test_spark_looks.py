@@ -40,7 +40,7 @@ def test_a_batch_read_has_the_columns_and_messages_that_are_asked_for_each_time(
         assert [id for id, row in first.items() if row.state == "leased"] == [leased.id]
         assert first[leased.id].lease_expires_at is not None
         assert source.option("columns", "id").option("states", "ready").load().count() == 19
-        assert jobs.info().counts.ready == 19
+        assert jobs.info().counts.ready_count == 19
 
 
 def test_a_stream_has_the_columns_that_are_asked_for_and_writes_what_a_message_has(

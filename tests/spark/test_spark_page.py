@@ -26,7 +26,7 @@ def send(client: spoolrack.Client, bodies: list[bytes]) -> None:
     waited for them, and then gives them back."""
     client.queue("orders").send_many(bodies)
     for _ in range(MANY_LOOKS):
-        if client.queue("orders").info().counts.ready >= len(bodies):
+        if client.queue("orders").info().counts.ready_count >= len(bodies):
             return
     raise AssertionError(f"never all ready: {client.queue('orders').info().counts}")
 

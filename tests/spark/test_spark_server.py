@@ -72,7 +72,7 @@ def test_a_query_moves_each_message_once_and_deletes_it(
     assert [p.numInputRows for p in query.recentProgress if p.numInputRows] == [2_500, 2_500, 1_000]
     assert bodies(spark, server, "out") == BODIES
     counts = client.queue("in").info().counts
-    assert (counts.ready, counts.leased) == (0, 0)
+    assert (counts.ready_count, counts.leased_count) == (0, 0)
 
 
 def test_a_server_that_is_restarted_in_mid_batch_is_waited_for(
@@ -100,3 +100,43 @@ def test_rows_with_ids_are_sent_once(
         assert tuple(counts) == (sent, ROWS - sent)
 
     assert bodies(spark, server, "out") == BODIES
+
+
+def test_a_query_of_a_pattern_reads_each_queue_once_through_a_restart(
+    spark: SparkSession, server: RunningServer, client: Client, tmp_path: Path
+) -> None:
+    for queue in ("part-a", "part-b"):
+        client.create_queue(queue)
+        write(spark, server, queue)
+    write(spark, server, "in")
+
+    def drained() -> Counter[tuple[str, bytes]]:
+        seen: Counter[tuple[str, bytes]] = Counter()
+
+        def keep(frame: Any, batch: int) -> None:
+            found = frame.select("queue", "body").collect()
+            batches[batch] = Counter((row.queue, bytes(row.body)) for row in found)
+
+        batches: dict[int, Counter[tuple[str, bytes]]] = {}
+        query = (
+            spark.readStream.format("spoolrack")
+            .options(endpoint=server.url, queue="part-*", maxMessagesPerTrigger=5_000, numPartitions=2)
+            .load()
+            .writeStream.foreachBatch(keep)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        server.restart()
+        assert query.awaitTermination(STUCK)
+        for found in batches.values():
+            seen += found
+        return seen
+
+    each = {(queue, body): count for queue in ("part-a", "part-b") for body, count in BODIES.items()}
+    assert drained() == each
+    client.create_queue("part-c")
+    client.queue("part-c").send("late")
+    assert drained() == {("part-c", b"late"): 1}
+    assert bodies(spark, server, "part-*") == Counter()
+    assert bodies(spark, server, "in") == BODIES

@@ -12,10 +12,12 @@ import pyarrow as pa
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from ..v1 import queue_pb2 as pb
-from ._options import READ_UNASKED, STATES
+from ._options import STATES
 from ._rows import WRITTEN, Sized, as_bytes, message_of
 
-Column: TypeAlias = tuple[pa.DataType, str, Callable[[Sequence[pb.Message]], list[Any]]]
+Values: TypeAlias = Callable[[Sequence[pb.Message], str], list[Any]]
+"""Of the messages of a queue, which is named."""
+Column: TypeAlias = tuple[pa.DataType, str, Values]
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _TEXTS: Final = pa.map_(pa.string(), pa.string())
 _BYTES: Final = pa.map_(pa.string(), pa.binary())
@@ -29,15 +31,15 @@ def _micros(times: Iterable[Timestamp]) -> list[int]:
 Time: TypeAlias = Literal["first_receive_time", "deliver_time", "lease_expire_time"]
 
 
-def _time_of(field: Time) -> Callable[[Sequence[pb.Message]], list[Any]]:
-    return lambda messages: [
+def _time_of(field: Time) -> Values:
+    return lambda messages, _: [
         getattr(m, field).ToMicroseconds() if m.HasField(field) else None for m in messages
     ]
 
 
-def _attributes(field: str) -> Callable[[Sequence[pb.Message]], list[Any]]:
+def _attributes(field: str) -> Values:
     """Return the attributes of one type of values: a map of Spark has no more."""
-    return lambda messages: [_of_type(m, field) if m.attributes else () for m in messages]
+    return lambda messages, _: [_of_type(m, field) if m.attributes else () for m in messages]
 
 
 def _of_type(message: pb.Message, field: str) -> list[tuple[str, str | bytes]]:
@@ -48,20 +50,26 @@ def _of_type(message: pb.Message, field: str) -> list[tuple[str, str | bytes]]:
     ]
 
 
+def _bodies(page: Sequence[pb.Message], _: str) -> list[bytes | None]:
+    # One that has no place in memory is left out: it is in a file of its own.
+    return [m.body if m.body or not m.body_size else None for m in page]
+
+
 COLUMNS: Final[dict[str, Column]] = {
-    "id": (pa.string(), "string", lambda page: [m.id for m in page]),
-    "body": (pa.binary(), "binary", lambda page: [m.body for m in page]),
+    "id": (pa.string(), "string", lambda page, _: [m.id for m in page]),
+    "body": (pa.binary(), "binary", _bodies),
     "attributes": (_TEXTS, "map<string, string>", _attributes("string_value")),
-    "sent_at": (_TIME, "timestamp", lambda page: _micros(m.send_time for m in page)),
-    "receive_count": (pa.int32(), "int", lambda page: [m.receive_count for m in page]),
+    "sent_at": (_TIME, "timestamp", lambda page, _: _micros(m.send_time for m in page)),
+    "receive_count": (pa.int32(), "int", lambda page, _: [m.receive_count for m in page]),
     "binary_attributes": (_BYTES, "map<string, binary>", _attributes("binary_value")),
-    "group": (pa.string(), "string", lambda page: [m.group or None for m in page]),
-    "priority": (pa.int32(), "int", lambda page: [m.priority for m in page]),
-    "body_size": (pa.int64(), "bigint", lambda page: [m.body_size for m in page]),
-    "state": (pa.string(), "string", lambda page: [_STATES.get(m.state) for m in page]),
+    "group": (pa.string(), "string", lambda page, _: [m.group or None for m in page]),
+    "priority": (pa.int32(), "int", lambda page, _: [m.priority for m in page]),
+    "body_size": (pa.int64(), "bigint", lambda page, _: [m.body_size for m in page]),
+    "state": (pa.string(), "string", lambda page, _: [_STATES.get(m.state) for m in page]),
     "first_received_at": (_TIME, "timestamp", _time_of("first_receive_time")),
     "deliver_at": (_TIME, "timestamp", _time_of("deliver_time")),
     "lease_expires_at": (_TIME, "timestamp", _time_of("lease_expire_time")),
+    "queue": (pa.string(), "string", lambda page, queue: [queue] * len(page)),
 }
 """The columns of a queue that is read, each with its type in Arrow, in Spark, and its values."""
 
@@ -71,13 +79,11 @@ def ddl(columns: Iterable[str]) -> str:
     return ", ".join(f"`{name}` {COLUMNS[name][1]}" for name in columns)
 
 
-def record_batch(
-    messages: Sequence[pb.Message], columns: Sequence[str] = READ_UNASKED
-) -> pa.RecordBatch:
-    """Return the messages as rows of these columns."""
+def record_batch(messages: Sequence[pb.Message], columns: Sequence[str], queue: str) -> pa.RecordBatch:
+    """Return the messages of a queue as rows of these columns."""
     chosen = [COLUMNS[name] for name in columns]
     return pa.RecordBatch.from_arrays(
-        [pa.array(values(messages), kind) for kind, _, values in chosen], names=[*columns]
+        [pa.array(values(messages, queue), kind) for kind, _, values in chosen], names=[*columns]
     )
 
 

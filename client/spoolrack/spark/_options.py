@@ -24,13 +24,17 @@ MAX_MESSAGES: Final = 100_000
 """The contract's most for one reservation."""
 MAX_HOLD: Final = 12 * 60 * 60
 MAX_WAIT: Final = 20
+MAX_DELAY: Final = 24 * 60 * 60
 KAFKAS: Final = {
     "kafka.bootstrap.servers": "endpoint",
     "subscribe": "queue",
+    "subscribepattern": "queue",
     "topic": "queue",
     "maxoffsetspertrigger": "maxMessagesPerTrigger",
     "minpartitions": "numPartitions",
     "failondataloss": "onLostReservation",
+    "minoffsetspertrigger": "minMessagesPerTrigger",
+    "maxtriggerdelay": "maxTriggerDelaySeconds",
 }
 """Options of Spark's source and sink of Kafka, in lower case, and the option here that does that."""
 KAFKAS_ALONE: Final = {
@@ -40,10 +44,7 @@ KAFKAS_ALONE: Final = {
     "endingtimestamp": "a queue has no offsets, and a query takes what is ready",
     "startingoffsetsbytimestamp": "a queue has no offsets, and a query takes what is ready",
     "endingoffsetsbytimestamp": "a queue has no offsets, and a query takes what is ready",
-    "subscribepattern": "a query reads one queue, which the option queue names",
-    "assign": "a query reads one queue, which the option queue names",
-    "minoffsetspertrigger": "a batch has what is ready, so use a longer processingTime",
-    "maxtriggerdelay": "a batch has what is ready, so use a longer processingTime",
+    "assign": "a queue has no partitions, and the option queue names what a query reads",
     "includeheaders": "the column attributes is there unless the option columns says otherwise",
     "groupidprefix": "a query shares a queue without a group",
 }
@@ -55,11 +56,14 @@ NAMES: Final = (
     "retrySeconds",
     "maxMessagesPerTrigger",
     "maxBytesPerTrigger",
+    "minMessagesPerTrigger",
+    "maxTriggerDelaySeconds",
     "numPartitions",
     "waitSeconds",
     "holdSeconds",
     "onLostReservation",
     "onUnreadBatch",
+    "onMissingQueue",
     "mode",
     "txnId",
     "onDifferentRows",
@@ -70,10 +74,11 @@ NAMES: Final = (
 )
 READ: Final = (
     *("id", "body", "attributes", "sent_at", "receive_count", "binary_attributes", "group"),
-    *("priority", "body_size", "state", "first_received_at", "deliver_at", "lease_expires_at"),
+    *("priority", "body_size", "state", "first_received_at", "deliver_at", "lease_expires_at", "queue"),
 )
 """The columns of a queue that is read."""
 READ_UNASKED: Final = READ[:7]
+READ_UNASKED_OF_SEVERAL: Final = ("queue", *READ_UNASKED)
 STATES: Final = {
     "ready": pb.MESSAGE_STATE_READY,
     "leased": pb.MESSAGE_STATE_LEASED,
@@ -81,16 +86,18 @@ STATES: Final = {
 }
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]@?#,]+)(:[0-9]{1,5})?/?")
 _QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
+_QUEUE_PATTERN: Final = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9_.*?-]{0,79}")
 _WRITER: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class QueueAddress:
     """Which queue of which server, and who asks. The driver pickles it for the executors."""
 
     address: str
     """`host:port`."""
     queue: str
+    """Empty: of several queues, which are named elsewhere."""
     retry_seconds: float = 300.0
     """How long a call that may succeed later is repeated, before it fails."""
     credentials: Credentials = NONE
@@ -98,11 +105,18 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    place: Place
+    place: QueueAddress
+    """Its queue is the only one, unless there are `queues`."""
+    queues: tuple[str, ...] = ()
+    """Names and patterns, of a query that has several or a pattern."""
     max_messages: int = 50_000
     """In one micro-batch."""
     max_bytes: int = 64 * 1024 * 1024
     """Of bodies and attributes in one micro-batch; always at least one message."""
+    min_messages: int = 0
+    """Ready messages that a micro-batch waits for, ..."""
+    max_trigger_delay: float = 900.0
+    """... up to so many seconds since the last one."""
     partitions: int | None = None
     """Tasks of one micro-batch. None: as many as are worth their while."""
     wait_seconds: float = 0.0
@@ -112,6 +126,8 @@ class ReadOptions:
     redelivers: bool = False
     """The fate of a batch whose messages were given to others: it is empty, and they come again.
     False: the query fails."""
+    waits_for_queue: bool = False
+    """Whether a streaming query waits for a queue that doesn't exist. False: it fails."""
     columns: tuple[str, ...] = READ_UNASKED
     states: tuple[pb.MessageState.ValueType, ...] = ()
     """Of a batch read: only messages in these states. None: in all."""
@@ -126,7 +142,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    place: Place
+    place: QueueAddress
     is_direct: bool = False
     """Send each row at once, by its deduplication_id. False: the rows of a batch appear together."""
     transaction: str = ""
@@ -144,20 +160,34 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     unread = given.get("onunreadbatch", "fail").lower()
     if unread not in ("fail", "delete"):
         raise InvalidOption(f"onUnreadBatch is {unread!r}: it may be 'fail' or 'delete'.")
+    missing = given.get("onmissingqueue", "fail").lower()
+    if missing not in ("fail", "wait"):
+        raise InvalidOption(f"onMissingQueue is {missing!r}: it may be 'fail' or 'wait'.")
     partitions = whole(given, "numPartitions", 0, least=0, most=10_000)
+    wait_seconds = _seconds(given, "waitSeconds", 0.0, least=0.0, most=MAX_WAIT)
+    queues = _queues(given)
+    if queues and wait_seconds:
+        raise InvalidOption(
+            "waitSeconds is for a query of one queue: leave it out, and set a trigger's processingTime."
+        )
+    columns = READ_UNASKED_OF_SEVERAL if queues else READ_UNASKED
     return ReadOptions(
-        place=_place(given),
+        place=_place(given, is_several=bool(queues)),
+        queues=queues,
         max_messages=whole(given, "maxMessagesPerTrigger", 50_000, most=MAX_MESSAGES),
         max_bytes=whole(given, "maxBytesPerTrigger", 64 * 1024 * 1024, most=2**40),
+        min_messages=whole(given, "minMessagesPerTrigger", 0, least=0, most=10**9),
+        max_trigger_delay=_seconds(given, "maxTriggerDelaySeconds", 900.0, least=0.0, most=MAX_DELAY),
         partitions=partitions or None,
-        wait_seconds=_seconds(given, "waitSeconds", 0.0, least=0.0, most=MAX_WAIT),
+        wait_seconds=wait_seconds,
         hold_seconds=_seconds(given, "holdSeconds", 600.0, least=1.0, most=MAX_HOLD),
         redelivers=lost == "redeliver",
-        columns=listed(given, "columns", READ) or READ_UNASKED,
+        columns=listed(given, "columns", READ) or columns,
         states=tuple(STATES[state] for state in listed(given, "states", [*STATES])),
         since=moment(given, "sentAfter"),
         until=moment(given, "sentBefore"),
         deletes_unread=unread == "delete",
+        waits_for_queue=missing == "wait",
     )
 
 
@@ -186,10 +216,19 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     )
 
 
-def place_of(
+def queue_address(
     endpoint: str, queue: str, *, credentials: str | None = None, retry_seconds: float = 300.0
-) -> Place:
-    """Raises `InvalidOption` for what can't be a place."""
+) -> QueueAddress:
+    """Raises `InvalidOption` for what can't be one."""
+    if _QUEUE.fullmatch(queue) is None:
+        raise InvalidOption(
+            f"queue is {queue!r}: a queue's name has 1 to 80 letters, digits, '_', '.' and '-', and "
+            "begins with a letter or a digit."
+        )
+    return _address(endpoint, queue, credentials, retry_seconds)
+
+
+def _address(endpoint: str, queue: str, credentials: str | None, retry_seconds: float) -> QueueAddress:
     scheme, separator, address = endpoint.rpartition("://")
     is_secure = scheme == "grpcs"
     parts = _AUTHORITY.fullmatch(address)
@@ -199,13 +238,8 @@ def place_of(
         raise InvalidOption(
             f"endpoint is {endpoint!r}: it must name a server as host:port, grpc://host:port or grpcs://host:port."
         )
-    if _QUEUE.fullmatch(queue) is None:
-        raise InvalidOption(
-            f"queue is {queue!r}: a queue's name has 1 to 80 letters, digits, '_', '.' and '-', and "
-            "begins with a letter or a digit."
-        )
     address = f"{parts[1]}{parts[2] or f':{DEFAULT_PORT}'}"
-    return Place(
+    return QueueAddress(
         address=address,
         queue=queue,
         retry_seconds=retry_seconds,
@@ -229,16 +263,37 @@ def known(options: Mapping[str, str], names: Sequence[str] = NAMES) -> dict[str,
     return given
 
 
-def _place(given: Mapping[str, str]) -> Place:
+def _place(given: Mapping[str, str], *, is_several: bool = False) -> QueueAddress:
+    """The address of the queue; of several queues that of their server."""
     for name in ("endpoint", "queue"):
         if not given.get(name):
             raise InvalidOption(f"The option {name} is missing: .option({name!r}, ...).")
-    return place_of(
-        given["endpoint"],
-        given["queue"],
-        credentials=given.get("credentials"),
-        retry_seconds=_seconds(given, "retrySeconds", 300.0, least=0.0, most=86_400.0),
+    credentials = given.get("credentials")
+    retry_seconds = _seconds(given, "retrySeconds", 300.0, least=0.0, most=86_400.0)
+    if is_several:
+        return _address(given["endpoint"], "", credentials, retry_seconds)
+    return queue_address(
+        given["endpoint"], given["queue"], credentials=credentials, retry_seconds=retry_seconds
     )
+
+
+def is_pattern(word: str) -> bool:
+    """Whether a word of the option `queue` stands for names: `*` is any text, `?` one character."""
+    return "*" in word or "?" in word
+
+
+def _queues(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return names and patterns; none if there is one name alone, or nothing."""
+    words = listed(given, "queue", ())
+    if len(words) < 2 and not any(map(is_pattern, words)):
+        return ()
+    for word in words:
+        if _QUEUE_PATTERN.fullmatch(word) is None:
+            raise InvalidOption(
+                f"queue has {word!r}: it may have names of queues, and patterns as orders-*, divided "
+                "by commas."
+            )
+    return words
 
 
 def listed(given: Mapping[str, str], name: str, among: Sequence[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ._light_client import Caller, Patience
-from ._options import InvalidOption, Place, place_of
+from ._options import InvalidOption, QueueAddress, queue_address
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,7 @@ _QUERY: Final = re.compile(r"[A-Za-z0-9_-]{1,70}")
 class PartitionWriter:
     """For `foreachPartition` and `rdd.mapPartitions`: rows in, one `Counts` out."""
 
-    place: Place
+    place: QueueAddress
 
     def __call__(self, rows: Iterable[Any]) -> list[Counts]:
         from ._row_sender import send
@@ -44,7 +44,7 @@ class PartitionWriter:
 class BatchWriter:
     """For `mapInArrow`: record batches in, one row of `COUNTS` out."""
 
-    place: Place
+    place: QueueAddress
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -74,16 +74,16 @@ class Writer:
     have the same rows, and for `partition` the same partitions: else `OtherRows` is raised.
     """
 
-    place: Place
+    place: QueueAddress
     query: str
 
     def __call__(self, df: Any, epoch: int) -> None:
         """Write a batch. Needs `mapInArrow`, which Spark has since 3.3, also over Connect."""
         from ._publication import publish
-        from ._row_sender import Staged
+        from ._row_sender import StagedRows
 
         staged = df.mapInArrow(StagingWriter(self.place), STAGED).collect()
-        parts = [(row[0], Staged(messages=row[1], total=int(row[2]))) for row in staged]
+        parts = [(row[0], StagedRows(messages=row[1], total=int(row[2]))) for row in staged]
         publish(self.place, parts, self.query, epoch)
 
     def partition(self, epoch: int) -> EpochWriter:
@@ -95,7 +95,7 @@ class Writer:
 class StagingWriter:
     """For `mapInArrow`: record batches in, one row of `STAGED` out."""
 
-    place: Place
+    place: QueueAddress
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -119,7 +119,7 @@ class StagingWriter:
 class EpochWriter:
     """For `foreachPartition`: the rows of a partition are a publication of their own."""
 
-    place: Place
+    place: QueueAddress
     query: str
     epoch: int
 
@@ -146,7 +146,7 @@ def writer(endpoint: str, queue: str, *, query: str, **options: Any) -> Writer:
             f"query is {query!r}: it must be 1 to 70 of A-Z, a-z, 0-9, '_' and '-', and name this "
             "query alone."
         )
-    return Writer(place_of(endpoint, queue, **options), query)
+    return Writer(queue_address(endpoint, queue, **options), query)
 
 
 def write_partition(endpoint: str, queue: str, **options: Any) -> PartitionWriter:
@@ -157,15 +157,15 @@ def write_partition(endpoint: str, queue: str, **options: Any) -> PartitionWrite
     `rdd.mapPartitions` its counts come back. `options`: credentials, retry_seconds. Raises
     `InvalidOption`.
     """
-    return PartitionWriter(place_of(endpoint, queue, **options))
+    return PartitionWriter(queue_address(endpoint, queue, **options))
 
 
 def write_batches(endpoint: str, queue: str, **options: Any) -> BatchWriter:
     """The same for Arrow: `df.mapInArrow(write_batches(...), COUNTS)`, many times as fast."""
-    return BatchWriter(place_of(endpoint, queue, **options))
+    return BatchWriter(queue_address(endpoint, queue, **options))
 
 
-def _caller(place: Place) -> Caller:
+def _caller(place: QueueAddress) -> Caller:
     return Caller(place.address, Patience(place.retry_seconds), place.credentials)
 
 

@@ -14,9 +14,9 @@ from typing import Final
 from ..errors import SpoolrackError
 from ..v1 import staging_service_pb2 as staging
 from ._light_client import Caller, Patience
-from ._options import InvalidOption, Place
+from ._options import InvalidOption, QueueAddress
 from ._queue_reader import CheckpointTooOld
-from ._row_sender import Staged, abort, stage, together
+from ._row_sender import StagedRows, abort, stage, together
 from ._rows import Sized
 
 STAGES: Final = 10_000
@@ -36,7 +36,7 @@ class OtherRows(SpoolrackError):
     reason = "EPOCH_DIFFERS"
 
 
-def stage_rows(place: Place, messages: Iterable[Sized]) -> tuple[str, Staged]:
+def stage_rows(place: QueueAddress, messages: Iterable[Sized]) -> tuple[str, StagedRows]:
     """Stage the rows of one attempt of a task; return the stage's name, "" if there is none, and its
     content.
 
@@ -48,8 +48,8 @@ def stage_rows(place: Place, messages: Iterable[Sized]) -> tuple[str, Staged]:
 
 
 def publish(
-    place: Place,
-    written: Iterable[tuple[str, Staged]],
+    place: QueueAddress,
+    written: Iterable[tuple[str, StagedRows]],
     writer: str,
     epoch: int,
     *,
@@ -104,5 +104,5 @@ def _kept(stages: Sequence[str]) -> str:
     )
 
 
-def caller_of(place: Place) -> Caller:
+def caller_of(place: QueueAddress) -> Caller:
     return Caller(place.address, Patience(place.retry_seconds), place.credentials)

@@ -1,6 +1,6 @@
-"""Looks at a queue for a batch read: nothing is leased, and it may be repeated. Knows nothing of Spark.
+"""Looks at queues for a batch read: nothing is leased, and it may be repeated. Knows nothing of Spark.
 
-The driver divides the queue by send times, so that each task asks the server for a share of its own. A
+The driver divides a queue by send times, so that each task asks the server for a share of its own. A
 send time doesn't change: a message that moves meanwhile is in one share, in whatever state.
 """
 
@@ -14,7 +14,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from ..v1 import queue_service_pb2 as rpc
 from ._light_client import Caller, Patience
-from ._options import ReadOptions
+from ._options import ReadOptions, is_pattern
+from ._queue_names import matching
 
 PAGE: Final = 1_000
 WORTH: Final = 20_000
@@ -26,8 +27,9 @@ _MOST_SKIP: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Messages that were sent from a time on and before another one, in Unix milliseconds."""
+    """Messages of a queue, sent from a time on and before another one, in Unix milliseconds."""
 
+    queue: str
     begin: int | None = None
     end: int | None = None
 
@@ -36,21 +38,38 @@ def shares(options: ReadOptions, patience: Patience) -> list[Share]:
     """Return shares with about as many messages each."""
     place = options.place
     caller = Caller(place.address, patience, place.credentials)
-    counts = caller("GetQueue", rpc.GetQueueRequest(name=place.queue)).queue.counts
-    total = counts.ready_count + counts.leased_count + counts.delayed_count
-    each = -(-total // (options.partitions or SHARES))
+    totals = {queue: _total(counts) for queue, counts in _counts(caller, options).items()}
+    each = -(-sum(totals.values()) // (options.partitions or SHARES))
     if options.partitions is None:
         each = max(each, WORTH)
-    bounds = sorted(set(_bounds(caller, options, each))) if 0 < each < total else []
-    return [
-        Share(begin, end)
-        for begin, end in zip([options.since, *bounds], [*bounds, options.until], strict=True)
-    ]
+    found = []
+    for queue, total in totals.items():
+        whole = Share(queue, options.since, options.until)
+        bounds = sorted(set(_bounds(caller, options, whole, each))) if 0 < each < total else []
+        found += [
+            Share(queue, begin, end)
+            for begin, end in zip([whole.begin, *bounds], [*bounds, whole.end], strict=True)
+        ]
+    return found
 
 
-def _bounds(caller: Caller, options: ReadOptions, each: int) -> Iterator[int]:
+def _counts(caller: Caller, options: ReadOptions) -> dict[str, Any]:
+    """Return the counts of the queues to look at; raises `QueueNotFound` for one that is named."""
+    found = matching(caller, options.queues) if options.queues else {}
+    named = options.queues or (options.place.queue,)
+    for queue in named:
+        if queue not in found and not is_pattern(queue):
+            found[queue] = caller("GetQueue", rpc.GetQueueRequest(name=queue)).queue.counts
+    return found
+
+
+def _total(counts: Any) -> int:
+    return int(counts.ready_count + counts.leased_count + counts.delayed_count)
+
+
+def _bounds(caller: Caller, options: ReadOptions, whole: Share, each: int) -> Iterator[int]:
     """Yield the send time of each message by whose number `each` divides, in Unix milliseconds."""
-    request = _request(options, Share(options.since, options.until), page_size=1)
+    request = _request(options, whole, page_size=1)
     left = each
     while True:
         request.skip = min(left, _MOST_SKIP)
@@ -84,7 +103,7 @@ def peek(options: ReadOptions, share: Share, patience: Patience) -> Iterator[Any
 
 def _request(options: ReadOptions, share: Share, *, page_size: int) -> rpc.ListMessagesRequest:
     return rpc.ListMessagesRequest(
-        queue=options.place.queue,
+        queue=share.queue,
         page_size=page_size,
         states=options.states,
         sent_since=_timestamp(share.begin),

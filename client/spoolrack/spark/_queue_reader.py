@@ -1,4 +1,4 @@
-"""How a streaming query reads a queue, without Spark: it reserves, slices, reads and commits.
+"""How a streaming query reads a queue, without Spark: it reserves, reads and commits.
 
 A batch is a reservation. It is deleted when the query asks for the next one, because only then Spark
 has written down that it is done; Spark's own word for it comes one batch late. What can fail: a
@@ -21,10 +21,11 @@ from ..errors import SpoolrackError
 from ..v1 import queue_service_pb2 as rpc
 from ..v1 import reservation_service_pb2 as reserved
 from ._light_client import CALL_TIMEOUT, Caller, Patience, log_retry, pause_after, stub_of
-from ._offsets import Offset, Slice, slices
-from ._options import MAX_MESSAGES, Place, ReadOptions
+from ._offsets import Offset, Slice
+from ._options import MAX_MESSAGES, QueueAddress, ReadOptions
 from ._reservation_extender import COMMITTED, Keeper
 
+MISSING: Final = "QUEUE_NOT_FOUND"
 GONE: Final = frozenset({"RESERVATION_LOST", "RESERVATION_NOT_FOUND"})
 
 log = logging.getLogger("spoolrack.spark")
@@ -51,10 +52,10 @@ class CheckpointTooOld(SpoolrackError):
 class StreamReading:
     """One query's reading of one queue. Not thread-safe."""
 
-    def __init__(self, options: ReadOptions, caller: Caller) -> None:
+    def __init__(self, options: ReadOptions, caller: Caller, keeper: Keeper) -> None:
         self._options = options
         self._caller = caller
-        self._keeper = Keeper(caller, options.hold_seconds)
+        self._keeper = keeper
         self._committed: Offset | None = None
         self._left: int | None = None
         """How many messages may yet come; None: all."""
@@ -62,12 +63,25 @@ class StreamReading:
 
     def only_what_is_there(self) -> None:
         """From now on, no more messages than are ready now."""
-        self._left = self._counts(self._caller).ready_count
         self._may_be_reserved = True
+        try:
+            request = rpc.GetQueueRequest(name=self._options.place.queue)
+            self._left = self._caller("GetQueue", request).queue.counts.ready_count
+        except SpoolrackError as error:
+            if error.reason != MISSING or not self._options.waits_for_queue:
+                raise
+            self._left = 0
 
     def latest(self, start: Offset, *, max_messages: int, max_bytes: int) -> Offset:
-        """Delete what the query has done, and reserve the next batch; `start` if there is none."""
-        self.commit(start)
+        """Reserve the next batch; `start` if there is none."""
+        try:
+            return self._latest(start, max_messages, max_bytes)
+        except SpoolrackError as error:
+            if error.reason != MISSING or not self._options.waits_for_queue:
+                raise
+            return start
+
+    def _latest(self, start: Offset, max_messages: int, max_bytes: int) -> Offset:
         wait = self._options.wait_seconds
         is_counted = False
         if self._left is not None:
@@ -124,10 +138,9 @@ class StreamReading:
             for one in answer.reservations
         )
 
-    def parts(self, start: Offset, end: Offset) -> list[Slice]:
-        """The slices of a batch, which is held anew."""
-        if start == end or end.is_initial:
-            return []
+    def extend(self, end: Offset) -> Any:
+        """Hold a batch anew, and return the `Reservation`; an empty one if it is lost, and shall come
+        again."""
         request = reserved.ExtendReservationRequest(
             stream=end.gen,
             sequence_number=end.sequence_number,
@@ -143,9 +156,9 @@ class StreamReading:
             self._lost(end, "can't be read any more", error)
             # The batch is empty now: its commit must delete nothing.
             self._give_back(end.gen, end.sequence_number)
-            return []
+            return reserved.Reservation()
         self._keeper.hold(end)
-        return slices(answer.reservation.message_count, self._options.partitions)
+        return answer.reservation
 
     def _give_back(self, stream: str, sequence_number: int) -> None:
         """Keep a commit from deleting what is ready again of a lost reservation."""
@@ -172,15 +185,15 @@ class StreamReading:
                 raise
             raise _unread(done, error) from error
         self._committed = done
-        self._keeper.let_go()
+        self._keeper.let_go(done.gen)
         if done.sequence_number in answer.lost_sequence_numbers:
             self._lost(done, "was done, but could not be deleted", None)
 
     def _lost(self, offset: Offset, what: str, why: SpoolrackError | None) -> None:
         text = (
-            f"Batch {offset.sequence_number} of the stream {offset.gen} ({offset.n} messages) "
-            f"{what}: its hold of {self._options.hold_seconds:g} s was over, or it was released. The "
-            "messages are in the queue and come again"
+            f"Batch {offset.sequence_number} of the stream {offset.gen} ({offset.n} messages of "
+            f"{self._options.place.queue}) {what}: its hold of {self._options.hold_seconds:g} s was "
+            "over, or it was released. The messages are in the queue and come again"
         )
         if self._options.redelivers:
             log.warning("%s, in a later batch.", text)
@@ -191,33 +204,9 @@ class StreamReading:
             "set holdSeconds."
         ) from why
 
-    def lag(self, offset: Offset | None) -> dict[str, Any] | None:
-        """The offset, and what waits behind it: for the query's progress. None if nobody answers."""
-        once = Caller(self._caller.address, Patience(0.0), self._caller.credentials)
-        try:
-            counts = self._counts(once)
-        except SpoolrackError:
-            # It is only shown: the next reservation finds out whether the server is there.
-            return None
-        at = offset.as_json() if offset is not None else {}
-        return {
-            **at,
-            "ready": counts.ready_count,
-            "leased": counts.leased_count,
-            "delayed": counts.delayed_count,
-        }
-
-    def _counts(self, caller: Caller) -> Any:
-        request = rpc.GetQueueRequest(name=self._options.place.queue)
-        return caller("GetQueue", request).queue.counts
-
-    def stop(self) -> None:
-        """End the keeper. The messages stay with the query for a whole hold from now on."""
-        self._keeper.stop()
-
 
 def read_slice(
-    place: Place, gen: str, sequence_number: int, part: Slice, patience: Patience
+    place: QueueAddress, gen: str, sequence_number: int, part: Slice, patience: Patience
 ) -> Iterator[Any]:
     """The messages of a slice, in lists; a connection that breaks is taken up where it was."""
     seen: set[str] = set()

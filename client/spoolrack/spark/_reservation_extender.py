@@ -1,7 +1,7 @@
-"""Keeps the reservation of a running query, however long its batch or its pause is.
+"""Keeps the reservations of a running query, however long its batch or its pause is.
 
-A thread of the process that plans the query extends it several times within the hold, and once more
-when the query stops. It ends with that process: then the hold runs out, unless the query is started
+A thread of the process that plans the query extends them several times within the hold, and once more
+when the query stops. It ends with that process: then their hold runs out, unless the query is started
 again in time. What can fail: an extension; the next call of the query itself says so.
 """
 
@@ -28,28 +28,28 @@ log = logging.getLogger("spoolrack.spark")
 
 
 class Keeper:
-    """Holds at most one reservation at a time. `hold` and `let_go` from one thread."""
+    """Holds at most one reservation of each stream. `hold` and `let_go` from one thread."""
 
     def __init__(self, caller: Caller, hold_seconds: float) -> None:
         self._caller = caller
         self._span = Duration(seconds=int(hold_seconds), nanos=int(hold_seconds % 1 * 1e9))
         self._pause = hold_seconds / OFTEN
         self._changed = threading.Condition()
-        self._held: Offset | None = None
+        self._held: dict[str, Offset] = {}
         self._is_over = False
         self._thread: threading.Thread | None = None
 
     def hold(self, offset: Offset) -> None:
-        """Keep this one, which was just reserved or confirmed, and no other."""
+        """Keep this one, which was just reserved or confirmed, and no other of its stream."""
         with self._changed:
-            self._held = offset
+            self._held[offset.gen] = offset
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="spoolrack-keeper", daemon=True)
                 self._thread.start()
 
-    def let_go(self) -> None:
+    def let_go(self, stream: str) -> None:
         with self._changed:
-            self._held = None
+            self._held.pop(stream, None)
 
     def stop(self) -> None:
         """End the thread, and extend what is held once more: a whole hold is left from now on."""
@@ -60,8 +60,8 @@ class Keeper:
             self._changed.notify()
         if self._thread is not None:
             self._thread.join(min(self._pause, MOST))
-        if self._held is not None:
-            self._extend(self._held)
+        for held in self._held.values():
+            self._extend(held)
 
     def _run(self) -> None:
         while True:
@@ -69,11 +69,13 @@ class Keeper:
                 self._changed.wait_for(lambda: self._is_over, self._pause)
                 if self._is_over:
                     return
-                held = self._held
-            if held is not None and not self._extend(held):
+                all_held = tuple(self._held.values())
+            for held in all_held:
+                if self._extend(held):
+                    continue
                 with self._changed:
-                    if self._held == held:
-                        self._held = None
+                    if self._held.get(held.gen) == held:
+                        del self._held[held.gen]
 
     def _extend(self, held: Offset) -> bool:
         """Whether it is worth another time."""

@@ -37,7 +37,8 @@ from spoolrack_store.model.dead_letter_records import Death, NotAHistory, deaths
 from spoolrack_store.model.errors import DamagedSettings
 from spoolrack_store.model.ids import first_id_of, sent_at
 from spoolrack_store.model.members import indexes
-from spoolrack_store.model.names import Name, NotAName, Stem, batch_of, index_of, parse
+from spoolrack_store.model.names import Name, NotAName, Stem, batch_of, body_path, index_of, parse
+from spoolrack_store.model.operations import MAX_BODY_IN_MEMORY
 from spoolrack_store.model.reservation_names import parse_reservation_name
 from spoolrack_store.model.reservation_records import ReservationRecord
 from spoolrack_store.model.sealed import NotWhole
@@ -590,7 +591,14 @@ class _Reading:
                 content, length = self._root.tail(path, None if self._wants_body else stem.line)
             except FileNotFoundError:
                 continue
-            return decode(stem, content, length), content
+            line = decode(stem, content, length)
+            if not stem.is_external or not self._wants_body or stem.size > MAX_BODY_IN_MEMORY:
+                return line, content
+            try:
+                return line, self._root.content(body_path(stem.id))
+            except FileNotFoundError as why:
+                self._root.tail(path, 0)  # The message may have been deleted.
+                raise Damaged("its body is not there any more") from why
         raise FileNotFoundError(file.paths[0])
 
     def _problem(self, path: str, why: Exception) -> str:
@@ -620,7 +628,8 @@ class _Reading:
                 errors = [self._problem(held.file, why)] * count
         bodies: list[bytes | None] = [None] * count
         size = 0
-        if line is not None and self._wants_body:
+        is_left_out = stem.is_external and stem.size > MAX_BODY_IN_MEMORY
+        if line is not None and self._wants_body and not is_left_out:
             for at, index in enumerate(members):
                 try:
                     found = bodies[at] = body(line, content, index)

@@ -20,9 +20,9 @@ from ..v1 import queue_service_pb2 as rpc
 from ..v1 import staging_service_pb2 as staging
 from ._chunks import chunks
 from ._light_client import Caller, may_repeat
-from ._options import Place
+from ._options import QueueAddress
 from ._rows import Sized
-from ._window import Window
+from ._window import RequestWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
+class StagedRows:
     """The content of a stage, or of several."""
 
     messages: int
@@ -52,16 +52,16 @@ _CHECKSUM: Final = 16
 """Bytes."""
 
 
-def together(parts: Iterable[Staged]) -> Staged:
+def together(parts: Iterable[StagedRows]) -> StagedRows:
     """Return the content of all of them."""
     messages = total = 0
     for part in parts:
         messages += part.messages
         total += part.total
-    return Staged(messages=messages, total=total % (1 << 8 * _CHECKSUM))
+    return StagedRows(messages=messages, total=total % (1 << 8 * _CHECKSUM))
 
 
-def checksums(queue: str, messages: Sequence[pb.OutgoingMessage]) -> Staged:
+def checksums(queue: str, messages: Sequence[pb.OutgoingMessage]) -> StagedRows:
     """Return the checksums that these messages for the queue add to a stage."""
     begun = blake2b(f"{queue}\n".encode(), digest_size=_CHECKSUM)
     total = 0
@@ -70,19 +70,21 @@ def checksums(queue: str, messages: Sequence[pb.OutgoingMessage]) -> Staged:
         # Deterministic: attributes in the order of their names.
         checksum.update(message.SerializeToString(deterministic=True))
         total += int.from_bytes(checksum.digest(), "big")
-    return together([Staged(messages=len(messages), total=total)])
+    return together([StagedRows(messages=len(messages), total=total)])
 
 
-def stage(caller: Caller, place: Place, name: str, messages: Iterable[Sized], lives: float) -> Staged:
+def stage(
+    caller: Caller, place: QueueAddress, name: str, messages: Iterable[Sized], lives: float
+) -> StagedRows:
     """Put the messages into a stage, durable and invisible; answers what is in it.
 
     The stage is there for `lives` seconds, and not at all if there is no message. A failure drops it,
     if the server can be reached; else it expires.
     """
-    parts: list[Staged] = []
+    parts: list[StagedRows] = []
     time_to_live = Duration(seconds=int(lives))
     try:
-        with Window(caller, "Stage", lambda request, response: None) as window:
+        with RequestWindow(caller, "Stage", lambda request, response: None) as window:
             for number, chunk in enumerate(chunks(messages, is_staged=True)):
                 parts.append(checksums(place.queue, chunk))
                 window.put(
@@ -110,7 +112,7 @@ def abort(caller: Caller, stages: Iterable[str]) -> None:
             return
 
 
-def send(caller: Caller, place: Place, messages: Iterable[Sized]) -> Counts:
+def send(caller: Caller, place: QueueAddress, messages: Iterable[Sized]) -> Counts:
     """Send the messages at once: each at least once, and once if it has a deduplication_id."""
     sent = duplicates = 0
 
@@ -133,7 +135,7 @@ def send(caller: Caller, place: Place, messages: Iterable[Sized]) -> Counts:
             return None
         return rpc.SendRequest(queue=place.queue, messages=again), why
 
-    with Window(caller, "Send", take) as window:
+    with RequestWindow(caller, "Send", take) as window:
         for chunk in chunks(messages, is_staged=False):
             window.put(rpc.SendRequest(queue=place.queue, messages=chunk))
     return Counts(sent=sent, duplicates=duplicates)

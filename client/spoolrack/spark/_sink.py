@@ -24,12 +24,12 @@ from ._columns import messages_of
 from ._options import InvalidOption, WriteOptions
 from ._publication import caller_of, stage_rows
 from ._publication import publish as publish_stages
-from ._row_sender import Staged, abort, send
+from ._row_sender import StagedRows, abort, send
 from ._rows import Sized
 
 QUERY: Final = "sql.streaming.queryId"
 """Where Spark tells a task which query it is for."""
-NOTHING: Final = Staged(messages=0, total=0)
+NOTHING: Final = StagedRows(messages=0, total=0)
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Written(WriterCommitMessage):
     """The streaming query's id; empty in a batch write."""
     stage: str
     """Empty: there was nothing to stage."""
-    staged: Staged
+    staged: StagedRows
 
 
 def write_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch], query: str) -> Written:

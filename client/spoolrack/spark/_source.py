@@ -1,6 +1,6 @@
 """The sources that Spark drives: a streaming one, and one that looks at a queue as it is.
 
-A thin layer over `reading`, which knows what is promised. Spark makes these objects in several
+A thin layer over `_queues_reader`, which knows what is promised. Spark makes these objects in several
 processes and pickles them: they hold options, and make all else when it is first asked for.
 """
 
@@ -22,28 +22,26 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from . import _offsets as offsets
 from ._columns import record_batch
 from ._light_client import Caller, Patience
-from ._offsets import Offset, Slice
+from ._offsets import QueuesOffset
 from ._options import MAX_MESSAGES, ReadOptions
 from ._queue_peek import Share, peek, shares
-from ._queue_reader import StreamReading, read_slice
+from ._queue_reader import read_slice
+from ._queues_reader import Piece, QueuesReading
 
 ALL_BYTES = 2**40
 
 
 @dataclass(frozen=True)
-class Part(InputPartition):
+class QueuePartition(InputPartition):
     """The input of one task."""
 
-    gen: str
-    sequence_number: int
-    part: Slice
+    pieces: tuple[Piece, ...]
 
 
 @dataclass(frozen=True)
-class PeekPart(InputPartition):
+class PeekPartition(InputPartition):
     """The input of one task of a batch read."""
 
     share: Share
@@ -52,22 +50,29 @@ class PeekPart(InputPartition):
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._opened: StreamReading | None = None
-        self._latest: Offset | None = None
+        self._opened: QueuesReading | None = None
+        self._latest: QueuesOffset | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_opened": None, "_latest": None}
 
     @property
-    def _reading(self) -> StreamReading:
+    def _reading(self) -> QueuesReading:
         if self._opened is None:
             place = self._options.place
             caller = Caller(place.address, Patience(place.retry_seconds), place.credentials)
-            self._opened = StreamReading(self._options, caller)
+            self._opened = QueuesReading(self._options, caller)
         return self._opened
 
+    @property
+    def _only_queue(self) -> str | None:
+        return None if self._options.queues else self._options.place.queue
+
+    def _offset(self, given: dict[str, Any]) -> QueuesOffset:
+        return QueuesOffset.from_json(given, self._only_queue)
+
     def initialOffset(self) -> dict[str, Any]:
-        return offsets.initial().as_json()
+        return QueuesOffset.initial(self._only_queue).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.max_messages)
@@ -81,7 +86,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 pass
             case ReadMaxBytes(max_bytes=size):
                 pass
-        self._latest = self._reading.latest(offsets.from_json(start), max_messages=rows, max_bytes=size)
+        self._latest = self._reading.latest(self._offset(start), max_messages=rows, max_bytes=size)
         return self._latest.as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -91,21 +96,23 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reading.lag(self._latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        last = offsets.from_json(end)
-        parts = self._reading.parts(offsets.from_json(start), last)
-        return [Part(gen=last.gen, sequence_number=last.sequence_number, part=part) for part in parts]
+        return [
+            QueuePartition(pieces)
+            for pieces in self._reading.parts(self._offset(start), self._offset(end))
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Part)
+        assert isinstance(partition, QueuePartition)
         place = self._options.place
         patience = Patience(place.retry_seconds)
-        for messages in read_slice(
-            place, partition.gen, partition.sequence_number, partition.part, patience
-        ):
-            yield record_batch(messages, self._options.columns)
+        for piece in partition.pieces:
+            for messages in read_slice(
+                place, piece.stream, piece.sequence_number, piece.part, patience
+            ):
+                yield record_batch(messages, self._options.columns, piece.queue)
 
     def commit(self, end: dict[str, Any]) -> None:
-        self._reading.commit(offsets.from_json(end))
+        self._reading.commit(self._offset(end))
 
     def stop(self) -> None:
         if self._opened is not None:
@@ -113,19 +120,19 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class QueueReader(DataSourceReader):
-    """Looks at the messages of a queue, whatever their state, and leaves them there."""
+    """Looks at the messages of queues, whatever their state, and leaves them there."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
         return [
-            PeekPart(share)
+            PeekPartition(share)
             for share in shares(self._options, Patience(self._options.place.retry_seconds))
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, PeekPart)
+        assert isinstance(partition, PeekPartition)
         patience = Patience(self._options.place.retry_seconds)
         for messages in peek(self._options, partition.share, patience):
-            yield record_batch(messages, self._options.columns)
+            yield record_batch(messages, self._options.columns, partition.share.queue)

@@ -16,7 +16,7 @@ from ._light_client import Caller, repeated
 DEPTH: Final = 4
 
 
-class Window(AbstractContextManager["Window"]):
+class RequestWindow(AbstractContextManager["RequestWindow"]):
     """Requests of one method. For one thread. Leaving it without an error waits for all answers."""
 
     def __init__(self, caller: Caller, method: str, take: Callable[[Any, Any], Any | None]) -> None:

@@ -1,0 +1,194 @@
+"""How a streaming query reads its queues, without Spark: one, several, or those that match a pattern.
+
+Each queue has a stream of reservations of its own (`_queue_reader`). A batch has at most one of them
+of each queue. Of several queues one call tells which have messages, so that idle ones cost no calls;
+but each is asked once by each run, for a reservation that the run before has not written down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..errors import SpoolrackError
+from ..v1 import queue_service_pb2 as rpc
+from ._light_client import Caller, Patience
+from ._offsets import Offset, QueuesOffset, Slice, slices
+from ._options import ReadOptions, is_pattern
+from ._queue_names import matching
+from ._queue_reader import MISSING, StreamReading
+from ._reservation_extender import Keeper
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A part of one reservation, for one task."""
+
+    queue: str
+    stream: str
+    sequence_number: int
+    part: Slice
+
+
+class QueuesReading:
+    """One query's reading of its queues. Not thread-safe."""
+
+    def __init__(self, options: ReadOptions, caller: Caller) -> None:
+        self._options = options
+        self._caller = caller
+        self._keeper = Keeper(caller, options.hold_seconds)
+        self._named = frozenset(word for word in options.queues if not is_pattern(word))
+        self._readings: dict[str, StreamReading] = {}
+        self._last: dict[str, int] = {}
+        """The last sequence number that is reserved in each queue, as far as this run knows."""
+        self._there: frozenset[str] | None = None
+        """The only queues from which messages may yet come; None: all that match."""
+        self._reserved_at = -math.inf
+        """The monotonic time of the last batch: the first one waits for nothing."""
+
+    def only_what_is_there(self) -> None:
+        """From now on, no more messages than are ready now."""
+        if self._options.queues:
+            self._there = self._named.union(matching(self._caller, self._options.queues))
+        else:
+            self._there = frozenset([self._options.place.queue])
+        for queue in sorted(self._there):
+            self._of(queue).only_what_is_there()
+
+    def latest(self, start: QueuesOffset, *, max_messages: int, max_bytes: int) -> QueuesOffset:
+        """Delete what the query has done, and reserve the next batch; `start` if there is none."""
+        self.commit(start)
+        may_wait = self._may_wait()
+        counts = self._counts(self._caller) if self._options.queues or may_wait else {}
+        if may_wait and sum(one.ready_count for one in counts.values()) < self._options.min_messages:
+            return start
+        if self._options.queues:
+            shares = _divided(max_messages, self._wanted(start, counts))
+        else:
+            shares = {self._options.place.queue: max_messages}
+        ends: dict[str, Offset] = {}
+        for queue, share in shares.items():
+            before = start.of(queue)
+            size = max(1, max_bytes * share // sum(shares.values()))
+            end = self._of(queue).latest(before, max_messages=share, max_bytes=size)
+            self._last[queue] = end.sequence_number
+            if end != before:
+                ends[queue] = end
+        if ends:
+            self._reserved_at = self._caller.patience.monotonic()
+        return start.moved_to(ends)
+
+    def _of(self, queue: str) -> StreamReading:
+        if queue not in self._readings:
+            options = self._options
+            if options.queues:
+                is_missed = queue in self._named and not options.waits_for_queue
+                place = replace(options.place, queue=queue)
+                options = replace(options, place=place, waits_for_queue=not is_missed)
+            self._readings[queue] = StreamReading(options, self._caller, self._keeper)
+        return self._readings[queue]
+
+    def _counts(self, caller: Caller) -> dict[str, Any]:
+        """The counts (`QueueCounts`) of the queues that exist, by name."""
+        if self._options.queues:
+            return matching(caller, self._options.queues)
+        queue = self._options.place.queue
+        try:
+            return {queue: caller("GetQueue", rpc.GetQueueRequest(name=queue)).queue.counts}
+        except SpoolrackError as error:
+            if error.reason != MISSING:
+                raise
+            return {}
+
+    def _may_wait(self) -> bool:
+        """Whether the next batch may wait for more messages than are ready."""
+        since = self._caller.patience.monotonic() - self._reserved_at
+        may_be_more = self._there is None and since < self._options.max_trigger_delay
+        return bool(self._options.min_messages) and may_be_more
+
+    def _wanted(self, start: QueuesOffset, counts: Mapping[str, Any]) -> dict[str, int]:
+        """How many messages each queue has that is worth a call; one of a queue that isn't counted."""
+        wanted = {}
+        for queue in sorted(self._named.union(counts)):
+            ready = counts[queue].ready_count if queue in counts else 1
+            if self._there is not None and queue not in self._there:
+                continue
+            if ready or self._last.get(queue) != start.of(queue).sequence_number:
+                wanted[queue] = max(1, ready)
+        return wanted
+
+    def parts(self, start: QueuesOffset, end: QueuesOffset) -> list[tuple[Piece, ...]]:
+        """The pieces of a batch for each task. All its reservations are held anew."""
+        held = {
+            queue: self._of(queue).extend(offset) for queue, offset in end.batch_since(start).items()
+        }
+        counts = {queue: one.message_count for queue, one in held.items()}
+        size = sum(one.byte_count for one in held.values())
+        return [
+            tuple(
+                Piece(
+                    queue=queue,
+                    stream=end.of(queue).gen,
+                    sequence_number=end.of(queue).sequence_number,
+                    part=part,
+                )
+                for queue, part in _cut(one, counts)
+            )
+            for one in slices(sum(counts.values()), size, self._options.partitions)
+        ]
+
+    def commit(self, done: QueuesOffset) -> None:
+        """Delete the messages of all batches up to this one, which Spark knows to be done."""
+        for queue, offset in done.by_queue.items():
+            try:
+                self._of(queue).commit(offset)
+            except SpoolrackError as error:
+                # Its messages are gone with it. If it is named, the next reservation says so.
+                if error.reason != MISSING:
+                    raise
+
+    def lag(self, offset: QueuesOffset | None) -> dict[str, Any] | None:
+        """The offset, and what waits behind it: for the query's progress. None: no server answers."""
+        once = Caller(self._caller.address, Patience(0.0), self._caller.credentials)
+        try:
+            counts = self._counts(once)
+        except SpoolrackError:
+            # It is only shown: the next reservation finds out whether the server is there.
+            return None
+        return {
+            **({} if offset is None else offset.as_json()),
+            "ready": sum(one.ready_count for one in counts.values()),
+            "leased": sum(one.leased_count for one in counts.values()),
+            "delayed": sum(one.delayed_count for one in counts.values()),
+            "oldestAgeSeconds": max(
+                (one.oldest_age.ToMilliseconds() / 1_000 for one in counts.values()), default=0.0
+            ),
+            "readyByQueue": {queue: counts[queue].ready_count for queue in sorted(counts)},
+        }
+
+    def stop(self) -> None:
+        """End the keeper. The messages stay with the query for a whole hold from now on."""
+        self._keeper.stop()
+
+
+def _divided(total: int, wanted: Mapping[str, int]) -> dict[str, int]:
+    """Return how much of `total` each queue gets, at least 1: equal shares, and what small queues leave
+    of theirs goes to the others."""
+    shares = {}
+    for number, queue in enumerate(sorted(wanted, key=lambda queue: (wanted[queue], queue))):
+        shares[queue] = max(1, min(wanted[queue], total // (len(wanted) - number)))
+        total -= shares[queue]
+    return shares
+
+
+def _cut(part: Slice, counts: Mapping[str, int]) -> list[tuple[str, Slice]]:
+    """Return where a slice of all reservations, one after the other, lies in each of them."""
+    pieces, offset = [], 0
+    for queue, count in counts.items():
+        begin, end = max(part.begin, offset), min(part.end, offset + count)
+        if begin < end:
+            pieces.append((queue, Slice(begin=begin - offset, end=end - offset)))
+        offset += count
+    return pieces

@@ -1,0 +1,36 @@
+"""A streaming query's reading of the one queue `jobs`, whose offsets are that queue's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spoolrack.spark._light_client import Caller
+from spoolrack.spark._offsets import Offset, QueuesOffset, Slice
+from spoolrack.spark._options import ReadOptions
+from spoolrack.spark._queues_reader import QueuesReading
+
+QUEUE = "jobs"
+
+
+def offset_of(one: Offset) -> QueuesOffset:
+    return QueuesOffset(gen=one.gen, by_queue={QUEUE: one}, is_of_one=True)
+
+
+class JobsReading:
+    def __init__(self, options: ReadOptions, caller: Caller) -> None:
+        self._reading = QueuesReading(options, caller)
+        self.only_what_is_there = self._reading.only_what_is_there
+        self.stop = self._reading.stop
+
+    def latest(self, start: Offset, *, max_messages: int, max_bytes: int) -> Offset:
+        end = self._reading.latest(offset_of(start), max_messages=max_messages, max_bytes=max_bytes)
+        return end.of(QUEUE)
+
+    def parts(self, start: Offset, end: Offset) -> list[Slice]:
+        return [piece.part for (piece,) in self._reading.parts(offset_of(start), offset_of(end))]
+
+    def commit(self, done: Offset) -> None:
+        self._reading.commit(offset_of(done))
+
+    def lag(self, offset: Offset) -> dict[str, Any] | None:
+        return self._reading.lag(offset_of(offset))
