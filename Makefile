@@ -11,7 +11,7 @@
 DATA ?= ./data
 ARGS ?=
 MINUTES ?= 30
-WORKERS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
+WORKERS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4)))
 CHECKED = access brokerless client contract crash http mutants server store structure unit vsqs
 export PYTHON
 

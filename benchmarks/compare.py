@@ -27,7 +27,7 @@ from . import backlog, client_processes, table
 from .backlog import Standing
 from .systems import catalog
 from .systems.base import System
-from .work_folder import Place, own_disk
+from .work_folder import WorkFolder, own_disk
 from .workloads import NAMES, WORKLOADS, Measured, measure
 
 _OURS: Final = "spoolrack"
@@ -77,7 +77,7 @@ def machine() -> dict[str, str]:
 
 
 class Comparison:
-    def __init__(self, place: Place, asked: argparse.Namespace) -> None:
+    def __init__(self, place: WorkFolder, asked: argparse.Namespace) -> None:
         self._place = place
         self._asked = asked
         kinds, missing = catalog.find(asked.systems)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.operations import CreateQueue, Purge, Send, Stored
+from spoolrack_store.model.operations import CreateQueue, Purge, Send, SendResults
 from spoolrack_store.model.settings import MAX_WINDOW, QueueSettings
 from spoolrack_store.store import Store
 
@@ -55,9 +55,9 @@ def sends(ids: int) -> Iterator[Send]:
 def send_all(store: Store, ids: int) -> tuple[float, int, int]:
     """Seconds, and how many messages were stored and how many refused as repeated."""
     stored = repeated = 0
-    waiting: list[Future[Stored]] = []
+    waiting: list[Future[SendResults]] = []
 
-    def count(done: Future[Stored]) -> None:
+    def count(done: Future[SendResults]) -> None:
         nonlocal stored, repeated
         answer = done.result()
         for result in answer.results:

@@ -23,7 +23,7 @@ from spoolrack_store.model.operations import (
     Receive,
     Request,
     Send,
-    Stored,
+    SendResults,
     messages_of,
 )
 from spoolrack_store.model.settings import QueueSettings
@@ -100,7 +100,7 @@ class _Queue:
     def create(self) -> None:
         self._ask(CreateQueue(name=_QUEUE, settings=QueueSettings()))
 
-    def begin_to_send(self, count: int) -> Future[Stored]:
+    def begin_to_send(self, count: int) -> Future[SendResults]:
         return self._store.submit(Send(queue=_QUEUE, bodies=[self._body] * count))
 
     def send(self, count: int) -> int:
@@ -145,7 +145,7 @@ def _sends(count: int) -> Callable[[Path, float], Done]:
 def _callers(root: Path, seconds: float) -> Done:
     """So many calls of one message are always under way."""
     with _opened(root) as queue:
-        calls: deque[Future[Stored]] = deque(queue.begin_to_send(1) for _ in range(_CALLERS))
+        calls: deque[Future[SendResults]] = deque(queue.begin_to_send(1) for _ in range(_CALLERS))
 
         def act() -> int:
             (sent,) = calls.popleft().result(_PATIENCE).results

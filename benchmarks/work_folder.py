@@ -20,7 +20,7 @@ from typing import Final
 
 from tests.support.loop_disk import LoopDisk, why_not
 
-__all__ = ["LoopDisk", "Place", "flush", "own_disk", "why_not"]
+__all__ = ["LoopDisk", "WorkFolder", "flush", "own_disk", "why_not"]
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _MAKING: Final = ("-i", "4096")
@@ -28,13 +28,13 @@ _MAKING: Final = ("-i", "4096")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class WorkFolder:
     folder: Path
     described: str
 
 
 @contextmanager
-def own_disk(within: Path, size: int) -> Iterator[Place]:
+def own_disk(within: Path, size: int) -> Iterator[WorkFolder]:
     """A folder of the comparison's own, on its own file system of `size` bytes where that can be; 0:
     on no file system of its own."""
     folder = Path(tempfile.mkdtemp(prefix="benchmarks-", dir=within))
@@ -42,7 +42,7 @@ def own_disk(within: Path, size: int) -> Iterator[Place]:
         reason = why_not("ext4") if size else "asked for"
         if reason is not None:
             # PostgreSQL refuses to be root's, and whoever it is must come this far.
-            yield Place(folder=folder, described=f"{_kind_of(folder)}, as found ({reason})")
+            yield WorkFolder(folder=folder, described=f"{_kind_of(folder)}, as found ({reason})")
             return
         with LoopDisk(
             "ext4", folder, size=size, making=_MAKING, is_written=True, is_direct=True
@@ -50,7 +50,7 @@ def own_disk(within: Path, size: int) -> Iterator[Place]:
             folder.chmod(0o755)
             inside = disk.mount_point / "run"
             inside.mkdir()
-            yield Place(
+            yield WorkFolder(
                 folder=inside,
                 described=f"ext4 with a journal, {size >> 20:,} MiB, on a loop device with direct I/O, "
                 f"its image fully written, on {_kind_of(folder)}",

@@ -232,7 +232,7 @@ class Pipeline:
 
     def waiting(self) -> int:
         counts = self._client.queue(LOG).info().counts
-        return counts.ready + counts.leased
+        return counts.ready_count + counts.leased_count
 
     def in_sessions(self) -> tuple[int, int]:
         """How many sessions there are in Parquet, and how many records in them."""

@@ -4,6 +4,7 @@ runs on one worker."""
 from __future__ import annotations
 
 import logging
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ SLOW = pytest.mark.skip(reason="slow: make test-all runs it")
 # programs of these tests must hear it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# Tests start more than a thousand programs, and without its bytecode each compiles the server anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -152,7 +152,7 @@ class Spoolrack(System):
             return None  # What the other processes do is counted a moment later.
         with spoolrack.connect(self.address) as client:
             counts = client.queue(queue).info().counts
-        return counts.ready + counts.leased + counts.delayed
+        return counts.ready_count + counts.leased_count + counts.delayed_count
 
     def settle(self, queue: str) -> None:
         end = time.monotonic() + _SETTLED

@@ -7,8 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 
-from ._values import Attributes, DeadLetterRecord, Envelope, MessageState, moment_of
+from ._values import (
+    MAX_BODY_IN_MEMORY,
+    Attributes,
+    DeadLetterRecord,
+    Envelope,
+    MessageState,
+    moment_of,
+)
+from .errors import Unsupported
 
 
 class MessageFacts:
@@ -29,13 +38,35 @@ class MessageFacts:
 
     @property
     def body(self) -> bytes:
-        """The body; only its beginning in a peek that asked for no more."""
+        """The body; only its beginning in a peek that asked for no more.
+
+        Raises `Unsupported` for one of more than 64 MiB, which has no place in memory: `path` is its
+        file, or HTTP has it.
+        """
+        if self.is_body_left_out:
+            raise Unsupported(
+                f"The body of message {self.id} has {self.size} bytes, and isn't read into memory: "
+                + (f"it is in {self._envelope.path}." if self._envelope.path else "read it over HTTP.")
+            )
         return self._envelope.body
+
+    @property
+    def is_body_left_out(self) -> bool:
+        """Whether the body was sent as a file and is too large for memory, more than 64 MiB."""
+        return self.size > MAX_BODY_IN_MEMORY and not self._envelope.body
+
+    @property
+    def path(self) -> Path | None:
+        """The file of the body in the root, to be read until the message is deleted.
+
+        None: the body has no file of its own, or the client is connected to a server.
+        """
+        return Path(self._envelope.path) if self._envelope.path else None
 
     @property
     def text(self) -> str:
         """The body read as UTF-8; raises `UnicodeDecodeError` if it isn't."""
-        return self._envelope.body.decode()
+        return self.body.decode()
 
     @property
     def size(self) -> int:
@@ -116,7 +147,8 @@ class MessageFacts:
         return hash((self.id, self.receipt))
 
     def __repr__(self) -> str:
-        shown = repr(self.body) if len(self.body) <= 60 else f"{self.body[:57]!r}... {self.size} bytes"
+        body = self._envelope.body
+        shown = repr(body) if self.size <= 60 else f"{body[:57]!r}... {self.size} bytes"
         return (
             f"<Message {self.id} of {self._queue_name}: {shown}, {self.state}, "
             f"received {self.receive_count}x>"

@@ -29,7 +29,7 @@ MOST: Final[Mapping[str, int]] = {
     "max_receives": 1_000_000_000,
     "max_messages": 1_000_000_000,
     "max_bytes": 1_125_899_906_842_624,
-    "max_message_size": 67_108_864,
+    "max_message_size": 1_099_511_627_776,
     "messages_per_file": 1_000,
     "backoff_factor": 1_000,
     "backoff_jitter": 100,

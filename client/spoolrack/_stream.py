@@ -38,18 +38,21 @@ class EnvelopeStream:
         queue: str,
         *,
         max_in_flight: int,
+        max_bytes_in_flight: int,
         visibility_timeout: float | None,
         patience: float,
         until_settled: bool = False,
         on_arrival: Callable[[], None] | None = None,
     ) -> None:
-        """`patience`: seconds to go on trying if there never was a connection. `until_settled`:
-        extend leases until `settled` is called, and not only until the message is handed out.
-        `on_arrival`: called by the reader after messages have come, and after the stream's end."""
+        """`max_bytes_in_flight`: 0 is without a limit. `patience`: seconds to go on trying if there
+        never was a connection. `until_settled`: extend leases until `settled` is called, and not only
+        until the message is handed out. `on_arrival`: called by the reader after messages have come,
+        and after the stream's end."""
         self._calling = calling
         self._runtime = calling.runtime
         self._queue = queue
         self._max_in_flight = max_in_flight
+        self._max_bytes_in_flight = max_bytes_in_flight
         self._visibility_timeout = visibility_timeout
         self._patience = patience
         self._until_settled = until_settled
@@ -175,6 +178,7 @@ class EnvelopeStream:
         deliveries = self._calling.transport.stream(
             self._queue,
             max_in_flight=self._max_in_flight,
+            max_bytes_in_flight=self._max_bytes_in_flight,
             visibility_timeout=self._visibility_timeout,
         )
         with self._lock:

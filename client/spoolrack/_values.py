@@ -23,6 +23,8 @@ Attributes = Mapping[str, str | bytes]
 MAX_BATCH: Final = 1_000
 """Messages in one call."""
 MAX_PRIORITY: Final = 9
+MAX_BODY_IN_MEMORY: Final = 64 * 1024 * 1024
+"""Bytes of the largest body that goes in a call, and is read into memory."""
 MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
 """Bytes of bodies and attributes in one call of several messages; a larger message goes alone."""
 
@@ -39,10 +41,10 @@ class MessageState(StrEnum):
 class QueueCounts:
     """The counts of a queue at one moment."""
 
-    ready: int = 0
-    leased: int = 0
-    delayed: int = 0
-    bytes: int = 0
+    ready_count: int = 0
+    leased_count: int = 0
+    delayed_count: int = 0
+    byte_count: int = 0
     """Of bodies and attributes, in all states."""
     oldest_age: float | None = None
     """Seconds since the oldest message that is ready or leased was sent. None: there is none."""
@@ -135,6 +137,8 @@ class Envelope:
     priority: int = 0
     dead_letter_records: Sequence[DeadLetterRecord] = ()
     """The oldest first; only in messages that were got or listed."""
+    path: str = ""
+    """The file of the body, if it has one of its own, and the transport leads to its folder."""
 
 
 class LastReceive(NamedTuple):

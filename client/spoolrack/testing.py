@@ -148,14 +148,14 @@ def open_root(
     Without a `root` it is a temporary folder, which is gone afterwards. With a `clock`, such as
     `manual_clock()`, these clients live in that one's time.
     """
-    from ._transports.folder_stores import Share
-    from ._transports.folder_values import Place
+    from ._transports.folder_stores import SharedStore
+    from ._transports.folder_values import FolderUrl
 
     with contextlib.ExitStack() as stack:
         if root is None:
             root = stack.enter_context(tempfile.TemporaryDirectory(prefix="spoolrack-"))
-        place = Place(root=os.path.abspath(root))
-        share = stack.enter_context(Share(place, clock))
+        place = FolderUrl(root=os.path.abspath(root))
+        share = stack.enter_context(SharedStore(place, clock))
         share.store(make=True).result(START_TIMEOUT)
         yield OpenRoot(place.root, place.url, share.clock)
 

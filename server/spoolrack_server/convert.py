@@ -309,10 +309,10 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
         name=queue.name,
         settings=_settings(queue.settings),
         counts=pb.QueueCounts(
-            ready_count=counts.ready,
-            leased_count=counts.leased,
-            delayed_count=counts.delayed,
-            byte_count=counts.bytes,
+            ready_count=counts.ready_count,
+            leased_count=counts.leased_count,
+            delayed_count=counts.delayed_count,
+            byte_count=counts.byte_count,
             # A clock that stepped back since the send must not give a negative age.
             oldest_age=None if counts.oldest is None else duration(Millis(max(0, now - counts.oldest))),
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.errors import InvalidRequest, StoreError
@@ -24,9 +25,14 @@ class SubmittedDelete:
     """By position, why the edge refused a target."""
     future: Future[list[StoreError | None]]
 
-    def response(self, correlation_id: int) -> bytes:
-        """Return the response of a stream; raise the `StoreError` of the whole request."""
-        return encoding.correlated(correlation_id, encoding.delete_response(self.results()))
+    @property
+    def futures(self) -> Sequence[Future[Any]]:
+        return (self.future,)
+
+    def encoded(self) -> bytes:
+        """Return the response, once the store has answered; raise the `StoreError` of the whole
+        request."""
+        return encoding.delete_response(self.results())
 
     def results(self) -> Sequence[StoreError | None]:
         """Return a result for each target; raise the `StoreError` of the whole request."""

@@ -9,7 +9,7 @@ Field numbers are those of `protos/spoolrack/v1`; the tests compare each respons
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from google.rpc.status_pb2 import Status
 from spoolrack.v1 import queue_pb2 as pb
@@ -17,7 +17,7 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.ids import sent_at
-from spoolrack_store.model.operations import Delivery, Stored
+from spoolrack_store.model.operations import Delivery, SendResults
 
 from .status import status_of
 
@@ -52,21 +52,35 @@ def timestamp(moment: Millis) -> bytes:
     return b"\x08" + varint(seconds) + nanos
 
 
-def correlated(correlation_id: int, response: bytes) -> bytes:
+class ResponseTags(NamedTuple):
+    """The tags of the fields in a stream's responses to requests."""
+
+    correlation_id: bytes
+    response: bytes
+    error: bytes
+
+
+SEND_TAGS: Final = ResponseTags(b"\x08", b"\x12", b"\x1a")
+"""Those of a `StreamSendResponse`, and of a `StreamDeleteResponse`."""
+
+
+def correlated(correlation_id: int, response: bytes, tags: ResponseTags = SEND_TAGS) -> bytes:
     """Return the response of a stream: the id of its request, and the response of a unary call."""
-    return _id(correlation_id) + field(b"\x12", response)
+    return _id(correlation_id, tags) + field(tags.response, response)
 
 
-def failed(correlation_id: int, error: Status) -> bytes:
+def failed(correlation_id: int, error: Status, tags: ResponseTags = SEND_TAGS) -> bytes:
     """Return the response of a stream to a request that failed as a whole."""
-    return _id(correlation_id) + field(b"\x1a", error.SerializeToString())
+    return _id(correlation_id, tags) + field(tags.error, error.SerializeToString())
 
 
-def _id(correlation_id: int) -> bytes:
-    return b"\x08" + varint(correlation_id & 0xFFFF_FFFF_FFFF_FFFF) if correlation_id else b""
+def _id(correlation_id: int, tags: ResponseTags) -> bytes:
+    if not correlation_id:
+        return b""
+    return tags.correlation_id + varint(correlation_id & 0xFFFF_FFFF_FFFF_FFFF)
 
 
-def send_response(stored: Stored) -> bytes:
+def send_response(stored: SendResults) -> bytes:
     """Return a `SendResponse`."""
     ids: Sequence[Any] = stored.results
     is_plain = not stored.duplicates and all(type(id) is str for id in ids)
@@ -133,7 +147,9 @@ def _add_messages(parts: list[bytes], delivery: Delivery) -> None:
     shared_length = len(shared)
     columns = zip(delivery.ids, delivery.receipts, delivery.bodies, strict=True)
     for position, (id, receipt, body) in enumerate(columns):
-        size = varint(len(body))
+        length_of_body = varint(len(body))
+        # A body in a file of its own may be left out.
+        size = length_of_body if delivery.external_size is None else varint(delivery.external_size)
         receipt_length = varint(len(receipt))
         extra = _attributes(attributes[position]) if attributes and position in attributes else b""
         if groups and position in groups:
@@ -141,7 +157,8 @@ def _add_messages(parts: list[bytes], delivery: Delivery) -> None:
         length = (
             len(id)
             + len(body)
-            + 2 * len(size)
+            + len(length_of_body)
+            + len(size)
             + len(receipt)
             + len(receipt_length)
             + len(extra)
@@ -149,7 +166,8 @@ def _add_messages(parts: list[bytes], delivery: Delivery) -> None:
             + 5
         )
         parts += (
-            b"\x0a%b\x0a%b%b\x12%b" % (varint(length), bytes((len(id),)), id.encode("ascii"), size),
+            b"\x0a%b\x0a%b%b\x12%b"
+            % (varint(length), bytes((len(id),)), id.encode("ascii"), length_of_body),
             body,
             b"\x20%b%b%b\x42%b%b" % (size, shared, extra, receipt_length, receipt.encode("ascii")),
         )

@@ -121,7 +121,7 @@ class ExternalScaler:
         counts = (await self._access.read(self._access.store.queue, trigger.queue)).counts
         oldest = counts.oldest
         return _Backlog(
-            float(counts.ready + (counts.leased if trigger.counts_leased else 0)),
+            float(counts.ready_count + (counts.leased_count if trigger.counts_leased else 0)),
             0.0 if oldest is None else max(0, self._clock.wall() - oldest) / 1000.0,
         )
 

@@ -2,8 +2,9 @@
 
 A consumer that deletes one message at a time gives its credits back one by one. To lease, commit and
 frame one message for each of them costs many times what the message does, and the consumer is in no
-need: it still holds most of its credit. So a stream asks when a quarter of its credits is free, or when
-some have been free for a moment, because the others may be held for long. Knows nothing of messages.
+need: it still holds most of its credit. So a stream asks when a quarter of its credits and of their
+bytes is free, or when some have been free for a moment, because the others may be held for long. Knows
+nothing of messages.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from spoolrack_store.model.credits import Credits
+from spoolrack_store.model.credits import UNBOUNDED, Credits
 
 from .loop_event import LoopEvent
 
@@ -20,23 +21,26 @@ LINGER: Final = 0.005
 """Seconds that a free credit waits for others: less than a quick consumer needs for what it has left,
 and unseen by one who works on each message for long."""
 
+_ANY: Final = 1, 1
+"""One message, and one byte."""
+
 
 class FlowControl:
     """The credits of one stream. Lives in one event loop; the credits come back from any thread."""
 
-    def __init__(self, limit: int, linger: float = LINGER) -> None:
-        self.credits = Credits(limit, self._returned)
-        self._enough = max(1, limit // SHARE)
+    def __init__(self, limit: int, linger: float = LINGER, *, max_bytes: int = UNBOUNDED) -> None:
+        self.credits = Credits(limit, self._returned, max_bytes)
+        self._enough = max(1, limit // SHARE), max(1, max_bytes // SHARE)
         self._linger = linger
-        self._awaited = 1
-        """So many free credits are worth waking the loop for."""
+        self._awaited = _ANY
+        """So many free credits, and bytes, are worth waking the loop for."""
         self._event = LoopEvent()
         self._stopped = False
 
     async def wait(self) -> None:
         """Return when it is time to ask for as many as are free; at once after `stop`."""
-        await self._free(1)
-        if self._stopped or self.credits.free >= self._enough:
+        await self._free(_ANY)
+        if self._stopped or self._are_free(self._enough):
             return
         timer = asyncio.get_running_loop().call_later(self._linger, self._stop_linger)
         try:
@@ -52,16 +56,20 @@ class FlowControl:
         """Nobody asks any more, and yet credits may come back."""
         self._event.disable()
 
-    async def _free(self, count: int) -> None:
-        self._awaited = count
+    async def _free(self, awaited: tuple[int, int]) -> None:
+        self._awaited = awaited
         # Check the credits after registering the threshold, so that no wake-up is lost.
-        while self.credits.free < self._awaited and not self._stopped:
+        while not self._are_free(self._awaited) and not self._stopped:
             await self._event.wait()
 
+    def _are_free(self, awaited: tuple[int, int]) -> bool:
+        count, size = awaited
+        return self.credits.free >= count and self.credits.free_bytes >= size
+
     def _stop_linger(self) -> None:
-        self._awaited = 1
+        self._awaited = _ANY
         self._event.set()
 
     def _returned(self) -> None:
-        if self.credits.free >= self._awaited:
+        if self._are_free(self._awaited):
             self._event.set()

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Final
 
 from google.protobuf.message import Message as Response
 from spoolrack_store.model.clock import Clock, Millis, stopwatch
 from spoolrack_store.model.errors import Draining, MemoryLimit, StoreError
-from spoolrack_store.model.operations import Delivery, Receive
+from spoolrack_store.model.operations import MAX_BODY_IN_MEMORY, Delivery, Receive
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MIB
 
 from . import encoding
@@ -140,7 +140,7 @@ class FrameWriter:
                 return (
                     0  # The receive itself says what is wrong: a store that has failed knows no queue.
                 )
-            found = queue.settings.max_message_size + MAX_ATTRIBUTES_SIZE, now
+            found = min(queue.settings.max_message_size, MAX_BODY_IN_MEMORY) + MAX_ATTRIBUTES_SIZE, now
             if len(self._largest) >= MOST_KNOWN:
                 self._largest.clear()
             self._largest[wanted.queue] = found
@@ -167,16 +167,18 @@ class LeasedFrame:
         self._queue = queue
         self._deliveries = deliveries
 
-    async def hand_over(self, before: asyncio.Task[None] | None = None) -> None:
-        """Write the messages in one response once `before` has ended; what isn't taken goes back."""
+    async def hand_over(self, writes: asyncio.Lock | None = None) -> None:
+        """Write the messages in one response; what isn't taken goes back.
+
+        Of a stream, which takes one response at a time, `writes` is held meanwhile.
+        """
         response = encoding.deliveries(self._deliveries, self._frames.clock.wall())
         receipts = receipts_of(self._deliveries)
         # The bodies are in the response now.
         self._deliveries = []
-        if before is not None:
-            await asyncio.wait({before})
         try:
-            await write(self._context, response)
+            async with writes or nullcontext():
+                await write(self._context, response)
         except CallIsOver:
             if receipts:
                 self._frames._leases.give_back(self._queue, receipts)

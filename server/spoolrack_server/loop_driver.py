@@ -72,6 +72,8 @@ class LoopDriver:
             if self._settling is None:
                 self._settling = self._loop.call_later(SETTLING, self._begin)
         elif self._committer.is_over:
+            # A request's commit may have done along what was to be begun.
+            self._cancel_settling()
             self._ended.set()
         elif later is not None:
             if self._timer is not None:
@@ -81,14 +83,17 @@ class LoopDriver:
             self._timer = self._loop.call_later(left, self._look)
 
     def _begin(self) -> None:
-        if self._settling is not None:
-            self._settling.cancel()
-            self._settling = None
+        self._cancel_settling()
         self._is_at_work = True
         if self._committer.is_short():
             self._go_on(self._committer.cycle(), None)
         else:
             self._run_beside(lambda: run_whole(self._committer), self._end)
+
+    def _cancel_settling(self) -> None:
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
 
     def _go_on(self, cycle: Cycle, error: BaseException | None) -> None:
         try:

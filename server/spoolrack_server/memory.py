@@ -156,8 +156,10 @@ class RequestReader(Protocol):
 
     sends: bool
     """Whether its requests bring messages."""
-    streams: bool
-    """Whether it has many requests."""
+
+    @property
+    def ends_itself(self) -> bool:
+        """Whether it is a stream that ends by itself when the server drains."""
 
     def refuse(self, error: StoreError) -> None:
         """End the call without the request that is being read.

@@ -3,42 +3,33 @@
 Here are those about queues and messages; those about stages, reservations and redrives are parts of
 their own. A handler checks what the contract bounds, submits to the store and awaits the answer; it
 never waits for a disk in the event loop. What no transport took, because its client was gone, is given
-back at once. MemoryLimiter is bounded by call: a stream holds two frames at most, one that the
-transport takes and the next.
+back at once.
 """
 
 # ruff: noqa: N802 - the contract names the methods
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from google.protobuf.message import Message
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model import operations as ops
-from spoolrack_store.model.clock import Clock, Millis
-from spoolrack_store.model.dead_letter_records import check_explanation
-from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
+from spoolrack_store.model.clock import Clock
+from spoolrack_store.model.errors import InvalidRequest
 from spoolrack_store.model.operations import (
-    ChangeVisibility,
-    LastReceive,
     Receive,
-    RejectMessages,
-    ReleaseMessages,
 )
-from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 from spoolrack_store.store import Store
 
-from . import convert, delete_requests, encoding, send_requests
+from . import convert, delete_requests, encoding, lease_change_requests, send_requests
 from .access.authorization import queues_for
 from .access.list_filter import shown
 from .access.permissions import Permission
 from .concurrency import ConcurrencyLimit
 from .external_scaler import ExternalScaler
-from .flow_control import FlowControl
 from .frames import FrameWriter
 from .lease_requests import LeaseRequests
 from .logs import Log
@@ -47,14 +38,14 @@ from .memory import Budget, MemoryLimiter
 from .observability.instrumentation import Instrumentation
 from .observability.trace_context import context_in
 from .pages import PageTokens, filter_texts, page_size
+from .receive_streams import ReceiveStreams
 from .redrive_service import RedriveService
 from .reservation_service import ReservationService
-from .rpc import Context, Requests, outlast
+from .rpc import Context, Requests
 from .schedule_service import ScheduleService
 from .staging_service import StagingService
-from .status import status_of
 from .store_access import FRAME_BYTES, StoreAccess
-from .streams import Streams
+from .streams import StreamOperation, Streams
 
 WRITES_ITSELF: Final = frozenset({"Receive", "Reserve"})
 """Unary methods that must know whether their response was taken."""
@@ -83,9 +74,8 @@ class QueueService:
         )
         self._reserving = ReservationService(self._access, self._leases, self._frames)
         self._scaler = ExternalScaler(self._access, clock)
-        self._draining = False
-        self._flow_controls: set[FlowControl] = set()
         self._streams = Streams(watch)
+        self._receive_streams = ReceiveStreams(store, self._frames, self._streams)
 
     @property
     def parts(self) -> tuple[object, ...]:
@@ -101,14 +91,11 @@ class QueueService:
 
     def credits(self) -> tuple[int, int]:
         """How many messages all streams of receives may hold, and how many they hold."""
-        held = [flow_control.credits for flow_control in self._flow_controls]
-        return sum(each.limit for each in held), sum(each.in_flight for each in held)
+        return self._receive_streams.credits()
 
     def drain(self) -> None:
         """End the streams: those of receives now, those of requests when all they took is answered."""
-        self._draining = True
-        for flow_control in self._flow_controls:
-            flow_control.stop()
+        self._receive_streams.drain()
         self._streams.drain()
         self._reserving.drain()
         self._scaler.drain()
@@ -185,7 +172,7 @@ class QueueService:
 
     async def StreamSend(self, requests: Requests, context: Context) -> None:
         begin = partial(send_requests.start_in_turn, self._store, self._workers)
-        await self._streams.serve(requests, context, begin, "StreamSend")
+        await self._streams.serve(requests, context, StreamOperation("StreamSend", begin))
 
     # Receives.
 
@@ -208,55 +195,8 @@ class QueueService:
         )
         await leased.hand_over()
 
-    async def StreamReceive(self, request: rpc.StreamReceiveRequest, context: Context) -> None:
-        queue = convert.queue_name(request.queue)
-        visibility = convert.visibility(request)
-        limit = convert.number(
-            request.max_in_flight,
-            "max_in_flight",
-            default=convert.DEFAULT_IN_FLIGHT,
-            most=convert.MAX_IN_FLIGHT,
-        )
-        flow_control = FlowControl(limit)
-        credits = flow_control.credits
-        self._flow_controls.add(flow_control)
-        writing: deque[asyncio.Task[None]] = deque()
-        try:
-            # Tells a client of an empty queue that it is connected.
-            await context.send_initial_metadata(())
-            while True:
-                if len(writing) > 1:
-                    await asyncio.shield(writing[0])
-                    writing.popleft()
-                await flow_control.wait()
-                if self._draining:
-                    raise Draining
-                leased = await self._frames.lease(
-                    context,
-                    Receive(
-                        queue=queue,
-                        max_messages=min(credits.free, convert.MAX_COUNT),
-                        max_bytes=FRAME_BYTES,
-                        visibility=visibility,
-                        wait=None,
-                        credits=credits,
-                    ),
-                )
-                if leased is not None:
-                    # While it is written, the next receive waits in the store, where the next commit
-                    # finds it: what that commit sends, it leases, too.
-                    before = writing[-1] if writing else None
-                    writing.append(asyncio.create_task(leased.hand_over(before)))
-                    # Nothing of it is held while the next is awaited.
-                    del leased
-        finally:
-            try:
-                # A write that is cancelled couldn't give its leases back.
-                await outlast(writing)
-            finally:
-                # The leases live on until they are due, and their credits still wake the stream.
-                self._flow_controls.discard(flow_control)
-                flow_control.disable()
+    async def StreamReceive(self, requests: Requests, context: Context) -> None:
+        await self._receive_streams.serve(requests, context)
 
     # What holders of messages do.
 
@@ -269,135 +209,16 @@ class QueueService:
         async def begin(request: rpc.DeleteRequest) -> delete_requests.SubmittedDelete:
             return delete_requests.start(self._store, request.queue, request.targets)
 
-        await self._streams.serve(requests, context, begin, "StreamDelete")
+        await self._streams.serve(requests, context, StreamOperation("StreamDelete", begin))
 
-    async def ChangeVisibility(
-        self, request: rpc.ChangeVisibilityRequest, context: Context
-    ) -> rpc.ChangeVisibilityResponse:
-        queue = convert.queue_name(request.queue)
-        convert.check_count(len(request.changes), "changes")
-        results: dict[int, Millis | StoreError] = {}
-        alike: dict[Millis, list[int]] = {}
-        last: dict[int, LastReceive] = {}
-        for position, change in enumerate(request.changes):
-            try:
-                visibility = convert.millis(
-                    change.visibility_timeout, "visibility_timeout", most=MAX_VISIBILITY
-                )
-                if change.HasField("last_receive"):
-                    last[position] = convert.last_receive(change.last_receive)
-                alike.setdefault(visibility, []).append(position)
-            except StoreError as error:
-                results[position] = error
-        asked = [
-            (
-                positions,
-                self._store.submit(
-                    ChangeVisibility(
-                        queue=queue,
-                        receipts=[request.changes[position].receipt for position in positions],
-                        visibility=visibility,
-                        last_receives={
-                            place: last[position]
-                            for place, position in enumerate(positions)
-                            if position in last
-                        },
-                    )
-                ),
-            )
-            for visibility, positions in alike.items()
-        ]
-        for positions, future in asked:
-            ends = await answer(future)
-            results.update(zip(positions, ends, strict=True))
-        response = rpc.ChangeVisibilityResponse()
-        for position in range(len(request.changes)):
-            result = results[position]
-            if isinstance(result, StoreError):
-                response.results.add(error=status_of(result))
-            elif result:
-                response.results.add(lease_expire_time=convert.timestamp(result))
-            else:
-                response.results.add().released.SetInParent()
-        return response
+    async def ChangeVisibility(self, request: rpc.ChangeVisibilityRequest, context: Context) -> Message:
+        return await _changed(lease_change_requests.change_visibility(self._store, request))
 
-    async def Release(self, request: rpc.ReleaseRequest, context: Context) -> rpc.ReleaseResponse:
-        queue = convert.queue_name(request.queue)
-        convert.check_count(len(request.releases), "releases")
-        results: dict[int, Millis | StoreError] = {}
-        alike: dict[tuple[Millis | None, str, bool], list[int]] = {}
-        for position, release in enumerate(request.releases):
-            try:
-                delay = None
-                if release.HasField("delay"):
-                    delay = convert.millis(release.delay, "delay", most=MAX_DELAY)
-                check_explanation(release.reason)
-                wanted = delay, release.reason, release.uncounted
-                alike.setdefault(wanted, []).append(position)
-            except StoreError as error:
-                results[position] = error
-        asked = [
-            (
-                positions,
-                self._store.submit(
-                    ReleaseMessages(
-                        queue=queue,
-                        receipts=[request.releases[position].receipt for position in positions],
-                        delay=delay,
-                        explanation=reason,
-                        is_uncounted=is_uncounted,
-                    )
-                ),
-            )
-            for (delay, reason, is_uncounted), positions in alike.items()
-        ]
-        for positions, future in asked:
-            found = await answer(future)
-            results.update(zip(positions, found, strict=True))
-        response = rpc.ReleaseResponse()
-        for position in range(len(request.releases)):
-            result = results[position]
-            if isinstance(result, StoreError):
-                response.results.add(error=status_of(result))
-            else:
-                response.results.add(deliver_time=convert.timestamp(result))
-        return response
+    async def Release(self, request: rpc.ReleaseRequest, context: Context) -> Message:
+        return await _changed(lease_change_requests.release(self._store, request))
 
-    async def Reject(self, request: rpc.RejectRequest, context: Context) -> rpc.RejectResponse:
-        queue = convert.queue_name(request.queue)
-        convert.check_count(len(request.rejections), "rejections")
-        results: dict[int, StoreError | None] = {}
-        alike: dict[str, list[int]] = {}
-        for position, rejection in enumerate(request.rejections):
-            try:
-                check_explanation(rejection.reason)
-                alike.setdefault(rejection.reason, []).append(position)
-            except StoreError as error:
-                results[position] = error
-        asked = [
-            (
-                positions,
-                self._store.submit(
-                    RejectMessages(
-                        queue=queue,
-                        receipts=[request.rejections[position].receipt for position in positions],
-                        explanation=reason,
-                    )
-                ),
-            )
-            for reason, positions in alike.items()
-        ]
-        for positions, future in asked:
-            found = await answer(future)
-            results.update(zip(positions, found, strict=True))
-        response = rpc.RejectResponse()
-        for position in range(len(request.rejections)):
-            result = results[position]
-            if result is None:
-                response.results.add().rejected.SetInParent()
-            else:
-                response.results.add(error=status_of(result))
-        return response
+    async def Reject(self, request: rpc.RejectRequest, context: Context) -> Message:
+        return await _changed(lease_change_requests.reject(self._store, request))
 
     # Looks at messages.
 
@@ -455,3 +276,9 @@ class QueueService:
             return page.messages, page.last
         is_cut = count < len(found.messages)
         return found.messages[:count], found.messages[count - 1].id if is_cut else found.last
+
+
+async def _changed(submitted: lease_change_requests.SubmittedChanges) -> Message:
+    for future in submitted.futures:
+        await answer(future)
+    return submitted.response()

@@ -45,7 +45,7 @@ class CallIsOver(Exception):
     """The call ended, by its client or its connection, before the response was taken."""
 
 
-class Calls:
+class ServerCalls:
     """The calls of one server: how each begins and ends. Lives in one event loop."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Calls:
     def refuse(self) -> None:
         """Let no new call do anything: it is told to try again."""
         self._refusing = True
-        self._memory.refuse(Draining(), lambda reader: not reader.streams)
+        self._memory.refuse(Draining(), lambda reader: not reader.ends_itself)
 
     def recheck_permissions(self) -> None:
         """After a change of permissions end the streams that could not begin any more."""
@@ -136,14 +136,11 @@ class Calls:
                     raise Draining
                 with self._admitted(context, name, is_long=is_long) as admission:
                     requests.admission = admission
+                    requests.asked = asked
                     if described.client_streaming:
-                        asked(None)
                         await method(requests, context)
                         return None
                     request = await self._only(requests)
-                    if admission is not None and is_long:
-                        admission.request = request
-                    asked(request)
                     # Unless it is handed on, nobody holds it while the handler runs.
                     response = method(request, context)
                     del request
@@ -168,11 +165,10 @@ class Calls:
 
     async def _only(self, requests: Requests) -> Any:
         """The request of a call that has one."""
-        request = await requests.next()
+        request = await requests.first()
         if request is None:
             # Without one, nothing can be answered, and mostly the client is gone.
             raise asyncio.CancelledError
-        requests.check(request)
         if self._refusing:
             raise Draining
         return request
@@ -284,7 +280,7 @@ class Requests:
     """The requests of one call, as they come, and what they hold of the memory for requests."""
 
     def __init__(
-        self, calls: Calls, memory: MemoryLimiter, context: Context, method: MethodDescriptor
+        self, calls: ServerCalls, memory: MemoryLimiter, context: Context, method: MethodDescriptor
     ) -> None:
         self._calls = calls
         self._memory = memory
@@ -292,13 +288,18 @@ class Requests:
         self._kind = GetMessageClass(method.input_type)
         self._name = method.name
         self.sends = method.name in SENDS
-        self.streams = method.client_streaming
         self._held = 0
         self._ending: asyncio.Task[None] | None = None
         self.is_reading = False
         self.admission: AuthorizedCall | None = None
         self.on_refusal: Callable[[StoreError], None] | None = None
         """Ends a stream in its own way, after what it has taken is answered."""
+        self.asked: Asked | None = None
+        """Is told what the call asks for."""
+
+    @property
+    def ends_itself(self) -> bool:
+        return self.on_refusal is not None
 
     def refuse(self, error: StoreError) -> None:
         """End the call, unless what is read now is there."""
@@ -310,6 +311,26 @@ class Requests:
     async def _end(self, error: StoreError) -> None:
         if self.is_reading:
             await self._calls.end(self._context, error, self._name)
+
+    def tell(self, request: Any) -> None:
+        """The call asks for this; None: its requests do. Only the first word counts."""
+        if self.asked is not None:
+            self.asked(request)
+            self.asked = None
+
+    async def first(self) -> Any | None:
+        """The first request, which says what the call is for; None if there is none. Raises what `next`
+        and `check` raise.
+
+        A long call ends when its caller may not do that any more.
+        """
+        request = await self.next()
+        if request is not None:
+            self.check(request)
+            if self.admission is not None:
+                self.admission.request = request
+            self.tell(request)
+        return request
 
     def check(self, request: Any) -> int:
         """Take the memory for a request, and return what `leave` must be given when it is answered.

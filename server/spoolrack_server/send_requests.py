@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.operations import Send, Stored
+from spoolrack_store.model.operations import Send, SendResults
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MAX_DELAY
 from spoolrack_store.store import Store
 
@@ -28,13 +29,18 @@ class SubmittedSend:
     count: int
     refused: Mapping[int, StoreError]
     """By position, why the edge refused a message. The store has the others."""
-    future: Future[Stored]
+    future: Future[SendResults]
 
-    def response(self, correlation_id: int) -> bytes:
-        """Return the response of a stream; raise the `StoreError` of the whole request."""
-        return encoding.correlated(correlation_id, encoding.send_response(self.stored()))
+    @property
+    def futures(self) -> Sequence[Future[Any]]:
+        return (self.future,)
 
-    def stored(self) -> Stored:
+    def encoded(self) -> bytes:
+        """Return the response, once the store has answered; raise the `StoreError` of the whole
+        request."""
+        return encoding.send_response(self.stored())
+
+    def stored(self) -> SendResults:
         """Return a result for each message; raise the `StoreError` of the whole request."""
         stored = self.future.result()
         if not self.refused:
@@ -50,7 +56,7 @@ class SubmittedSend:
             if place in stored.duplicates:
                 duplicates.add(position)
             results.append(answer)
-        return Stored(results=results, sent_at=stored.sent_at, duplicates=duplicates)
+        return SendResults(results=results, sent_at=stored.sent_at, duplicates=duplicates)
 
 
 @dataclass(slots=True)

@@ -40,7 +40,7 @@ from .observability.instrumentation import Instrumentation, Traces
 from .observability.observer import Observer, Processes
 from .observability.probes import probes_of
 from .queue_service import WRITES_ITSELF, QueueService
-from .rpc import Calls
+from .rpc import ServerCalls
 from .scheduler import Scheduler
 from .serve_settings import ServeSettings
 from .sqs.signatures import Authenticator
@@ -107,7 +107,7 @@ class Server:
         self._watch = Instrumentation(self.observer.operations, traces, refusals=ErrorLog(self._log))
         self._probes = None if settings.health is None else probes_of(self._health, *settings.health)
         self._memory = MemoryLimiter(self._log, settings.memory_watermark)
-        self._calls = Calls(self._log, self._watch, memory=self._memory)
+        self._calls = ServerCalls(self._log, self._watch, memory=self._memory)
         self._store: Store | None = None
         self._service: QueueService | None = None
         self._grpc: grpc.aio.Server | None = None
@@ -258,7 +258,7 @@ class Server:
 
     async def _start_grpc(self, store: Store, access_files: LoadedSecurity) -> None:
         admissions = None if access_files.guard.is_open else CallAuthorizer(access_files.guard)
-        self._calls = Calls(self._log, self._watch, admissions, self._memory)
+        self._calls = ServerCalls(self._log, self._watch, admissions, self._memory)
         self._service = QueueService(
             store, self._clock, self._log, self._workers, self._watch, self._memory.responses
         )

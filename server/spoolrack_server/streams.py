@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from spoolrack_store.model.errors import Draining, StoreError
 
-from .encoding import failed
+from .encoding import SEND_TAGS, ResponseTags, correlated, failed
 from .loop_answers import on_answer
 from .observability import instrumentation
 from .observability.instrumentation import Instrumentation
@@ -27,15 +29,29 @@ WINDOW_REQUESTS: Final = 32
 WINDOW_BYTES: Final = 8 * 1024 * 1024
 
 
-class ObservedRequest(Protocol):
+class SubmittedRequest(Protocol):
     """A request that the store works on."""
 
     @property
-    def future(self) -> Future[Any]: ...
+    def futures(self) -> Sequence[Future[Any]]: ...
 
-    def response(self, correlation_id: int) -> bytes:
-        """Return the response, once the store has answered; raise the `StoreError` of the whole
-        request."""
+    def encoded(self) -> bytes:
+        """Return the response of a unary call, once the store has answered; raise the `StoreError` of
+        the whole request."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOperation:
+    """A kind of stream: how its requests are read, handed to the store and answered."""
+
+    name: str
+    begin: Callable[[Any], Awaitable[SubmittedRequest]]
+    """Hands the content of a request to the store; raises the `StoreError` of the whole request."""
+    content_of: Callable[[Any], Any] = attrgetter("request")
+    """Returns what a request asks for, as in the unary call."""
+    tags_of: Callable[[Any], ResponseTags] = lambda _: SEND_TAGS
+    """Returns the fields of the response to a request."""
+    write: Callable[[Context, bytes], Awaitable[None]] = put
 
 
 class Streams:
@@ -56,13 +72,13 @@ class Streams:
         self,
         requests: Requests,
         context: Context,
-        begin: Callable[[Any], Awaitable[ObservedRequest]],
-        operation: str,
+        operation: StreamOperation,
     ) -> None:
-        """Serve a stream until it ends: hand the `request` of each to the store with `begin`, and write
-        a response to each in their order. The `StoreError` that a request meets is in its response."""
+        """Serve a stream until it ends: hand each request to the store, and write a response to each in
+        their order. The `StoreError` that a request meets is in its response."""
+        requests.tell(None)
         line = _Line(requests)
-        inflow = asyncio.create_task(self._take(requests, line, begin, operation))
+        inflow = asyncio.create_task(self._take(requests, line, operation))
         line.inflow = inflow
         inflow.add_done_callback(line.end)
         self._lines.add(line)
@@ -71,7 +87,7 @@ class Streams:
             line.refuse(Draining())
         try:
             while (turn := await line.first()) is not None:
-                await put(context, turn.response())
+                await operation.write(context, turn.response())
                 line.leave(turn)
             if line.refused is not None:
                 raise line.refused
@@ -83,17 +99,11 @@ class Streams:
                 inflow.cancel()
                 await asyncio.gather(inflow, return_exceptions=True)
 
-    async def _take(
-        self,
-        requests: Requests,
-        line: _Line,
-        begin: Callable[[Any], Awaitable[ObservedRequest]],
-        operation: str,
-    ) -> None:
+    async def _take(self, requests: Requests, line: _Line, operation: StreamOperation) -> None:
         window = line.window
         await window.room()
         # No request is held here while the next is awaited.
-        while await self._begin(await requests.next(), requests, line, begin, operation):
+        while await self._begin(await requests.next(), requests, line, operation):
             if not window.has_room:
                 await window.room()
 
@@ -102,38 +112,41 @@ class Streams:
         request: Any | None,
         requests: Requests,
         line: _Line,
-        begin: Callable[[Any], Awaitable[ObservedRequest]],
-        operation: str,
+        operation: StreamOperation,
     ) -> bool:
         """Hand a request to the store; False if it is none, but the end."""
         if request is None or line.refused is not None:
             return False
-        watched = self._watch.begin(operation, request.request)
-        begun: ObservedRequest | StoreError
+        content = operation.content_of(request)
+        watched = self._watch.begin(operation.name, content)
+        begun: SubmittedRequest | StoreError
         taken = 0
         try:
             taken = requests.check(request)
-            begun = await begin(request.request)
+            begun = await operation.begin(content)
         except StoreError as error:
             begun = error
-        line.enter(_Turn(request.correlation_id, request.ByteSize(), taken, begun, watched))
+        tags = operation.tags_of(request)
+        line.enter(_Turn(request.correlation_id, tags, request.ByteSize(), taken, begun, watched))
         return True
 
 
 class _Turn:
     """One request on its way, or why it never went."""
 
-    __slots__ = ("begun", "correlation_id", "size", "taken", "watched")
+    __slots__ = ("begun", "correlation_id", "size", "tags", "taken", "watched")
 
     def __init__(
         self,
         correlation_id: int,
+        tags: ResponseTags,
         size: int,
         taken: int,
-        begun: ObservedRequest | StoreError,
+        begun: SubmittedRequest | StoreError,
         watched: instrumentation.ObservedRequest,
     ) -> None:
         self.correlation_id = correlation_id
+        self.tags = tags
         self.size = size
         self.taken = taken
         self.begun = begun
@@ -141,18 +154,18 @@ class _Turn:
 
     @property
     def is_answered(self) -> bool:
-        return isinstance(self.begun, StoreError) or self.begun.future.done()
+        return isinstance(self.begun, StoreError) or all(map(Future.done, self.begun.futures))
 
     def response(self) -> bytes:
         try:
             if isinstance(self.begun, StoreError):
                 raise self.begun
-            response = self.begun.response(self.correlation_id)
+            response = correlated(self.correlation_id, self.begun.encoded(), self.tags)
             self.watched.end()
         except StoreError as error:
             failure = failure_of(error) or INTERNAL
             self.watched.refused(failure.number, failure.reason, failure.message)
-            response = failed(self.correlation_id, failure.status())
+            response = failed(self.correlation_id, failure.status(), self.tags)
         return response
 
 
@@ -161,7 +174,7 @@ class _Line:
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
-        self.window = Window()
+        self.window = FlowWindow()
         self.inflow: asyncio.Task[None] | None = None
         """The task that reads the requests."""
         self.refused: StoreError | None = None
@@ -173,10 +186,11 @@ class _Line:
     def enter(self, turn: _Turn) -> None:
         self.window.enter(turn.size)
         self._turns.append(turn)
-        if isinstance(turn.begun, StoreError):
+        if not isinstance(turn.begun, StoreError):
+            for future in turn.begun.futures:
+                on_answer(future, self._look)
+        if turn.is_answered:
             self._look()
-        else:
-            on_answer(turn.begun.future, self._look)
 
     def leave(self, turn: _Turn) -> None:
         self.window.leave(turn.size)
@@ -215,7 +229,7 @@ class _Line:
             self._waiting.set_result(None)
 
 
-class Window:
+class FlowWindow:
     """How much of one stream may be on its way: so many requests, and no more once so many bytes are.
 
     One that reads, one that writes, in one event loop.

@@ -10,13 +10,16 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from .files.disk import Kind
+from .files.body_file import body_pieces
+from .files.disk import FileKind
+from .files.layout import BODY
 from .files.local_disk import LocalDisk
 from .model.batch import Groups
 from .model.clock import Millis
-from .model.content import Attributes, Damaged, body, decode
+from .model.content import Attributes, Damaged, Line, body, decode
 from .model.ids import sent_at
 from .model.names import NotAName, Stem, parse
+from .model.operations import MAX_BODY_IN_MEMORY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +50,11 @@ def read_archive(
     try:
         found: list[tuple[str, str]] = []
         for day in disk.scan("."):
-            if day.kind is not Kind.FOLDER:
+            if day.kind is not FileKind.FOLDER:
                 continue
             for file in disk.scan(day.name):
+                if file.name.endswith(BODY):
+                    continue
                 found.append((file.name, f"{day.name}/{file.name}"))
         for name, path in sorted(found):
             try:
@@ -74,6 +79,12 @@ def _read(
     except (OSError, Damaged) as error:
         problem(path, str(error))
         return
+    if line.is_external:
+        try:
+            content = _external_body(disk, f"{path}{BODY}", line)
+        except (OSError, Damaged) as error:
+            problem(path, str(error))
+            return
     groups = Groups(line.groups, stem.full)
     for index in range(stem.count or 1):
         try:
@@ -90,3 +101,10 @@ def _read(
             group=groups.of(index),
             priority=stem.priority,
         )
+
+
+def _external_body(disk: LocalDisk, path: str, line: Line) -> bytes:
+    if line.sizes[0] > MAX_BODY_IN_MEMORY:
+        why = f"its body of {line.sizes[0]} bytes is too large for memory: send {path} as a file"
+        raise Damaged(why)
+    return b"".join(body_pieces(disk, path, line))

@@ -71,7 +71,7 @@ class Driver(Protocol):
 
 
 @dataclass(slots=True)
-class _Asked:
+class _QueuedRequest:
     request: Request[Any]
     future: Future[Any]
     since: Millis
@@ -88,7 +88,7 @@ class _Held:
 
     work: Work
     tried: list[Parked]
-    begun: list[_Asked]
+    begun: list[_QueuedRequest]
     began: float
     """When its first change was made, by the watch of the statistics."""
 
@@ -118,7 +118,7 @@ class Committer:
         self._wakened = threading.Condition()
         """Guards what follows. Only our driver waits on it; to notify all is for callers that Ctrl-C
         interrupts in a notification, and that leave behind a waiter which swallows the next one."""
-        self._waiting: list[_Asked] = []
+        self._waiting: list[_QueuedRequest] = []
         self._left: deque[Parked] = deque()
         """Receives whose callers have cancelled them while they waited."""
         self._held: _Held | None = None
@@ -154,7 +154,7 @@ class Committer:
         with self._wakened:
             refusal = self._refusal(request)
             if refusal is None:
-                self._waiting.append(_Asked(request, future, self._clock.monotonic()))
+                self._waiting.append(_QueuedRequest(request, future, self._clock.monotonic()))
                 self._wake()
         if refusal is not None:
             future.set_exception(refusal)
@@ -327,7 +327,7 @@ class Committer:
             draining = self._draining
         held, self._held = self._held, None
         tried: list[Parked] = [] if held is None else held.tried
-        begun: list[_Asked] = [] if held is None else held.begun
+        begun: list[_QueuedRequest] = [] if held is None else held.begun
         try:
             if held is not None:
                 with self._wakened:
@@ -418,7 +418,7 @@ class Committer:
         for each, outcome in zip(held.begun, outcomes[len(held.tried) :], strict=True):
             self._tell(each, outcome)
 
-    def _without_early(self, begun: list[_Asked]) -> list[_Asked]:
+    def _without_early(self, begun: list[_QueuedRequest]) -> list[_QueuedRequest]:
         """Leave receives to the next commit whose messages are on their way back, each once."""
         early = [each for each in begun if not each.has_waited and self._is_early(each.request)]
         if not early:
@@ -432,7 +432,7 @@ class Committer:
     def _is_early(self, request: Request[Any]) -> bool:
         return isinstance(request, Waiting) and self._engine.is_coming_back(request.queue)
 
-    def _begins(self, each: _Asked, draining: bool) -> bool:
+    def _begins(self, each: _QueuedRequest, draining: bool) -> bool:
         if not isinstance(each.request, Waiting):
             each.has_begun = each.has_begun or each.future.set_running_or_notify_cancel()
             return each.has_begun
@@ -442,7 +442,7 @@ class Committer:
         # A receive may still be cancelled while it waits, so it isn't running before it has leased.
         return not each.future.cancelled()
 
-    def _tell(self, each: _Asked, outcome: Outcome) -> None:
+    def _tell(self, each: _QueuedRequest, outcome: Outcome) -> None:
         request, future = each.request, each.future
         if isinstance(request, Waiting):
             if outcome or request.wait == 0:
@@ -470,10 +470,13 @@ class Committer:
             undo = undo_of(request, outcome)
             if undo is not None:
                 with self._wakened:
-                    self._waiting.append(_Asked(undo, Future(), self._clock.monotonic()))
+                    self._waiting.append(_QueuedRequest(undo, Future(), self._clock.monotonic()))
 
     def _fail(
-        self, detail: str, begun: Sequence[Parked | _Asked], kind: type[OutcomeUnknown | StoreFailed]
+        self,
+        detail: str,
+        begun: Sequence[Parked | _QueuedRequest],
+        kind: type[OutcomeUnknown | StoreFailed],
     ) -> None:
         """Promise nothing more, and stop the other processes: only a restart can tell what is
         durable."""

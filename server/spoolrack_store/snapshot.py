@@ -17,7 +17,7 @@ from .files import layout
 from .files.changes import LOCK, PATH, SIZE, Changes, Poisoned
 from .files.disk import Lock
 from .files.hard_links import Links, TargetUnusable
-from .files.local_disk import LocalDisk, this_place
+from .files.local_disk import LocalDisk, this_process
 from .files.lock_holder import look_at, try_for
 from .files.root import is_root
 from .files.syncer import SyncFailed
@@ -72,7 +72,7 @@ def take_snapshot(
             with links:
                 # A copy of a root may lack it, or have holes in it.
                 disk.set_aside(PATH, SIZE)
-                changes = Changes(disk.map(PATH, SIZE), "", this_place().pid)
+                changes = Changes(disk.map(PATH, SIZE), "", this_process().pid)
                 began = clock.monotonic()
                 changes.hold(clock.wall())
                 changes.look()

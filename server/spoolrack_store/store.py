@@ -16,11 +16,11 @@ from .committer import Committer, Driver, ThreadDriver
 from .engine.engine import Engine
 from .engine.questions import Questions
 from .engine.reservations import check_places
-from .files.body_file import BodyFile
+from .files.body_file import BodyFile, discard_body, link_body
 from .files.changes import Poisoned
-from .files.layout import body_path
+from .files.layout import new_body_path
 from .files.layout import owner as owner_file
-from .files.local_disk import LocalDisk, this_place
+from .files.local_disk import LocalDisk, this_process
 from .files.lock_holder import LockHolder, look_at, try_for
 from .files.mounts import is_written_by_other_hosts, tell_doubt
 from .files.removed import ReaperThread
@@ -38,6 +38,7 @@ from .model.operations import (
     OpenMessage,
     Queue,
     Request,
+    WrittenBody,
 )
 from .model.redrive_requests import Redrive
 from .model.reservation_requests import MarkRead, Reservation
@@ -46,7 +47,7 @@ from .model.stage_requests import StageInfo
 from .model.system_random import PooledRandom
 from .model.transitions import State
 from .overview import Overview
-from .store_metrics import Tally
+from .store_metrics import StoreMetrics
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class Store:
             clock=clock,
             random=random,
             owner=root.owner,
-            pid=this_place().pid,
+            pid=this_process().pid,
             is_living=root.is_living,
             chores=chores,
             watermark=watermark,
@@ -148,7 +149,7 @@ class Store:
             ticks=chores.ticks,
             listener=self._listener,
         )
-        self.tally = Tally(engine, disk, self._changing, self._committer)
+        self.tally = StoreMetrics(engine, disk, self._changing, self._committer)
         self.overview = Overview(engine, disk, self._changing)
         self._questions = Questions(engine, disk, self._changing)
         self._committer.start()
@@ -169,8 +170,23 @@ class Store:
 
         With the `expected` size a disk that hasn't the room refuses it at once.
         """
-        path = body_path(self._root.owner, next(self._body_numbers))
-        return BodyFile(self._root.disk, path, self._engine.moves.watermark, expected)
+        return BodyFile(self._root.disk, self._new_body(), self._engine.moves.watermark, expected)
+
+    def link_body(self, path: str | os.PathLike[str]) -> WrittenBody:
+        """Return the file at `path`, which is on the root's file system, as a body; it is not copied.
+
+        It is synced and never read, so it has no checksum; what is written into it later changes the
+        message. The caller submits a `Send` with it, and calls `discard_body` when that is answered.
+        Raise `InvalidRequest` if it is no file, or on another file system; `DiskError`.
+        """
+        return link_body(self._root.disk, os.fspath(path), self._new_body())
+
+    def discard_body(self, body: WrittenBody) -> None:
+        """Unlink a body, unless it has become a message's."""
+        discard_body(self._root.disk, body.path)
+
+    def _new_body(self) -> str:
+        return new_body_path(self._root.owner, next(self._body_numbers))
 
     # Questions. They wait for no sync, but may read files.
 
@@ -379,11 +395,11 @@ def _enter(disk: LocalDisk, path: str, random: Random) -> Root:
 
     def is_in() -> bool:
         try:
-            found.append(open_root(disk, path, random, this_place()))
+            found.append(open_root(disk, path, random, this_process()))
         except RootInUse:
             return False
         return True
 
     if not try_for(OPEN_TRIES, is_in):
-        return open_root(disk, path, random, this_place())
+        return open_root(disk, path, random, this_process())
     return found[0]

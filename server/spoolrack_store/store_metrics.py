@@ -29,7 +29,7 @@ AT_ONCE: Final = 100
 """Queues that are looked at while no commit may go on."""
 
 
-class Tally:
+class StoreMetrics:
     """Thread-safe."""
 
     def __init__(

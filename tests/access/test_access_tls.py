@@ -21,7 +21,7 @@ import spoolrack.aio
 import trustme
 from spoolrack.errors import InvalidCredentials, PermissionDenied, Unauthenticated, Unreachable
 from spoolrack.spark._light_client import Caller, Patience
-from spoolrack.spark._options import place_of
+from spoolrack.spark._options import queue_address
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.security import Insecure, Security
 from spoolrack_server.serve_settings import ServeSettings
@@ -396,7 +396,7 @@ async def test_a_client_is_told_what_is_wrong_with_tls_as_far_as_grpc_tells(
             assert "refuse the one that it is shown" in await told(url(server), **credentials)
         assert "use grpcs://" in await told(server.grpc_address)
         assert "no CA that this client trusts" in await told(url(server), ca=foreign)
-        place = place_of(url(server), "q", credentials=f"ca={foreign}")
+        place = queue_address(url(server), "q", credentials=f"ca={foreign}")
         asking = Caller(place.address, Patience(30.0, sleep=no_sleep), place.credentials)
         with pytest.raises(Unreachable, match="no CA that this client trusts"):
             await in_thread(asking, "GetQueue", rpc.GetQueueRequest(name="q"))

@@ -87,7 +87,8 @@ class Client:
 
     def receive_streamed(self, count: int) -> Iterator[str]:
         """The receipts of so many messages, as they come."""
-        stream = self._stub.StreamReceive(rpc.StreamReceiveRequest(queue=self.queue, max_in_flight=10))
+        request = rpc.StreamReceiveRequest(queue=self.queue, max_in_flight=10)
+        stream = self._stub.StreamReceive(iter([request]))
         for frame in stream:
             for message in frame.messages:
                 count -= 1

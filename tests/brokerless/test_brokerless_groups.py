@@ -87,7 +87,7 @@ def test_what_one_user_leaves_behind_another_recovers(shared: Path, user: Callab
     ann.kill()
 
     bob = user(shared, BOB)
-    assert bob.does("client.queue('jobs').info().counts.leased") == "2"
+    assert bob.does("client.queue('jobs').info().counts.leased_count") == "2"
     assert bob.does("client.queue('jobs').purge()") == "2"
     assert bob.does("client.close()") == "None"
     assert fsck.check(shared).problems == []

@@ -67,7 +67,7 @@ def test_of_two_processes_that_publish_an_epoch_one_does(
         found = [next(stream).text for _ in range(50)]
     assert sorted(found) == sorted(str(number) for number in range(10) for _ in range(5))
     assert len(list(client.staging.list())) == 5
-    assert client.queue("jobs").info().counts.ready == 0
+    assert client.queue("jobs").info().counts.ready_count == 0
 
 
 def test_a_reservation_of_a_killed_process_is_read_confirmed_and_committed_by_another(
@@ -150,7 +150,7 @@ def test_processes_know_each_other_s_deduplication_ids(
     for other in others:
         other.kill()
     assert repr(jobs.send("a", deduplication_id="1")) == first[0]
-    assert client.queue("jobs").info().counts.ready == 0
+    assert client.queue("jobs").info().counts.ready_count == 0
 
 
 def test_a_server_and_processes_share_stages_reservations_and_ids(

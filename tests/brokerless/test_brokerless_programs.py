@@ -55,7 +55,7 @@ def test_a_program_that_ends_gives_back_what_its_streams_hold(root: Path, url: s
     assert list((root / "owners").iterdir()) == []
     with spoolrack.connect(url) as client:
         counts = client.queue("jobs").info().counts
-    assert (counts.ready, counts.leased) == (2, 1)
+    assert (counts.ready_count, counts.leased_count) == (2, 1)
 
 
 def test_a_program_whose_tasks_are_cut_off_leaves_the_root_to_others(url: str) -> None:

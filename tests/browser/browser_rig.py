@@ -76,7 +76,7 @@ class Served:
             receipts = [message.receipt or "" for message in messages]
             self.ask(ChangeVisibility(queue=source, receipts=receipts, visibility=Millis(0)))
         for _ in range(10_000):
-            if self.server.store.queue(queue).counts.ready == count:
+            if self.server.store.queue(queue).counts.ready_count == count:
                 return ids
         raise AssertionError(f"never {count} dead letters")
 

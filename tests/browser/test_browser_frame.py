@@ -118,8 +118,15 @@ def test_it_follows_the_system_and_a_switch_and_remembers(
     assert dark.page.evaluate(theme) == "light"
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("light", 1280),
+        ("dark", 390),
+        pytest.param("light", 390, marks=pytest.mark.slow),
+        pytest.param("dark", 1280, marks=pytest.mark.slow),
+    ],
+)
 def test_every_page_can_be_read_and_used_by_everybody(
     server: Served, open_desk: Callable[..., Desk], scheme: str, width: int
 ) -> None:

@@ -41,7 +41,7 @@ def test_dead_letters_go_back_with_a_rate_and_their_progress_is_seen(
     assert "100 %" in seen
     assert len(seen) > 2, f"no progress was seen: {seen}"
     desk.until("() => document.querySelector('table.redrives .state').innerText === 'done'")
-    assert server.server.store.queue("orders").counts.ready == 24
+    assert server.server.store.queue("orders").counts.ready_count == 24
 
 
 def test_a_redrive_says_how_many_and_how_long_before_it_begins(
@@ -114,7 +114,10 @@ def test_a_redrive_that_runs_can_be_cancelled_and_what_it_moved_stays_moved(
     desk.text("is cancelled. What it has moved stays moved.")
     desk.until("() => document.querySelector('table.redrives .state').innerText === 'cancelled'")
     store = server.server.store
-    moved, left = store.queue("parking").counts.ready, store.queue("orders.dead").counts.ready
+    moved, left = (
+        store.queue("parking").counts.ready_count,
+        store.queue("orders.dead").counts.ready_count,
+    )
     assert moved + left == 30
     assert left > 0
 
@@ -188,7 +191,7 @@ def test_a_reservation_is_released_after_a_question(
     desk.button("Release").click()
     desk.text("Released spark-1")
     desk.page.get_by_role("cell", name="lost", exact=True).wait_for()
-    assert server.server.store.queue("q").counts.ready == 2
+    assert server.server.store.queue("q").counts.ready_count == 2
 
 
 def test_the_server_tells_its_version_its_uptime_its_disk_and_its_memory(

@@ -101,7 +101,7 @@ def test_messages_are_deleted_after_a_question(server: Served, open_desk: Callab
     desk.button("Delete 2…").click()
     desk.text("Delete 2 messages?")
     desk.button("Cancel").click()
-    assert server.server.store.queue("q").counts.ready == 3
+    assert server.server.store.queue("q").counts.ready_count == 3
     desk.button("Delete 2…").click()
     desk.button("Delete").click()
     desk.text("Deleted 2 of 2.")
@@ -153,7 +153,7 @@ def test_a_purge_takes_only_the_state_that_is_chosen(
     desk.button("Purge").click()
     desk.text("Purged orders: 1 messages deleted.")
     counts = server.server.store.queue("orders").counts
-    assert (counts.ready, counts.leased) == (1, 0)
+    assert (counts.ready_count, counts.leased_count) == (1, 0)
 
 
 def test_a_purge_wants_the_queues_name_typed(server: Served, open_desk: Callable[..., Desk]) -> None:
@@ -171,14 +171,14 @@ def test_a_purge_wants_the_queues_name_typed(server: Served, open_desk: Callable
         desk.page.keyboard.type(wrong)
         assert purge.is_disabled()
         desk.page.keyboard.press("Enter")
-    assert server.server.store.queue("orders").counts.leased == 1
+    assert server.server.store.queue("orders").counts.leased_count == 1
     desk.page.keyboard.press("Control+A")
     desk.page.keyboard.type("orders")
     desk.page.keyboard.press("Enter")
     desk.text("Purged orders: 2 messages deleted.")
     desk.text("The queue is empty.")
     counts = server.server.store.queue("orders").counts
-    assert (counts.ready, counts.leased) == (0, 0)
+    assert (counts.ready_count, counts.leased_count) == (0, 0)
 
 
 def test_a_schedule_is_created_paused_and_deleted_on_its_queues_page(

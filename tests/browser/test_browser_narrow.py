@@ -88,5 +88,5 @@ def test_every_page_is_reached_without_scrolling_sideways(
     assert len(links) == 6
     for link in links:
         link.click()
-        assert link.get_attribute("aria-current") == "page"
+        desk.page.locator("nav a[aria-current=page]", has_text=link.inner_text()).wait_for()
         assert desk.off_screen() == []

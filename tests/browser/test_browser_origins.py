@@ -79,7 +79,7 @@ def test_a_page_of_another_site_neither_sends_nor_leases(
     # An answer that is no image, or no script, is not even shown to the page.
     assert answered is None or answered.status == 403
     counts = server.server.store.queue("q").counts
-    assert (counts.ready, counts.leased) == (1, 0)
+    assert (counts.ready_count, counts.leased_count) == (1, 0)
 
 
 def test_a_link_on_another_site_leads_to_the_dashboard(server: Served, foreign: Page) -> None:

@@ -70,9 +70,9 @@ def test_a_task_with_a_countdown_or_an_eta_runs_no_earlier() -> None:
 def test_a_task_that_is_due_in_an_hour_waits_at_the_server(server: RunningServer) -> None:
     with server.client() as client:
         jobs = client.queue("celery")
-        before = jobs.info().counts.delayed
+        before = jobs.info().counts.delayed_count
         celery_app.add.apply_async((1, 1), countdown=3_600)
-        assert jobs.info().counts.delayed == before + 1
+        assert jobs.info().counts.delayed_count == before + 1
 
 
 @pytest.mark.usefixtures("running")
@@ -143,7 +143,7 @@ def test_a_task_longer_than_its_lease_runs_once(
     assert result.get(timeout=STUCK) == "done"
     assert len(log.read_text().splitlines()) == 1
     with server.client() as client:
-        until(lambda: not client.queue("celery").info().counts.leased, "the task is acknowledged")
+        until(lambda: not client.queue("celery").info().counts.leased_count, "the task is acknowledged")
 
 
 def test_a_task_of_a_killed_worker_runs_on_another(server: RunningServer, tmp_path: Path) -> None:

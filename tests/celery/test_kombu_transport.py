@@ -56,7 +56,7 @@ def counts(server: RunningServer, queue: str) -> tuple[int, int]:
     """Return how many messages of a queue are ready, and how many are leased."""
     with server.client() as client:
         found = client.queue(queue).info().counts
-        return found.ready, found.leased
+        return found.ready_count, found.leased_count
 
 
 def test_messages_come_in_order_with_their_bodies_and_headers(connection: Any) -> None:
@@ -195,11 +195,11 @@ def test_a_fan_out_is_in_all_queues_or_in_none(connection: Any, server: RunningS
         client.delete_queue("third")
         with pytest.raises(QueueNotFound):
             publish(connection, "!", exchange=NEWS, declare=[NEWS])
-        assert client.queue("first").info().counts.ready == 0
+        assert client.queue("first").info().counts.ready_count == 0
         # What may be lost goes to the queues that are there.
         publish(connection, "!", exchange=NEWS, declare=[NEWS], delivery_mode=1)
-        assert client.queue("first").info().counts.ready == 1
-        assert client.queue("second").info().counts.ready == 1
+        assert client.queue("first").info().counts.ready_count == 1
+        assert client.queue("second").info().counts.ready_count == 1
 
 
 def test_a_topic_exchange_routes_by_its_patterns(connection: Any) -> None:
@@ -236,7 +236,7 @@ def test_a_message_with_an_eta_is_delayed_at_the_server(connection: Any, server:
     publish(connection, "now", headers={"eta": "2001-01-01T00:00:00"})
     with server.client() as client:
         found = client.queue("tasks").info().counts
-        assert (found.ready, found.delayed) == (1, 1)
+        assert (found.ready_count, found.delayed_count) == (1, 1)
 
 
 def test_any_name_of_a_queue_is_one_at_the_server() -> None:
@@ -262,7 +262,7 @@ def test_an_expiring_queue_is_deleted_with_its_connection(server: RunningServer)
         kombu.Queue("replies", NEWS, expires=10.0)(connection.default_channel).declare()
     with server.client() as client:
         assert [queue.name for queue in client.list_queues()] == ["kombu.bindings"]
-        assert client.queue("kombu.bindings").info().counts.ready == 0
+        assert client.queue("kombu.bindings").info().counts.ready_count == 0
 
 
 def test_an_expiring_queue_of_a_dead_process_is_deleted_by_the_next() -> None:

@@ -51,7 +51,7 @@ def test_interrupted_it_deletes_its_queue(
     start: Callable[..., subprocess.Popen[bytes]], client: Client
 ) -> None:
     process = start("bench", "--seconds", "10m")
-    until(lambda: any(info.counts.ready for info in client.list_queues("bench-")))
+    until(lambda: any(info.counts.ready_count for info in client.list_queues("bench-")))
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
     assert list(client.list_queues()) == []

@@ -250,7 +250,7 @@ def test_several_processes_share_one_port_and_one_root(launch: Launch, tmp_path:
     receipts = [message.receipt for message in received]
     for client, receipt in zip(reversed(clients), receipts, strict=True):
         assert client.queue("q").delete_many([receipt])[0].ok, "a receipt is good with any of them"
-    assert clients[0].queue("q").info().counts.leased == 0
+    assert clients[0].queue("q").info().counts.leased_count == 0
     with urllib.request.urlopen(health) as answer:
         assert json.load(answer)["status"] == "SERVING"
     for client in clients:

@@ -64,7 +64,7 @@ def test_a_second_apply_changes_nothing_and_a_changed_file_changes_what_differs(
     settings = client.queue("jobs").info().settings
     # What is declared no longer goes back to its default: so a rollback restores what was.
     assert (settings.max_messages, settings.visibility_timeout) == (7, 30.0)
-    assert client.queue("jobs").info().counts.ready == 1
+    assert client.queue("jobs").info().counts.ready_count == 1
 
 
 def test_declared_labels_become_the_queues_labels(

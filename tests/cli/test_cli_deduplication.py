@@ -13,7 +13,7 @@ def test_a_message_with_a_deduplication_id_is_sent_once(spoolrack: Spoolrack, cl
     again = spoolrack("send", "jobs", "a", "--deduplication-id", "order-1")
     assert (first.code, again.code) == (0, 0)
     assert first.out == again.out
-    assert client.queue("jobs").info().counts.ready == 1
+    assert client.queue("jobs").info().counts.ready_count == 1
 
 
 def test_the_window_is_a_setting(spoolrack: Spoolrack, client: Client) -> None:

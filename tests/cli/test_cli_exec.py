@@ -25,7 +25,7 @@ def queue(client: Client) -> None:
 
 def counts(client: Client) -> tuple[int, int]:
     found = client.queue("jobs").info().counts
-    return found.ready, found.leased
+    return found.ready_count, found.leased_count
 
 
 def test_a_message_is_deleted_when_its_command_succeeds(spoolrack: Spoolrack, client: Client) -> None:

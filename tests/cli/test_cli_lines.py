@@ -34,7 +34,7 @@ def bodies(client: Client) -> list[bytes]:
 
 
 def ready(client: Client) -> int:
-    return client.queue("jobs").info().counts.ready
+    return client.queue("jobs").info().counts.ready_count
 
 
 @pytest.mark.parametrize("end", ["", "\n"], ids=["no line feed at the end", "line feed at the end"])
@@ -214,15 +214,16 @@ def test_a_line_that_no_message_has_room_for_is_refused_and_the_others_are_sent(
     sent = spoolrack("send", "jobs", "--lines", str(path))
     assert sent.code == 65
     assert sent.err.splitlines() == [
-        "spoolrack: line 2 is not sent: it has more than 64 MiB, and no message may: split it",
-        "spoolrack: line 4 is not sent: it has more than 64 MiB, and no message may: split it",
+        "spoolrack: line 2 is not sent: it has more than 64 MiB, and no line may: send it with --file",
+        "spoolrack: line 4 is not sent: it has more than 64 MiB, and no line may: send it with --file",
         "spoolrack: sent 2 messages to jobs",
     ]
     assert bodies(client) == [b"one", b"three"]
     batch = spoolrack("send", "jobs", "--lines", str(path), "--batch")
     assert batch.code == 65
     assert batch.err == (
-        "spoolrack: line 2: it has more than 64 MiB, and no message may: split it; nothing was sent\n"
+        "spoolrack: line 2: it has more than 64 MiB, and no line may: send it with --file; "
+        "nothing was sent\n"
     )
 
 

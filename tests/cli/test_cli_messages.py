@@ -24,7 +24,7 @@ def queue(client: Client) -> None:
 
 def counts(client: Client) -> tuple[int, int, int]:
     found = client.queue("jobs").info().counts
-    return found.ready, found.leased, found.delayed
+    return found.ready_count, found.leased_count, found.delayed_count
 
 
 # send
@@ -90,12 +90,15 @@ def test_a_body_that_is_too_large_is_refused_in_the_servers_words(
     assert "max_message_size" in refused.err
 
 
-def test_a_body_that_no_queue_takes_is_not_even_sent(spoolrack: Spoolrack, tmp_path: Path) -> None:
+def test_a_file_that_no_grpc_message_holds_needs_the_http_url(
+    spoolrack: Spoolrack, tmp_path: Path
+) -> None:
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(1 << 30)
     refused = spoolrack("send", "jobs", "--file", str(tmp_path / "huge"))
-    assert refused.code == 65
+    assert refused.code == 2
     assert "64 MiB" in refused.err
+    assert "--http-url" in refused.err
 
 
 # receive

@@ -211,7 +211,7 @@ def test_top_prints_one_table_where_nobody_watches(spoolrack: Spoolrack, client:
 
 def test_rates_are_of_all_states_together() -> None:
     def info(name: str, ready: int, leased: int) -> QueueInfo:
-        counts = QueueCounts(ready=ready, leased=leased)
+        counts = QueueCounts(ready_count=ready, leased_count=leased)
         return QueueInfo(name=name, counts=counts, created_at=datetime.now(UTC), version=1)
 
     before = [info("a", 10, 0), info("gone", 1, 0)]
@@ -239,7 +239,7 @@ def test_what_reads_from_a_terminal_says_so_and_how_to_end_it(
     code, seen = at_a_terminal(server, *arguments, typed=b"hello\n\x04")
     assert code == 0
     assert f"reading {what} from the terminal: Ctrl-D on a line of its own ends it".encode() in seen
-    assert client.queue("jobs").info().counts.ready == 1
+    assert client.queue("jobs").info().counts.ready_count == 1
 
 
 def test_at_a_narrow_terminal_top_cuts_names_and_no_numbers(client: Client) -> None:

@@ -24,12 +24,12 @@ def die(client: Client, *bodies: str, queue: str = "jobs") -> list[str]:
     """Send messages, and release each until it is a dead letter in "dead"."""
     client.create_queue("dead")
     client.create_queue(queue, max_receives=1, dead_letter_queue="dead")
-    before = client.queue("dead").info().counts.ready
+    before = client.queue("dead").info().counts.ready_count
     ids = [result.id or "" for result in client.queue(queue).send_many(bodies)]
     for message in client.queue(queue).receive(len(bodies)):
         message.release()
     assert client.queue(queue).receive() == []
-    until(lambda: client.queue("dead").info().counts.ready == before + len(bodies))
+    until(lambda: client.queue("dead").info().counts.ready_count == before + len(bodies))
     return ids
 
 

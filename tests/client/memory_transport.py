@@ -9,6 +9,7 @@ from datetime import datetime
 
 from spoolrack._runtime import Runtime
 from spoolrack._transports.no_schedules import NoSchedules
+from spoolrack._transports.whole_files import WholeFiles
 from spoolrack._values import (
     ById,
     DeleteResult,
@@ -58,6 +59,7 @@ class MemoryTransport:
         self.staging = MemoryStaging(memory)
         self.redrives = MemoryRedriving(memory)
         self.schedules = NoSchedules()
+        self.files = WholeFiles(self.send, runtime)
         self.reservations = MemoryReserving(memory, runtime)
 
     @property
@@ -73,10 +75,10 @@ class MemoryTransport:
             name=name,
             settings=box.settings,
             counts=QueueCounts(
-                ready=states.count(MessageState.READY),
-                leased=states.count(MessageState.LEASED),
-                delayed=states.count(MessageState.DELAYED),
-                bytes=sum(message.size for message in held),
+                ready_count=states.count(MessageState.READY),
+                leased_count=states.count(MessageState.LEASED),
+                delayed_count=states.count(MessageState.DELAYED),
+                byte_count=sum(message.size for message in held),
                 oldest_age=(self._memory.now_ms - min(sent)) / 1_000 if sent else None,
             ),
             created_at=moment_of(box.created_ms),
@@ -235,7 +237,12 @@ class MemoryTransport:
                 memory.waiting.discard(signal)
 
     def stream(
-        self, queue: str, *, max_in_flight: int, visibility_timeout: float | None
+        self,
+        queue: str,
+        *,
+        max_in_flight: int,
+        max_bytes_in_flight: int,
+        visibility_timeout: float | None,
     ) -> MemoryDeliveries:
         return MemoryDeliveries(self._memory, self._runtime, queue, max_in_flight, visibility_timeout)
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 import spoolrack
 from spoolrack import Batch, Queue, RetryPolicy, aio
+from spoolrack._runtime import Started, ThreadSignal, Work, run
 from spoolrack._stage_values import StageResult
 from spoolrack.aio._batch import CHUNK_BYTES, HELD_BYTES, MESSAGE_BYTES
 from spoolrack.errors import (
@@ -26,9 +29,11 @@ from spoolrack.errors import (
     Unsupported,
 )
 
-from tests.client.client_rig import memory_aio_client, memory_client, until_async
+from tests.client.client_rig import MemoryTime, memory_aio_client, memory_client, until_async
 from tests.client.memory import Memory
 from tests.client.memory_staging import MemoryStaging
+
+STUCK = 60.0
 
 
 @pytest.fixture
@@ -200,6 +205,77 @@ class Slow(MemoryStaging):
             await asyncio.sleep(0)
         self.under_way -= 1
         return await super().stage(*of, **more)
+
+
+class Interrupting(MemoryTime):
+    """A signal comes when a thread is being started: it runs, and its starter doesn't have it."""
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__(memory)
+        self.begun: list[Callable[[], None]] = []
+
+    def start(self, work: Work[None], name: str) -> Started:
+        self.begun.append(partial(run, work))
+        raise KeyboardInterrupt
+
+
+def test_a_chunk_that_begins_after_an_interrupt_is_not_staged(memory: Memory) -> None:
+    time = Interrupting(memory)
+    client = memory_client(memory, runtime=time)
+    client.create_queue("jobs")
+    with pytest.raises(KeyboardInterrupt):
+        fill(client.queue("jobs").batch(), ["x"] * 1_000)
+    for begin in time.begun:
+        begin()
+    assert len(time.begun) == 1
+    assert (calls(memory, "stage"), memory.stages) == ([], {})
+
+
+class InterruptingWithin(Interrupting):
+    """The signal comes while the thread stages its chunk, which ends when it is waited for."""
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__(memory)
+        self.has_begun, self.may_end = Event(), Event()
+
+    def start(self, work: Work[None], name: str) -> Started:
+        Thread(target=partial(run, work), daemon=True).start()
+        assert self.has_begun.wait(STUCK)
+        raise KeyboardInterrupt
+
+    def signal(self) -> ThreadSignal:
+        may_end = self.may_end
+
+        class Opening(ThreadSignal):
+            async def wait(self, timeout: float | None = None) -> bool:
+                may_end.set()
+                return await super().wait(timeout)
+
+        return Opening()
+
+
+class Held(MemoryStaging):
+    """Stages when the runtime says so."""
+
+    def __init__(self, memory: Memory, time: InterruptingWithin) -> None:
+        super().__init__(memory)
+        self._time = time
+
+    async def stage(self, *of: Any, **more: Any) -> StageResult:
+        self._time.has_begun.set()
+        assert self._time.may_end.wait(STUCK)
+        return await super().stage(*of, **more)
+
+
+def test_an_interrupted_batch_is_dropped_after_a_chunk_that_is_under_way(memory: Memory) -> None:
+    time = InterruptingWithin(memory)
+    client = memory_client(memory, runtime=time)
+    client.create_queue("jobs")
+    client._core._calling.transport.staging = Held(memory, time)
+    with pytest.raises(KeyboardInterrupt):
+        fill(client.queue("jobs").batch(), ["x"] * 1_000)
+    assert calls(memory, "stage") == [1_000]
+    assert memory.stages == {}
 
 
 @pytest.mark.parametrize("in_flight", [1, 3])

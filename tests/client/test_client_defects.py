@@ -19,7 +19,12 @@ class Broken(MemoryTransport):
     """Its streams fail as only a defect does, at the next step after one was opened."""
 
     def stream(
-        self, queue: str, *, max_in_flight: int, visibility_timeout: float | None
+        self,
+        queue: str,
+        *,
+        max_in_flight: int,
+        max_bytes_in_flight: int,
+        visibility_timeout: float | None,
     ) -> MemoryDeliveries:
         raise OverflowError(f"{max_in_flight} is too much for this machine")
 

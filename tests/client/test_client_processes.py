@@ -121,7 +121,7 @@ def test_a_program_that_ends_gives_back_what_its_streams_hold(server: RunningSer
     assert result.returncode == 0, result.stderr
     with server.client() as client:
         counts = client.queue("held").info().counts
-    assert (counts.ready, counts.leased) == (2, 1)
+    assert (counts.ready_count, counts.leased_count) == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_worker_ends_in_order_on_a_signal_if_asked(
         worker.run(stop_on_signals=True)
         assert signal.getsignal(signal.{number.name}) is before
         counts = client.queue(name).info().counts
-        print(counts.ready, counts.leased)
+        print(counts.ready_count, counts.leased_count)
         """,
         number,
     )

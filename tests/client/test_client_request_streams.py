@@ -293,7 +293,7 @@ def test_streams_outlast_restarts_of_the_server(connect: Connect, server: Runnin
             caller.delete(message.receipt).result(PATIENCE)
         server.restart()
         counts = client.queue("jobs").info().counts
-    assert (counts.ready, counts.leased) == (0, 0)
+    assert (counts.ready_count, counts.leased_count) == (0, 0)
 
 
 def test_a_drain_answers_what_is_under_way_and_what_it_refused_goes_to_the_next_server(
@@ -316,7 +316,7 @@ def test_a_drain_answers_what_is_under_way_and_what_it_refused_goes_to_the_next_
         for each in deletes:
             each.result(PATIENCE)
         counts = client.queue("jobs").info().counts
-    assert (counts.ready, counts.leased) == (0, 0)
+    assert (counts.ready_count, counts.leased_count) == (0, 0)
 
 
 def test_one_refused_message_or_target_is_refused_to_its_caller_alone(

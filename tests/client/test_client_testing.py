@@ -17,7 +17,7 @@ def test_a_server_serves_a_folder_and_keeps_it(tmp_path: Path) -> None:
             client.queue("jobs").send("a")
             assert server.root == str(tmp_path / "root")
     with running_server(tmp_path / "root") as server, server.client() as client:
-        assert client.queue("jobs").info().counts.ready == 2
+        assert client.queue("jobs").info().counts.ready_count == 2
 
 
 def test_a_folder_that_nobody_named_is_gone_afterwards() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.body_file import BodyFile
-from spoolrack_store.files.layout import BODY, body_owner, body_path
+from spoolrack_store.files.layout import BODIES, BODY, body_owner, new_body_path
 from spoolrack_store.model.disk_watermark import DiskWatermark
+from spoolrack_store.model.names import parse
 from spoolrack_store.model.operations import Request, Send
 
 from tests.support.cuts import Cut
@@ -45,7 +46,7 @@ class BodyStory(Story):
         request = super()._request()
         if isinstance(request, Send) and len(request.bodies) == 1 and self.random.random() < 0.8:
             content = request.bodies[0]
-            path = body_path(self.writer, next(self.numbers))
+            path = new_body_path(self.writer, next(self.numbers))
             file = BodyFile(self.disk, path, DiskWatermark())
             middle = len(content) // 2
             file.write(content[:middle])
@@ -80,6 +81,13 @@ class BodyStory(Story):
         for name in self._unsent():
             if body_owner(name) not in self.engines and not engine.sharing.has_orphans:
                 raise Broken(f"{name} stays after its process has died")
+        known = {parse(path).stem.id for path in self._paths()}
+        being_unlinked = {
+            path for each in self.engines.values() for path, _ in each.moves.removed._paths
+        }
+        for body in self.disk.scan(BODIES) if not engine.sharing.has_orphans else ():
+            if body.name not in known and f"{BODIES}/{body.name}" not in being_unlinked:
+                raise Broken(f"the body {body.name} stays without a message")
         aside = [each.name for each in self.disk.scan("quarantine")]
         if aside:
             raise Broken(f"in quarantine is {aside}")

@@ -20,7 +20,7 @@ from spoolrack_store.model.operations import (
     DeleteQueue,
     Receive,
     Send,
-    Stored,
+    SendResults,
     UpdateQueue,
 )
 from spoolrack_store.model.settings import QueueSettings
@@ -178,7 +178,7 @@ class CatalogStory:
             last = max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
             self.may[name] = history[last:]
         for request, outcome in zip(requests, work.outcomes, strict=True):
-            if isinstance(request, Send) and isinstance(outcome, Stored):
+            if isinstance(request, Send) and isinstance(outcome, SendResults):
                 for id in outcome.results:
                     if isinstance(id, str):
                         self.sent[id] = request.queue, bytes(request.bodies[0]).decode()

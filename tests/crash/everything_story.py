@@ -17,7 +17,7 @@ from typing import Any, Final
 from spoolrack_store.committer import LOOK_EVERY
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.moves import RETRY
-from spoolrack_store.files.disk import Kind
+from spoolrack_store.files.disk import FileKind
 from spoolrack_store.model.batch import resolve
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.content import Damaged, body, decode
@@ -36,7 +36,7 @@ from spoolrack_store.model.operations import (
     RejectMessages,
     ReleaseMessages,
     Send,
-    Stored,
+    SendResults,
     UpdateQueue,
 )
 from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
@@ -53,6 +53,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import Abort, Publish, Published, Stage, Staged
 from spoolrack_store.model.transitions import State
 
+from tests.crash.set_story import ids_of
 from tests.crash.troubled_story import CODES, TroubledDisk
 from tests.support.cuts import Bytes, Cut, Keep
 from tests.support.engine_story import DELAY, HOLD, Broken, Clock, purge_of
@@ -460,6 +461,11 @@ class EverythingStory:
                 for named in (*request.receipts, *request.ids):
                     id = named.partition(":")[2][:36] if ":" in named else named
                     self.excused.add(self.names.get(id, b""))
+            elif isinstance(request, CommitReservations):
+                # Of a set whose hold is over, what no one has leased since: it has no token.
+                for (stream, sequence_number), held in engine.reservations.sets.items():
+                    if stream == request.stream and sequence_number <= request.last_sequence_number:
+                        self.excused |= {self.names.get(id, b"") for id in ids_of(held)}
             elif isinstance(request, Abort):
                 self.excused |= {
                     each for each, (stage, _) in self.staged.items() if stage == request.stage
@@ -497,7 +503,7 @@ class EverythingStory:
             f"{folder}/{each.name}"
             for folder in folders
             for each in self.disk.scan(folder)
-            if each.kind is Kind.FILE  # A folder in quarantine has what is no message.
+            if each.kind is FileKind.FILE  # A folder in quarantine has what is no message.
         ]
 
     # What is held against the promises.
@@ -528,7 +534,7 @@ class EverythingStory:
                     for each, (stage, ends) in self.staged.items()
                     if stage in request.stages and ends > self.clock.now and each not in self.excused
                 }
-            elif isinstance(request, Send) and isinstance(outcome, Stored):
+            elif isinstance(request, Send) and isinstance(outcome, SendResults):
                 for place, id in enumerate(outcome.results):
                     is_new = isinstance(id, str) and place not in outcome.duplicates
                     if is_new and request.bodies[place] not in found:

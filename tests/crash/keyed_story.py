@@ -11,7 +11,7 @@ from spoolrack_store.model.content import decode
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.keys import key_of, key_text
 from spoolrack_store.model.names import index_of, parse
-from spoolrack_store.model.operations import Request, Send, Stored
+from spoolrack_store.model.operations import Request, Send, SendResults
 
 from tests.support.cuts import Cut
 from tests.support.engine_story import ABSENT, GONE, SETTINGS, Broken, Seen, Story
@@ -48,7 +48,7 @@ class KeyedStory(Story):
             }
         return request
 
-    def _check_keys(self, request: Send, stored: Stored) -> None:
+    def _check_keys(self, request: Send, stored: SendResults) -> None:
         since = self.clock.now - WINDOWS[request.queue] + 1
         for position, deduplication_id in request.deduplication_ids.items():
             key = key_text(key_of(deduplication_id, request.queue))

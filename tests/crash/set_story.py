@@ -298,7 +298,7 @@ class SetStory(Story):
         """A process has reserved a set, and died before it could say so."""
         if maybe is None:
             raise Broken(f"{held.key} was never reserved")
-        token, ids = held.record.token, _ids_of(held)
+        token, ids = held.record.token, ids_of(held)
         self.sets[token] = Fate(
             held.key, ids, [(self.at, ABSENT)], _receives_of(held), held.record.queue
         )
@@ -515,7 +515,7 @@ class SetStory(Story):
             return
         assert isinstance(outcome, Reservation), outcome
         held = engine.reservations.sets[request.stream, request.sequence_number]
-        token, ids = held.record.token, _ids_of(held)
+        token, ids = held.record.token, ids_of(held)
         left = set(ready) - set(ids)
         if ids != sorted(ids) or (left and min(left) < max(ids)) or len(ids) > request.max_messages:
             raise Broken(f"reserved are {ids}, left {sorted(left)[:3]}")
@@ -592,7 +592,7 @@ class SetStory(Story):
         return Millis(0)
 
 
-def _ids_of(held: HeldSet) -> list[str]:
+def ids_of(held: HeldSet) -> list[str]:
     """Return the ids of a set's messages, in its order."""
     ids = []
     for text, members in held.record.files:
@@ -608,4 +608,4 @@ def _receives_of(held: HeldSet) -> dict[str, int]:
         for (_, members), received in zip(held.record.files, held.record.receives, strict=True)
         for _ in indexes(members)
     ]
-    return dict(zip(_ids_of(held), counts, strict=True))
+    return dict(zip(ids_of(held), counts, strict=True))

@@ -4,7 +4,7 @@ and leave nothing behind when they aren't sent; and each condition of that is ne
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 from spoolrack_store.engine import adoption, recovery
@@ -53,7 +53,7 @@ def _keeps_bodies_of_the_dead(patched: pytest.MonkeyPatch) -> None:
 
 
 def _syncs_only_what_was_written_before(patched: pytest.MonkeyPatch) -> None:
-    """The commit doesn't sync the line that it writes behind a body."""
+    """The commit doesn't sync the file that it writes beside a body."""
     honest = Moves.make
 
     def make(
@@ -68,21 +68,52 @@ def _syncs_only_what_was_written_before(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(Moves, "make", make)
 
 
-def _writes_no_line(patched: pytest.MonkeyPatch) -> None:
-    """The file of a body becomes a message's without its line."""
+def _syncs_no_names_of_bodies(patched: pytest.MonkeyPatch) -> None:
+    """The commit doesn't sync the folder of the bodies."""
 
-    def complete(self: Moves, written: WrittenBody, parts: Sequence[bytes], target: str) -> None:
-        self.disk.rename_new(written.path, target)
+    def place_body(self: Moves, source: str, target: str) -> None:
+        self.disk.rename_new(source, target)
 
-    patched.setattr(Moves, "_complete", complete)
+    patched.setattr(Moves, "_place_body", place_body)
+
+
+def _publishes_without_a_body(patched: pytest.MonkeyPatch) -> None:
+    """A start takes a file for sent whose body has no name yet."""
+    patched.setattr(recovery, "_has_body", lambda moves, stem: True)
+
+
+def _keeps_bodies_without_a_message(patched: pytest.MonkeyPatch) -> None:
+    """A start leaves a body for which its process had not made a message."""
+    patched.setattr(recovery, "_remove_bodies_left", lambda moves, sent_by_others: None)
+
+
+def _takes_unpublished_messages_for_none(patched: pytest.MonkeyPatch) -> None:
+    """A start unlinks the bodies of what a living process has in `new/`."""
+    honest = recovery._remove_bodies_left
+    patched.setattr(recovery, "_remove_bodies_left", lambda moves, sent_by_others: honest(moves, set()))
+
+
+def _unlinks_bodies_with_the_first_file(patched: pytest.MonkeyPatch) -> None:
+    """The body goes with the file that a dead letter was copied from."""
+    patched.setattr(Moves, "is_body_left", lambda self, entry: entry.batch.stem.is_external)
+
+
+def _keeps_bodies_of_the_deleted(patched: pytest.MonkeyPatch) -> None:
+    """The body stays when its message is gone."""
+    patched.setattr(Moves, "is_body_left", lambda self, entry: False)
 
 
 PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "bodies of the living are unlinked": _unlinks_bodies_of_the_living,
     "bodies of the dead are put aside": _puts_bodies_of_the_dead_aside,
     "bodies of the dead stay": _keeps_bodies_of_the_dead,
-    "the line is not synced": _syncs_only_what_was_written_before,
-    "the line is not written": _writes_no_line,
+    "the file beside a body is not synced": _syncs_only_what_was_written_before,
+    "the folder of the bodies is not synced": _syncs_no_names_of_bodies,
+    "what has no body is published": _publishes_without_a_body,
+    "bodies without a message stay": _keeps_bodies_without_a_message,
+    "bodies of what is being published are unlinked": _takes_unpublished_messages_for_none,
+    "a body goes with the first of its files": _unlinks_bodies_with_the_first_file,
+    "bodies of the deleted stay": _keeps_bodies_of_the_deleted,
 }
 
 
@@ -90,4 +121,9 @@ PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     PLANTED[planted](monkeypatch)
     with pytest.raises(Broken):
-        tell(range(100), Model.ANY_SUBSET, processes=2)
+        _tell_both()
+
+
+def _tell_both() -> None:
+    for can_sync_all in (True, False):
+        tell(range(100), Model.ANY_SUBSET, processes=2, can_sync_all=can_sync_all)

@@ -22,7 +22,7 @@ from spoolrack_store.model.operations import (
     Purge,
     Request,
     Send,
-    Stored,
+    SendResults,
 )
 
 from tests.support.engine_story import GONE, Broken, Seen, Story
@@ -253,7 +253,9 @@ class TroubledStory(Story):
                             if place in request.deliver_at
                         },
                     )
-                    outcome = Stored(results=[result for _, result in stored], sent_at=outcome.sent_at)
+                    outcome = SendResults(
+                        results=[result for _, result in stored], sent_at=outcome.sent_at
+                    )
                 case Delete():
                     named = [*request.receipts, *request.ids]
                     kept = [

@@ -58,7 +58,7 @@ class DeadLetters:
 
     def until_dead(self, count: int) -> None:
         for _ in range(LOOKS):
-            if self.client.queue(DEAD).info().counts.ready == count:
+            if self.client.queue(DEAD).info().counts.ready_count == count:
                 return
             _PAUSE.wait(0.002)
         raise AssertionError(f"only {self.client.queue(DEAD).info().counts} have died, not {count}")
@@ -98,7 +98,7 @@ class DeadLetters:
         for queue in (DEAD, *SOURCES):
             there = list(self.client.queue(queue).peek())
             told = self.client.queue(queue).info().counts
-            if (told.ready, told.leased, told.delayed) != (len(there), 0, 0):
+            if (told.ready_count, told.leased_count, told.delayed_count) != (len(there), 0, 0):
                 faults.append(f"{queue} has {len(there)} messages, and tells of {told}")
             for message in there:
                 seen[message.id] += 1

@@ -47,7 +47,7 @@ def serves(client: spoolrack.Client) -> bool:
     message.delete()
     for _ in range(LOOKS):
         counts = client.queue("jobs").info().counts
-        if counts.ready + counts.leased == 0:
+        if counts.ready_count + counts.leased_count == 0:
             return message.id == sent
         # What only has the name of a message counts as one until somebody wants to read it.
         assert queue.receive(10) == []

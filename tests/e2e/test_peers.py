@@ -84,7 +84,7 @@ class PeerLoad:
 
     def _is_empty(self, client: spoolrack.Client) -> bool:
         counts = client.queue(QUEUE).info().counts
-        return counts.ready + counts.leased + counts.delayed == 0
+        return counts.ready_count + counts.leased_count + counts.delayed_count == 0
 
 
 @pytest.fixture

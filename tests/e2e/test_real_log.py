@@ -124,4 +124,4 @@ def test_every_line_of_a_real_log_arrives_though_consumers_and_server_are_killed
 
 def is_empty(client: spoolrack.Client) -> bool:
     counts = client.queue("log").info().counts
-    return counts.ready + counts.leased + counts.delayed == 0
+    return counts.ready_count + counts.leased_count + counts.delayed_count == 0

@@ -89,4 +89,4 @@ def test_the_longest_names_go_through_every_operation(kind: str, disk: MakeDisk,
     server.client.delete_queue(QUEUE)
     server.restart()
     assert [each.name for each in server.client.list_queues()] == [DEAD]
-    assert server.client.queue(DEAD).info().counts.ready == 0
+    assert server.client.queue(DEAD).info().counts.ready_count == 0

@@ -125,7 +125,7 @@ def check(few: Path, many: Path, count: int) -> None:
     assert all(cost["scan"] == 0 for cost in operations)
     with opened(many) as rig:
         counts = rig.store.queue("q").counts
-        assert (counts.ready, counts.leased) == (count - 11 + 3, 10)
+        assert (counts.ready_count, counts.leased_count) == (count - 11 + 3, 10)
 
 
 def test_nothing_costs_more_with_a_hundred_thousand_entries(tmp_path: Path) -> None:
@@ -163,8 +163,8 @@ def test_a_server_over_a_million_entries_serves_and_starts_again(
         server.kill()
         server.start()
     counts = server.client.queue("q").info(timeout=STUCK).counts
-    assert (counts.ready, counts.leased) == (VERY_MANY - 200 + 2, 100)
+    assert (counts.ready_count, counts.leased_count) == (VERY_MANY - 200 + 2, 100)
     assert server.client.queue("q").purge() == VERY_MANY - 100 + 2
     server.kill()
     server.start()
-    assert server.client.queue("q").info().counts.ready == 0
+    assert server.client.queue("q").info().counts.ready_count == 0

@@ -110,9 +110,9 @@ async def test_a_receive_is_never_a_part(http: Http) -> None:
 
 
 def spoil(root: Path, id: str) -> None:
-    """Change the first byte of a message's file, which a commit may just be publishing."""
+    """Change the first byte of a message's body, whose file a commit may just be publishing."""
     for _ in range(1_000):
-        for path in root.rglob(f"*{id}*"):
+        for path in (*root.glob(f"bodies/{id}"), *root.rglob(f"*{id}*")):
             with suppress(FileNotFoundError), path.open("r+b") as file:
                 file.write(b"X")
                 return

@@ -144,7 +144,7 @@ def test_a_send_with_a_deduplication_id_may_be_repeated(
     first, again = driver.send(queue.name, [message]), driver.send(queue.name, [message])
 
     assert first[0]["id"] == again[0]["id"] == queue.send(b"", deduplication_id="Nummer 1 Ω")
-    assert python.queue(queue.name).info().counts.ready == 1
+    assert python.queue(queue.name).info().counts.ready_count == 1
 
 
 def test_a_delayed_message_is_hidden(
@@ -153,7 +153,7 @@ def test_a_delayed_message_is_hidden(
     driver.send(queue.name, [outgoing(b"later") | {"delay_ms": FAR}])
 
     assert driver.receive(queue.name) == []
-    assert python.queue(queue.name).info().counts.delayed == 1
+    assert python.queue(queue.name).info().counts.delayed_count == 1
 
 
 def test_the_responses_of_a_send_stream_come_in_the_order_of_its_requests(

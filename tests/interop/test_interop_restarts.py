@@ -179,14 +179,14 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_it_holds(
         held = [Outgoing(body=b"%d" % n, attributes={"slow": "3600000"}) for n in range(5)]
         jobs.send_many(held)  # at once, so that they come in one frame
         worker.hear("extended")
-        assert python.queue("jobs").info().counts.leased == 5
+        assert python.queue("jobs").info().counts.leased_count == 5
 
         os.kill(worker.pid, signal.SIGTERM)
 
         assert worker.hear("stopped") == "stopped"
         assert worker.wait() == 0
         counts = python.queue("jobs").info().counts
-        assert (counts.ready, counts.leased) == (5, 0)
+        assert (counts.ready_count, counts.leased_count) == (5, 0)
 
 
 @pytest.mark.parametrize("end", ["kill", "drain"])
@@ -222,7 +222,7 @@ def test_producer_and_worker_lose_nothing_when_the_server_goes_and_comes_back(
             assert done < wanted
             done.add(_body(worker.hear("done")))
         # What was deleted when the answer was lost is done, and not said to be.
-        assert python.queue("jobs").info().counts.ready == 0
+        assert python.queue("jobs").info().counts.ready_count == 0
 
 
 def _body(line: str) -> str:

@@ -15,6 +15,7 @@ _AWAITED: Final = "tests/store/test_store_awaited.py"
 _CHORES: Final = "tests/store/test_chores_shared.py"
 _CLOCKS: Final = "tests/store/test_store_clocks.py"
 _DEDUPLICATION: Final = "tests/store/test_deduplication_promises.py"
+_CLOSE: Final = "tests/store/test_shared_close.py"
 _DISK: Final = "tests/store/test_trouble_disk.py"
 _RETRIES: Final = "tests/crash/test_retry_crashes.py"
 _FRONT: Final = "tests/store/test_front_store.py"
@@ -105,10 +106,24 @@ STORE_MUTANTS: Final = (
         caught_by=(_BODIES,),
     ),
     Mutant(
-        name="a-written-body-gets-no-line",
-        breaks="a message with a written body keeps its attributes",
-        edits=edit("engine/moves.py:Moves._complete", "        if rest:\n", "        if not rest:\n"),
-        caught_by=(_BODIES, "tests/http/test_http_large_bodies.py"),
+        name="a-changed-body-is-not-found",
+        breaks="bit rot in a body's own file is detected",
+        edits=edit(
+            "files/body_file.py:body_pieces",
+            "    if line.crcs[0] not in (None, crc):\n",
+            "    if line.crcs[0] not in (line.crcs[0], crc):\n",
+        ),
+        caught_by=("tests/store/test_external_bodies.py",),
+    ),
+    Mutant(
+        name="a-body-goes-with-the-first-of-two-messages",
+        breaks="a dead letter keeps the body that it shares with its original",
+        edits=edit(
+            "engine/moves.py:Moves.is_body_left",
+            "return stem.is_external and not self.index.has_file_of(stem.id)",
+            "return stem.is_external",
+        ),
+        caught_by=("tests/store/test_external_bodies.py",),
     ),
     Mutant(
         name="several-files-are-not-synced",
@@ -269,7 +284,9 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="checksums-are-not-compared",
         breaks="bit rot is detected on every read",
-        edits=edit("model/content.py:body", " or zlib.crc32(found) != line.crcs[index]", ""),
+        edits=edit(
+            "model/content.py:body", " or line.crcs[index] not in (None, zlib.crc32(found))", ""
+        ),
         caught_by=("tests/unit/test_content.py",),
     ),
     Mutant(
@@ -416,6 +433,26 @@ STORE_MUTANTS: Final = (
             "",
         ),
         caught_by=(_FRONT,),
+    ),
+    Mutant(
+        name="a-process-that-closes-leaves-its-last-sends-in-new",
+        breaks="what a process has sent the others receive once it has closed the root",
+        edits=edit(
+            "engine/engine.py:Engine.close",
+            "self._guarded(self._sender.go_on)\n            if not self._sender.has_durable:\n",
+            "if True:\n",
+        ),
+        caught_by=(_CLOSE,),
+    ),
+    Mutant(
+        name="a-process-that-could-not-publish-leaves-the-members",
+        breaks="what a process has sent the others receive once it has closed the root",
+        edits=edit(
+            "engine/engine.py:Engine.close",
+            "            if not self._sender.has_durable:\n",
+            "            if True:\n",
+        ),
+        caught_by=(_CLOSE,),
     ),
     Mutant(
         name="a-part-stops-the-commit",
@@ -762,7 +799,7 @@ STORE_MUTANTS: Final = (
         breaks="a second death is told after the first",
         edits=edit(
             "engine/dead_letters.py:DeadLetters._copy",
-            "[*history_of(name, self._reader.line(entry)), death]",
+            "[*history_of(name, source), death]",
             "[death]",
         ),
         caught_by=(_REDRIVES,),

@@ -378,6 +378,6 @@ def queue_with(
         settings=settings,
         created_at=Millis(1_000),
         version=3,
-        counts=Counts(ready=1, leased=2, delayed=3, bytes=4, oldest=oldest),
+        counts=Counts(ready_count=1, leased_count=2, delayed_count=3, byte_count=4, oldest=oldest),
         blocking=blocking,
     )

@@ -15,7 +15,7 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.contract import METHODS
 from spoolrack_server.limits import LARGEST_CALL
 from spoolrack_server.logs import make_log
-from spoolrack_server.rpc import Calls, Context
+from spoolrack_server.rpc import Context, ServerCalls
 from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 
@@ -88,7 +88,7 @@ async def test_a_mistake_of_the_server_is_logged_with_its_traceback_and_tells_th
 
     stream = io.StringIO()
     server = grpc.aio.server()
-    calls = Calls(make_log(stream=stream))
+    calls = ServerCalls(make_log(stream=stream))
     server.add_generic_rpc_handlers(calls.handlers([Service()], frozenset({"Receive"})))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -39,6 +39,28 @@ async def test_a_stream_waits_for_a_quarter_of_its_credits() -> None:
     await due
 
 
+async def test_a_stream_waits_for_a_quarter_of_its_bytes() -> None:
+    flow_control = FlowControl(8, FOR_EVER, max_bytes=100)
+    flow_control.credits.charge(2, 100)
+    due = started(flow_control)
+    await turns()
+    flow_control.credits.give_back(1, 24)
+    await turns()
+    assert not due.done()
+    threading.Thread(target=flow_control.credits.give_back, args=(0, 1)).start()
+    await due
+
+
+async def test_a_few_free_bytes_are_used_when_no_others_come_back() -> None:
+    flow_control = FlowControl(8, 0.001, max_bytes=100)
+    flow_control.credits.charge(2, 100)
+    due = started(flow_control)
+    await turns()
+    flow_control.credits.give_back(1, 1)
+    await due
+    assert flow_control.credits.free_bytes == 1
+
+
 async def test_a_single_credit_is_used_when_no_other_comes_back() -> None:
     flow_control = FlowControl(8, 0.001)
     flow_control.credits.charge(8)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from spoolrack_server import loop_driver
 from spoolrack_server.loop_answers import answer
 from spoolrack_server.loop_driver import LoopDriver
 from spoolrack_store.committer import SHORT_MESSAGES, are_short
@@ -268,3 +269,34 @@ def test_only_what_is_known_to_be_short_counts_as_that(
     requests: Sequence[Request[object]], short: bool
 ) -> None:
     assert are_short(requests) is short
+
+
+class Ending:
+    """A committer whose own work is done when the store ends."""
+
+    is_awaited = False
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self.begun = 0
+
+    def look_for_work(self) -> tuple[bool, Millis | None]:
+        return not self.is_over, None
+
+    def is_short(self) -> bool:
+        self.begun += 1
+        return False
+
+
+async def test_nothing_is_begun_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_driver, "SETTLING", 0.0)
+    driver, committer = LoopDriver(SystemClock()), Ending()
+    ending: Any = committer
+    driver.start(ending)
+    driver._look()  # Its own work may wait for a request's commit.
+    committer.is_over = True
+    driver._look()
+    await asyncio.to_thread(driver.stop)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert committer.begun == 0

@@ -62,6 +62,17 @@ async def test_a_stream_never_holds_more_than_its_credits(client: Client) -> Non
     assert seen == [b"%d" % n for n in range(10)]
 
 
+async def test_a_stream_never_holds_more_than_its_bytes_and_one_message(client: Client) -> None:
+    await client.create()
+    await client.send(*[b"%d" % n * 10 for n in range(6)])
+    stream = client.stream(max_bytes_in_flight=35)
+    held = await next_messages(stream, 3)
+    held += await next_messages(stream, 1)
+    assert (await client.counts()).leased_count == 4
+    assert await client.delete(*[message.receipt for message in held]) == []
+    assert [message.body[:1] for message in await next_messages(stream, 2)] == [b"4", b"5"]
+
+
 async def test_a_delete_over_another_connection_gives_the_credit_back(
     server: Server, client: Client
 ) -> None:
@@ -122,6 +133,12 @@ async def test_two_streams_share_a_queue_and_no_message_goes_to_both(
 async def test_a_stream_with_a_credit_beyond_bounds_is_refused(client: Client, wrong: int) -> None:
     await client.create()
     no = await refused(client.stream(wrong).read())
+    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
+
+
+async def test_a_stream_of_fewer_than_no_bytes_is_refused(client: Client) -> None:
+    await client.create()
+    no = await refused(client.stream(max_bytes_in_flight=-1).read())
     assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
 
 
@@ -229,7 +246,7 @@ async def test_what_is_leased_just_when_its_client_leaves_is_given_back(tmp_path
         await asyncio.sleep(0)
         # The loop stands still until the answer has come, and hears of the cancellation first.
         store.submit(Receive(queue="empty")).result()
-        assert store.queue("q").counts.leased == 1
+        assert store.queue("q").counts.leased_count == 1
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -252,6 +269,21 @@ class Stuck(Nobody):
         raise ConnectionError
 
 
+class Single:
+    """The requests of a stream whose client sends one."""
+
+    is_reading = False
+
+    async def first(self) -> rpc.StreamReceiveRequest:
+        return rpc.StreamReceiveRequest(queue="q")
+
+    async def next(self) -> None:
+        return None
+
+    def tell(self, request: object) -> None:
+        return None
+
+
 async def test_frames_under_way_are_given_back_when_their_stream_is_cancelled_as_it_ends(
     tmp_path: Path,
 ) -> None:
@@ -260,12 +292,11 @@ async def test_frames_under_way_are_given_back_when_their_stream_is_cancelled_as
         service = QueueService(store, clock, make_log())
         store.submit(CreateQueue(name="q", settings=QueueSettings())).result()
         context: Any = Stuck()
-        call = asyncio.ensure_future(
-            service.StreamReceive(rpc.StreamReceiveRequest(queue="q"), context)
-        )
+        requests: Any = Single()
+        call = asyncio.ensure_future(service.StreamReceive(requests, context))
         for leased in (1, 2):
             store.submit(Send(queue="q", bodies=[b"a"])).result()
-            while store.queue("q").counts.leased < leased:
+            while store.queue("q").counts.leased_count < leased:
                 await asyncio.sleep(0.001)
         await asyncio.sleep(0)
         for _ in range(3):
@@ -275,7 +306,7 @@ async def test_frames_under_way_are_given_back_when_their_stream_is_cancelled_as
         with pytest.raises(asyncio.CancelledError):
             await call
         await service.close()
-        assert store.queue("q").counts.leased == 0
+        assert store.queue("q").counts.leased_count == 0
 
 
 async def test_a_consumer_that_does_not_read_gets_no_more_than_a_few_frames(client: Client) -> None:

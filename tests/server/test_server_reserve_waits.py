@@ -108,7 +108,7 @@ async def test_what_is_reserved_just_when_its_client_leaves_is_undone_unless_it_
         await asyncio.sleep(0)
         # The loop stands still until the answer has come, and hears of the cancellation first.
         store.submit(Receive(queue="empty")).result()
-        assert store.queue("q").counts.leased == 1
+        assert store.queue("q").counts.leased_count == 1
         if asked_again:
             store.submit(Reserve(queue="q", stream="r", sequence_number=0)).result()
         call.cancel()

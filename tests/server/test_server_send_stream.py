@@ -134,7 +134,7 @@ async def test_large_requests_go_one_after_the_other_through_the_window(client: 
 
 
 async def test_the_window_lets_in_no_more_than_its_bounds() -> None:
-    window = streams.Window(requests=2, bytes=10)
+    window = streams.FlowWindow(requests=2, bytes=10)
     await window.room()
     window.enter(10)
     waiting = asyncio.ensure_future(window.room())

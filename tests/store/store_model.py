@@ -17,7 +17,7 @@ from spoolrack_store.model.operations import (
     Receive,
     ReleaseMessages,
     Send,
-    Stored,
+    SendResults,
 )
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY, QueueSettings
 
@@ -152,7 +152,7 @@ class StoreModel:
         refusal = self.refusal(name)
         if refusal is not None:
             return refusal
-        assert isinstance(stored, Stored), stored
+        assert isinstance(stored, SendResults), stored
         queue, settings = self.queues[name], self.queues[name].settings
         told: list[object] = []
         sent: dict[int, list[ModelMessage]] = {}

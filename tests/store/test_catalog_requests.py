@@ -264,7 +264,12 @@ def test_a_queue_shows_what_is_in_it(rig: Rig) -> None:
     rig.receive(1)
     shown = rig.engine.views.queue(rig.engine.catalog.records["q"])
     counts = shown.counts
-    assert (counts.ready, counts.leased, counts.delayed, counts.bytes) == (2, 1, 0, 6)
+    assert (counts.ready_count, counts.leased_count, counts.delayed_count, counts.byte_count) == (
+        2,
+        1,
+        0,
+        6,
+    )
     assert counts.oldest == rig.clock.now
     assert shown.blocking is None
 

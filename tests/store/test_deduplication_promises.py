@@ -21,7 +21,7 @@ from spoolrack_store.model.operations import (
     Receive,
     Request,
     Send,
-    Stored,
+    SendResults,
 )
 from spoolrack_store.model.settings import QueueSettings
 
@@ -79,9 +79,9 @@ class Rig:
         assert outcomes is not None
         return outcomes
 
-    def send(self, *ids: str, queue: str = "q") -> Stored:
+    def send(self, *ids: str, queue: str = "q") -> SendResults:
         (stored,) = self.do(sending(*ids, queue=queue))
-        assert isinstance(stored, Stored)
+        assert isinstance(stored, SendResults)
         return stored
 
     def settle(self) -> None:

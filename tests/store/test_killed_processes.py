@@ -102,7 +102,7 @@ def _drained(root: Path) -> dict[str, int]:
                 assert set(store.submit(request).result(GIVE_UP)) == {None}
                 continue
             counts = store.queue("q").counts
-            if counts.ready + counts.leased == 0:
+            if counts.ready_count + counts.leased_count == 0:
                 break
         pause = threading.Event()
         for _ in range(4_000):

@@ -59,7 +59,7 @@ def test_a_look_at_a_root_at_rest_changes_nothing_and_shows_all(tmp_path: Path) 
     with open_to_look(tmp_path, clock=clock) as store:
         assert bodies(store) == [b"two", b"three", b"four"]
         counts = store.queue("q").counts
-        assert (counts.ready, counts.leased) == (2, 1)
+        assert (counts.ready_count, counts.leased_count) == (2, 1)
         assert [queue.name for queue in store.queues()] == ["gone", "in-turn", "q", "relaxed"]
     assert state_of(tmp_path) == before
 
@@ -73,7 +73,7 @@ def test_a_look_beside_a_server_shows_what_is_there_and_keeps_it_from_nothing(tm
             assert state_of(tmp_path) == before
             assert bodies(store) == [b"two", b"three", b"four"]
             assert bodies_of(rig.receive(9)) == [b"three", b"four"]
-            assert store.queue("q").counts.ready == 2, "as it was"
+            assert store.queue("q").counts.ready_count == 2, "as it was"
         rig.send(b"more")
 
 
@@ -90,7 +90,7 @@ def test_what_a_start_would_decide_is_shown_and_not_done(tmp_path: Path) -> None
     before = state_of(tmp_path)
     with open_to_look(tmp_path, clock=clock) as store:
         assert bodies(store) == [b"two", b"three", b"four", b"hello"]
-        assert store.queue("q").counts.ready == 4, "what is due has come back"
+        assert store.queue("q").counts.ready_count == 4, "what is due has come back"
         assert bodies(store, "gone") == [b"x"], "with the default settings"
     assert state_of(tmp_path) == before
     with opened(tmp_path, clock) as rig:

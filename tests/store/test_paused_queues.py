@@ -103,7 +103,7 @@ def test_leases_of_a_paused_queue_are_deleted_extended_released_and_expire(engin
     assert results[2] == [0]
     assert not isinstance(results[1][0], Exception)
     counts = engine.views.queue(engine.catalog.require("q")).counts
-    assert (counts.ready, counts.leased) == (1, 1)
+    assert (counts.ready_count, counts.leased_count) == (1, 1)
 
 
 def test_a_lease_of_a_paused_queue_expires_and_is_counted_as_ready(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_lease_of_a_paused_queue_expires_and_is_counted_as_ready(tmp_path: Pat
     clock.now = Millis(clock.now + 2 * HOUR)
     settle(engine)
     counts = engine.views.queue(engine.catalog.require("q")).counts
-    assert (counts.ready, counts.leased) == (1, 0)
+    assert (counts.ready_count, counts.leased_count) == (1, 0)
     assert receive(engine) == []
 
 

@@ -16,7 +16,7 @@ from spoolrack_store.model.operations import (
     Receive,
     Request,
     Send,
-    Stored,
+    SendResults,
     UpdateQueue,
     messages_of,
 )
@@ -126,9 +126,9 @@ def test_a_publication_keeps_the_priority_of_its_chunk(engine: Engine) -> None:
 @pytest.mark.parametrize("priority", [-1, 10])
 def test_an_impossible_priority_refuses_its_message_alone(engine: Engine, priority: int) -> None:
     priorities: Mapping[int, int] = {0: priority, 1: 1}
-    request: Request[Stored] = Send(queue="q", bodies=[b"bad", b"good"], priorities=priorities)
+    request: Request[SendResults] = Send(queue="q", bodies=[b"bad", b"good"], priorities=priorities)
     (stored,) = done(engine, request)
-    assert isinstance(stored, Stored)
+    assert isinstance(stored, SendResults)
     assert isinstance(stored.results[0], InvalidMessage)
     settle(engine)
     assert bodies(receive(engine, 2)) == ["good"]

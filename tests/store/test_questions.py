@@ -431,7 +431,7 @@ def test_what_another_process_did_is_seen_at_once(tmp_path: Path) -> None:
         ids = other.send(b"1", b"2")
         other.in_turn()
         assert [each.id for each in rig.store.messages("q")] == ids
-        assert rig.store.queue("q").counts.ready == 2
+        assert rig.store.queue("q").counts.ready_count == 2
         other.ask(Delete(queue="q", ids=ids[:1]))
         with pytest.raises(MessageNotFound):
             rig.store.message("q", ids[0])

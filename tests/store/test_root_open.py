@@ -16,7 +16,7 @@ from random import Random
 
 import pytest
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.files.local_disk import LocalDisk, Place, this_place
+from spoolrack_store.files.local_disk import LocalDisk, RunningProcess, this_process
 from spoolrack_store.files.root import Root, make_root, open_root
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.errors import RootInUse, RootUnusable, UnknownFormat
@@ -50,7 +50,7 @@ sys.stdin.read()
 
 def opened(path: str | os.PathLike[str]) -> tuple[Root, Engine]:
     make_root(path)
-    root = open_root(LocalDisk(path), os.fspath(path), Random(), this_place())
+    root = open_root(LocalDisk(path), os.fspath(path), Random(), this_process())
     engine = Engine(
         root.disk,
         root.memory,
@@ -73,9 +73,9 @@ def do(engine: Engine, *requests: Request[object], tick: bool = False) -> list[o
     return outcomes
 
 
-def refused(path: Path, place: Place | None = None) -> str:
+def refused(path: Path, place: RunningProcess | None = None) -> str:
     with pytest.raises((RootUnusable, UnknownFormat, RootInUse)) as caught:
-        open_root(LocalDisk(path), os.fspath(path), Random(), place or this_place())
+        open_root(LocalDisk(path), os.fspath(path), Random(), place or this_process())
     return str(caught.value)
 
 
@@ -207,7 +207,7 @@ def test_whatever_a_power_cut_left_in_changes_a_start_begins_anew(tmp_path: Path
 
 def test_a_living_process_of_another_host_is_told_of(tmp_path: Path) -> None:
     opened_here = opened(tmp_path)
-    told = refused(tmp_path, Place(1, "elsewhere", "another-boot"))
+    told = refused(tmp_path, RunningProcess(1, "elsewhere", "another-boot"))
     assert "another host" in told
     assert opened_here
 
@@ -243,6 +243,6 @@ def test_a_folder_on_a_file_system_without_hard_links_does_not_become_a_root(tmp
 
     for _ in range(2):
         with pytest.raises(RootUnusable, match="no hard links"):
-            open_root(Linkless(tmp_path), os.fspath(tmp_path), Random(), this_place())
+            open_root(Linkless(tmp_path), os.fspath(tmp_path), Random(), this_process())
     assert not (tmp_path / "FORMAT").exists()
     assert os.listdir(tmp_path / "new") == []

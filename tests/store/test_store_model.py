@@ -38,7 +38,7 @@ from spoolrack_store.model.operations import (
     ReleaseMessages,
     Request,
     Send,
-    Stored,
+    SendResults,
     UpdateQueue,
 )
 from spoolrack_store.model.settings import QueueSettings
@@ -399,7 +399,7 @@ class StoreStory(RuleBasedStateMachine):
             told[at] = model.delete_queue(request.name)
         for at, request in of(Send):
             told[at] = model.send(request, outcomes[at])
-            if isinstance(outcomes[at], Stored):
+            if isinstance(outcomes[at], SendResults):
                 self.ids += [each for each in outcomes[at].results if isinstance(each, str)]
         deletes = of(Delete)
         answers = model.delete([request for _, request in deletes])
@@ -431,7 +431,7 @@ class StoreStory(RuleBasedStateMachine):
 
     def _compare(self, told: list[object], outcomes: list[Any]) -> None:
         for wanted, outcome in zip(told, outcomes, strict=True):
-            if isinstance(outcome, Stored):
+            if isinstance(outcome, SendResults):
                 outcome = outcome.results
             elif isinstance(wanted, list) and wanted and isinstance(wanted[0], tuple):
                 outcome = [
@@ -480,12 +480,12 @@ class StoreStory(RuleBasedStateMachine):
             found = views.queue(self.rig.engine.catalog.records[name]).counts
             states = Counter(message.state for message in queue.messages.values())
             wanted = [states[each] for each in ("ready", "leased", "delayed")]
-            assert [found.ready, found.leased, found.delayed] == wanted
+            assert [found.ready_count, found.leased_count, found.delayed_count] == wanted
             figures = views.figures(name)
             assert figures is not None
             ready = queue.in_order("ready")
             assert figures.oldest_ready_receives == (ready[0].receives if ready else 0)
-            assert found.bytes == sum(len(each.body) for each in queue.messages.values())
+            assert found.byte_count == sum(len(each.body) for each in queue.messages.values())
 
     @invariant()
     def the_index_is_what_the_folders_say(self) -> None:

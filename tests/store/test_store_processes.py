@@ -208,7 +208,7 @@ def test_what_another_process_deletes_with_its_queue_as_it_is_leased_is_gone(
         for rig in (one, other):
             rig.ask(tick=True)
             reap(rig.engine)
-    assert other.ask(CreateQueue(name="q", settings=QueueSettings())).counts.ready == 0
+    assert other.ask(CreateQueue(name="q", settings=QueueSettings())).counts.ready_count == 0
     one.after(LEASE)
     assert lease(one) == []
     assert [each.name for folder in ("new", "delay", "remove") for each in one.disk.scan(folder)] == []

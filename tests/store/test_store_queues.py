@@ -15,7 +15,7 @@ from spoolrack_store.model.operations import (
     Purge,
     Receive,
     Send,
-    Stored,
+    SendResults,
     UpdateQueue,
 )
 from spoolrack_store.model.redrive_requests import StartRedrive
@@ -38,10 +38,10 @@ def settle(rig: Rig) -> None:
         rig.tick()
 
 
-def keyed(rig: Rig, *ids: str, queue: str = "q") -> Stored:
+def keyed(rig: Rig, *ids: str, queue: str = "q") -> SendResults:
     request = Send(queue=queue, bodies=[b"x"] * len(ids), deduplication_ids=dict(enumerate(ids)))
     stored = rig.ask(request)
-    assert isinstance(stored, Stored)
+    assert isinstance(stored, SendResults)
     return stored
 
 

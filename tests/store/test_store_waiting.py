@@ -160,6 +160,36 @@ def test_a_receive_without_credit_waits_until_some_comes_back(tmp_path: Path) ->
         assert bodies_of(future.result(GIVE_UP)) == [b"b"]
 
 
+def test_a_receive_waits_until_the_bytes_in_flight_are_fewer_than_allowed(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        credits = Credits(9, lambda: None, max_bytes=10)
+        rig.send(b"four", b"five5", b"six666")
+        rig.send(b"7")
+        got = rig.ask(Receive(queue="q", max_messages=9, credits=credits))
+        assert bodies_of(got) == [b"four", b"five5"]
+        assert credits.bytes_in_flight == 9
+        more = rig.ask(Receive(queue="q", max_messages=9, credits=credits))
+        assert bodies_of(more) == [b"six666"]  # A message of any size is received while a byte is free.
+        assert (credits.in_flight, credits.free, credits.bytes_in_flight) == (3, 0, 15)
+        future = rig.store.submit(Receive(queue="q", max_messages=9, wait=None, credits=credits))
+        rig.ask(Delete(queue="q", receipts=receipts_of(got)[:1]))
+        rig.in_turn()
+        assert not future.done()
+        rig.ask(Delete(queue="q", receipts=receipts_of(got)[1:]))
+        assert bodies_of(future.result(GIVE_UP)) == [b"7"]
+        assert (credits.in_flight, credits.bytes_in_flight) == (2, 7)
+
+
+def test_attributes_count_against_the_bytes_of_a_receive(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        credits = Credits(9, lambda: None)
+        attributes: dict[int, dict[str, str | bytes]] = {0: {"name": "x" * 8}, 1: {"name": b"y" * 8}}
+        rig.ask(Send(queue="q", bodies=[b"body"] * 3, attributes=attributes))
+        first = rig.ask(Receive(queue="q", max_messages=9, max_bytes=32, credits=credits))
+        assert [len(each.ids) for each in first] == [2]
+        assert credits.bytes_in_flight == 32
+
+
 @pytest.mark.parametrize("end", ["delete", "release", "time", "queue"])
 def test_whatever_ends_a_lease_gives_its_credit_back(tmp_path: Path, end: str) -> None:
     clock = ManualClock()
@@ -168,7 +198,7 @@ def test_whatever_ends_a_lease_gives_its_credit_back(tmp_path: Path, end: str) -
         rig.send(b"a", b"b")
         receive = Receive(queue="q", max_messages=9, visibility=Millis(5_000), credits=credits)
         receipts = receipts_of(rig.ask(receive))
-        assert credits.in_flight == 2
+        assert (credits.in_flight, credits.bytes_in_flight) == (2, 2)
         if end == "delete":
             rig.ask(Delete(queue="q", receipts=receipts))
         elif end == "release":
@@ -179,7 +209,7 @@ def test_whatever_ends_a_lease_gives_its_credit_back(tmp_path: Path, end: str) -
             rig.ask(DeleteQueue(name="q"))
         for _ in range(4):
             rig.in_turn()
-        assert credits.in_flight == 0
+        assert (credits.in_flight, credits.bytes_in_flight) == (0, 0)
 
 
 def test_a_receive_that_waits_on_a_queue_that_is_deleted_is_told(tmp_path: Path) -> None:
@@ -201,7 +231,7 @@ def test_an_old_message_goes_without_any_request(tmp_path: Path) -> None:
         rig.in_turn()
         clock.advance(61_000)
         rig.in_turn()
-        assert rig.store.queue("short").counts.ready == 0
+        assert rig.store.queue("short").counts.ready_count == 0
 
 
 # Many threads.
@@ -257,7 +287,7 @@ def consume(rig: FrontRig, checker: Checker, number: int, all_sent: threading.Ev
         assert rig.ask(released) == [0] * (len(ids) - keep)
         assert rig.ask(Delete(queue="q", receipts=receipts[:keep])) == [None] * keep
         checker.lets_go(ids[:keep], are_deleted=True)
-        assert credits.in_flight == 0
+        assert (credits.in_flight, credits.bytes_in_flight) == (0, 0)
 
 
 @pytest.mark.parametrize("consumers", [1, 4])
@@ -292,9 +322,9 @@ def test_every_message_is_delivered_and_none_to_two_consumers_at_once(
         assert checker.faults == []
         assert checker.deleted == Counter(checker.sent)
         counts = rig.store.queue("q").counts
-        assert (counts.ready, counts.leased, counts.bytes) == (0, 0, 0)
+        assert (counts.ready_count, counts.leased_count, counts.byte_count) == (0, 0, 0)
     with opened(tmp_path) as rig:
-        assert rig.store.queue("q").counts.ready == 0
+        assert rig.store.queue("q").counts.ready_count == 0
 
 
 def test_sends_of_many_threads_share_a_sync(tmp_path: Path) -> None:

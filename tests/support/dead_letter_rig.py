@@ -13,7 +13,7 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import Death
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.members import indexes
-from spoolrack_store.model.operations import Delivery, Receive, Request, Send, Stored
+from spoolrack_store.model.operations import Delivery, Receive, Request, Send, SendResults
 from spoolrack_store.model.redrive_requests import CancelRedrive, Redrive, RedriveState, StartRedrive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
@@ -104,7 +104,7 @@ class Rig:
 
     def send(self, *bodies: bytes, queue: str = "q") -> list[str]:
         stored = self.ask(Send(queue=queue, bodies=bodies))
-        assert isinstance(stored, Stored)
+        assert isinstance(stored, SendResults)
         self.settle()
         return [str(each) for each in stored.results]
 

@@ -13,14 +13,14 @@ from typing import Any, ClassVar, Final
 
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.index import COUNTED
-from spoolrack_store.files.disk import Kind
+from spoolrack_store.files.disk import FileKind
 from spoolrack_store.model.batch import resolve
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.content import body, decode
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.members import indexes
-from spoolrack_store.model.names import index_of, parse
+from spoolrack_store.model.names import body_path, index_of, parse
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     Delete,
@@ -31,7 +31,7 @@ from spoolrack_store.model.operations import (
     ReleaseMessages,
     Request,
     Send,
-    Stored,
+    SendResults,
 )
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
@@ -383,7 +383,7 @@ class Story:
             f"{folder}/{each.name}"
             for folder in folders
             for each in self.disk.scan(folder)
-            if each.kind is Kind.FILE  # A folder in quarantine has what is no message.
+            if each.kind is FileKind.FILE  # A folder in quarantine has what is no message.
         ]
 
     def _found(self) -> dict[str, tuple[Seen, str]]:
@@ -472,6 +472,8 @@ class Story:
             if name.stem.message_id(index_of(id) if name.stem.count else 0) == id:
                 content = self.disk.read(path)
                 line = decode(name.stem, content, len(content))
+                if line.is_external:
+                    content = self.disk.read(body_path(id))
                 self.bodies[id] = body(line, content, index_of(id) if name.stem.count else 0)
                 return
 
@@ -556,7 +558,7 @@ class Story:
         for request, outcome in pairs:
             match request:
                 case Send():
-                    assert isinstance(outcome, Stored)
+                    assert isinstance(outcome, SendResults)
                     self._check_keys(request, outcome)
                     for place, id in enumerate(outcome.results):
                         assert isinstance(id, str), id
@@ -613,7 +615,7 @@ class Story:
     def _given_up(self, request: ReleaseMessages | RejectMessages, outcome: object) -> None:
         """Take in a release or a rejection: stories that have any."""
 
-    def _check_keys(self, request: Send, stored: Stored) -> None:
+    def _check_keys(self, request: Send, stored: SendResults) -> None:
         """Hold the answer to the deduplication ids: stories that have any."""
 
     def _sent(self, sender: str, id: str, request: Send, place: int) -> None:

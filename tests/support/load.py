@@ -142,7 +142,7 @@ class Load:
 
     def _is_empty(self) -> bool:
         counts = self.client.queue(QUEUE).info().counts
-        return counts.ready + counts.leased + counts.delayed == 0
+        return counts.ready_count + counts.leased_count + counts.delayed_count == 0
 
 
 def check(verdict: Verdict) -> None:

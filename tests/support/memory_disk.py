@@ -15,7 +15,7 @@ from io import BytesIO
 from itertools import count
 from typing import BinaryIO
 
-from spoolrack_store.files.disk import Facts, Found, Kind, Space
+from spoolrack_store.files.disk import Facts, FileKind, Found, Space
 
 ROOM = 1 << 40
 
@@ -234,7 +234,7 @@ class LockingDisk(MemoryDisk):
         return held.lock
 
 
-def _kind_of(node: Node) -> Kind:
+def _kind_of(node: Node) -> FileKind:
     if isinstance(node, File):
-        return Kind.FILE
-    return Kind.FOLDER if isinstance(node, Folder) else Kind.OTHER
+        return FileKind.FILE
+    return FileKind.FOLDER if isinstance(node, Folder) else FileKind.OTHER

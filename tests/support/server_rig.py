@@ -117,9 +117,9 @@ class Client:
         raise AssertionError(f"never {count} ready: {await self.counts(queue)}")
 
     def stream(self, max_in_flight: int = 0, queue: str = "q", **more: Any) -> Any:
-        return self.stub.StreamReceive(
-            rpc.StreamReceiveRequest(queue=queue, max_in_flight=max_in_flight, **more)
-        )
+        """A stream whose client says what it wants, and nothing else."""
+        request = rpc.StreamReceiveRequest(queue=queue, max_in_flight=max_in_flight, **more)
+        return self.stub.StreamReceive(iter([request]))
 
 
 async def next_messages(stream: Any, count: int) -> list[pb.Message]:

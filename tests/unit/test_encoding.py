@@ -12,7 +12,7 @@ from spoolrack_server.status import status_of
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import MessageNotFound, StaleReceipt
 from spoolrack_store.model.ids import sent_at
-from spoolrack_store.model.operations import Delivery, Stored
+from spoolrack_store.model.operations import Delivery, SendResults
 
 ID = "018bcfe5-6800-7194-90e5-78aa96119{:03x}"
 LATER = "018bcfe5-6801-7194-90e5-78aa96119{:03x}"
@@ -41,7 +41,7 @@ def test_the_response_to_a_send_has_a_result_for_each_message(
     correlation_id: int, kinds: list[str], duplicates: set[int]
 ) -> None:
     results = [ERROR if kind == "error" else kind.format(at) for at, kind in enumerate(kinds)]
-    stored = Stored(results=results, sent_at=Millis(0), duplicates=duplicates)
+    stored = SendResults(results=results, sent_at=Millis(0), duplicates=duplicates)
     expected = rpc.StreamSendResponse(correlation_id=correlation_id, response=rpc.SendResponse())
     for position, result in enumerate(results):
         made = expected.response.results.add()

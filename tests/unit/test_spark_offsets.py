@@ -33,7 +33,7 @@ def test_the_checkpoint_of_another_source_is_refused(given: dict[str, object]) -
 @pytest.mark.parametrize("messages", [1, 2, 3, 7, 100, 99_999, 100_000])
 @pytest.mark.parametrize("partitions", [None, 1, 2, 3, 16, 1_000])
 def test_slices_cover_a_batch_and_none_is_empty(messages: int, partitions: int | None) -> None:
-    parts = slices(messages, partitions)
+    parts = slices(messages, 0, partitions)
 
     assert parts[0].begin == 0
     assert parts[-1].end == messages
@@ -46,9 +46,15 @@ def test_slices_cover_a_batch_and_none_is_empty(messages: int, partitions: int |
 
 
 def test_an_empty_batch_has_no_slices() -> None:
-    assert slices(0, None) == slices(0, 4) == []
+    assert slices(0, 0, None) == slices(0, 0, 4) == []
 
 
 def test_a_small_batch_is_one_task_unless_asked_otherwise() -> None:
-    assert slices(100, None) == [Slice(begin=0, end=100)]
-    assert len(slices(100, 4)) == 4
+    assert slices(100, 1 << 20, None) == [Slice(begin=0, end=100)]
+    assert len(slices(100, 1 << 20, 4)) == 4
+
+
+def test_large_messages_have_more_tasks_and_none_has_less_than_one() -> None:
+    assert len(slices(40, 64 * 1024 * 1024, None)) == 8
+    assert len(slices(3, 64 * 1024 * 1024, None)) == 3
+    assert len(slices(1_000_000, 1 << 40, None)) == 16

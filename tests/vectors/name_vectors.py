@@ -10,9 +10,18 @@ from typing import Any
 from zlib import crc32
 
 from spoolrack_store.engine.index import Index
-from spoolrack_store.files.changes import SIZE, Change, Changes, Kind
+from spoolrack_store.files.changes import SIZE, Change, ChangeKind, Changes
 from spoolrack_store.model import receipts
-from spoolrack_store.model.content import Attributes, Damaged, body, decode, encode, line_of, stem_of
+from spoolrack_store.model.content import (
+    Attributes,
+    Damaged,
+    Line,
+    body,
+    decode,
+    encode,
+    line_of,
+    stem_of,
+)
 from spoolrack_store.model.members import indexes, runs
 from spoolrack_store.model.names import Name, NotAName, Stem, parse
 from spoolrack_store.model.transitions import State
@@ -33,6 +42,7 @@ def vectors() -> dict[str, Any]:
         "listings": [_listing(name, paths) for name, paths in lists.LISTINGS],
         "contents": [
             *(_content(messages) for messages in lists.CONTENTS),
+            *(_external(crc) for crc in (crc32(b"hello"), None)),
             *_damaged(),
             *(_line(text, why) for text, why in lists.LINES),
         ],
@@ -56,6 +66,7 @@ def said_of(name: Name) -> dict[str, Any]:
         "key": stem.key,
         "is_grouped": stem.is_grouped,
         "priority": stem.priority,
+        "external": stem.is_external,
         "version": name.version,
         "members": list(runs(name.members)),
         "receives": name.receives,
@@ -138,6 +149,20 @@ def _content(messages: tuple[tuple[bytes, dict[str, str | bytes]], ...]) -> dict
     }
 
 
+def _external(crc: int | None) -> dict[str, Any]:
+    """A message whose body is in a file of its own."""
+    line = Line([5], [crc], {0: {"k": "v"}}, is_external=True)
+    encoded = encode(line)
+    stem = stem_of(lists.LONE, line, encoded)
+    assert body(decode(stem, encoded, len(encoded)), b"hello", 0) == b"hello"
+    return {
+        "stem": stem.text,
+        "content": text(encoded),
+        "external_body": text(b"hello"),
+        "messages": [{"body": text(b"hello"), "attributes": {"k": {"text": "v"}}}],
+    }
+
+
 def _messages(stem: Stem, content: bytes) -> list[tuple[bytes, Attributes]]:
     line = decode(stem, content, len(content))
     return [
@@ -208,7 +233,7 @@ def _changes() -> dict[str, Any]:
     changes.begin_anew()
     changes.set_members(("p1", "p2"))
     for kind, due, source, target in lists.RECORDS:
-        changes.intend(Change(Kind(kind), source, target, due))
+        changes.intend(Change(ChangeKind(kind), source, target, due))
     reader = Changes(memory, "p2")
     reader.look()
     in_doubt = reader.in_doubt()

@@ -162,10 +162,15 @@ def test_a_message_is_deleted_by_its_id_in_every_state(jobs: Queue, state: str) 
 def test_a_lease_that_is_over_is_shown_as_ready(jobs: Queue, client: Client, micros: Micros) -> None:
     jobs.send("foo")
     jobs.receive(visibility_timeout=5)
-    assert client.queue("jobs").info().counts.leased == 1
+    assert client.queue("jobs").info().counts.leased_count == 1
     micros.advance(5)
     counts = client.queue("jobs").info().counts
-    assert (counts.ready, counts.leased, counts.bytes, counts.oldest_age) == (1, 0, 3, 5.0)
+    assert (counts.ready_count, counts.leased_count, counts.byte_count, counts.oldest_age) == (
+        1,
+        0,
+        3,
+        5.0,
+    )
     (message,) = jobs.peek(MessageState.READY)
     assert message.lease_expires_at is None
 

@@ -121,7 +121,9 @@ class Worker {
         request.set_queue(queue_);
         request.set_max_in_flight(kMaxInFlight);
         grpc::ClientContext context;
-        const auto frames = client_.stub().StreamReceive(&context, request);
+        const auto frames = client_.stub().StreamReceive(&context);
+        frames->Write(request);  // If it fails, the status tells why.
+        frames->WritesDone();
         const std::stop_callback cancel(stop, [&] { context.TryCancel(); });
         spoolrack::v1::StreamReceiveResponse frame;
         while (frames->Read(&frame)) {

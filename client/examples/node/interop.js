@@ -54,14 +54,12 @@ async function change(request, visibility) {
 }
 
 function begin(request) {
-  const call = client.streamReceive(
-    {
-      queue: request.queue,
-      maxInFlight: request.max_in_flight,
-      visibilityTimeout: span(request.visibility_ms),
-    },
-    deadline(request),
-  );
+  const call = client.streamReceive(deadline(request));
+  call.end({
+    queue: request.queue,
+    maxInFlight: request.max_in_flight,
+    visibilityTimeout: span(request.visibility_ms),
+  });
   const { stream } = request;
   streams.set(stream, call);
   const end = (how) => {

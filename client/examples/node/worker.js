@@ -69,7 +69,8 @@ async function work(message) {
 
 // Works on what one stream brings, until it ends; returns why it did.
 async function follow() {
-  stream = client.streamReceive({ queue, maxInFlight: IN_FLIGHT });
+  stream = client.streamReceive();
+  stream.end({ queue, maxInFlight: IN_FLIGHT });
   try {
     for await (const { messages } of stream) {
       for (const message of messages) {

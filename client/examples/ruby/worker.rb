@@ -58,7 +58,7 @@ module SpoolrackExample
     # Takes messages until the stream ends; returns why it did.
     def follow(backoff)
       request = V1::StreamReceiveRequest.new(queue: @queue, max_in_flight: MAX_IN_FLIGHT)
-      @client.stream(:stream_receive, request) do |frame|
+      @client.stream(:stream_receive, [request]) do |frame|
         backoff.reset
         @leases.add(frame.messages)
         frame.messages.each { |message| @waiting << message }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from typing import Unpack
@@ -94,6 +95,42 @@ class Queue:
             )
         )
 
+    def send_file(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        link: bool = False,
+        attributes: Attributes | None = None,
+        delay: Seconds | None = None,
+        deliver_at: datetime | None = None,
+        deduplication_id: str = "",
+        group: str = "",
+        priority: int = 0,
+        timeout: Seconds | None = None,
+    ) -> str:
+        """Send the content of the file at `path` as a message; returns its id once it is on stable
+        media.
+
+        A client of a folder (`file:///DIR`) copies the file into it in pieces, up to the queue's
+        `max_message_size`; with `link` it gives the file another name there, which takes no time. The
+        file must then be on the file system of the folder, and what is written into it later changes
+        the message. A client of a server reads it into memory: `Unsupported` above 64 MiB, and with
+        `link`. The other arguments are those of `send`; `timeout` is for the call, without the copy.
+        """
+        return run(
+            self._core.send_file(
+                path,
+                link=link,
+                attributes=attributes,
+                delay=delay,
+                deliver_at=deliver_at,
+                deduplication_id=deduplication_id,
+                group=group,
+                priority=priority,
+                timeout=timeout,
+            )
+        )
+
     def send_many(
         self, messages: Iterable[bytes | str | Outgoing], *, timeout: Seconds | None = None
     ) -> list[SendResult]:
@@ -168,6 +205,7 @@ class Queue:
         self,
         *,
         max_in_flight: int = 100,
+        max_bytes_in_flight: int | None = None,
         visibility_timeout: Seconds | None = None,
         timeout: Seconds | None = None,
     ) -> MessageStream:
@@ -178,12 +216,17 @@ class Queue:
                     ...
 
         No more than `max_in_flight` messages are leased to it at once, those included that wait on
-        this side; the leases of the waiting ones are extended. After a broken connection or a
-        restart of the server it goes on by itself, for ever; only if there never was a connection
-        does it raise the error after `timeout`. Closing it gives back what it had not handed out.
+        this side, and of `max_bytes_in_flight` bytes of bodies and attributes, which may be exceeded by
+        one message; raises `Unsupported` where bytes can't be limited. The leases of the waiting ones
+        are extended. After a broken connection or a restart of the server it goes on by itself, for
+        ever; only if there never was a connection does it raise the error after `timeout`. Closing it
+        gives back what it had not handed out.
         """
         core = self._core._envelopes(
-            max_in_flight=max_in_flight, visibility_timeout=visibility_timeout, timeout=timeout
+            max_in_flight=max_in_flight,
+            max_bytes_in_flight=max_bytes_in_flight,
+            visibility_timeout=visibility_timeout,
+            timeout=timeout,
         )
         return MessageStream(core, self)
 

@@ -8,6 +8,7 @@ of suspending, so that the same core serves threads and tasks; those for `runtim
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
@@ -177,6 +178,22 @@ class ScheduleTransport(Protocol):
     async def delete(self, queue: str, name: str, *, timeout: float) -> None: ...
 
 
+class FileTransport(Protocol):
+    """The sends of files."""
+
+    async def send(
+        self,
+        queue: str,
+        path: str | os.PathLike[str],
+        message: Outgoing,
+        *,
+        link: bool,
+        timeout: float,
+    ) -> SendResult:
+        """Send the file at `path` as the body of a message, whose own body is passed over; with `link`
+        without a copy. Raises `OSError` for a file that can't be read, `Unsupported`."""
+
+
 class Transport(Protocol):
     """The operations of a store. Safe for use from several threads, or several tasks of one loop."""
 
@@ -184,6 +201,7 @@ class Transport(Protocol):
     reservations: ReservationTransport
     redrives: RedriveTransport
     schedules: ScheduleTransport
+    files: FileTransport
 
     @property
     def target(self) -> str:
@@ -240,8 +258,15 @@ class Transport(Protocol):
     ) -> Sequence[Envelope]: ...
 
     def stream(
-        self, queue: str, *, max_in_flight: int, visibility_timeout: float | None
-    ) -> Deliveries: ...
+        self,
+        queue: str,
+        *,
+        max_in_flight: int,
+        max_bytes_in_flight: int,
+        visibility_timeout: float | None,
+    ) -> Deliveries:
+        """Messages as they come; a `max_bytes_in_flight` of 0 is without a limit. Raises `Unsupported`
+        for another where bytes can't be limited."""
 
     async def delete(
         self, queue: str, targets: Sequence[Target], *, timeout: float

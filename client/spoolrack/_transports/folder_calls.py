@@ -19,17 +19,23 @@ from spoolrack_store.store import Store
 from .._runtime import Runtime, Signal, Tasks
 from ..errors import ClientClosed, RootUnusable, SpoolrackError, Timeout, Unsupported
 from . import folder_values as convert
-from .folder_stores import Share
+from .folder_stores import SharedStore
+from .folder_values import FolderUrl
 from .thread_runner import ThreadRunner
 
 Answer = TypeVar("Answer")
 
 
+def _nothing(*_: object) -> None:
+    pass
+
+
 class FolderCalls:
     """The calls of one client. Thread-safe."""
 
-    def __init__(self, share: Share, runtime: Runtime, target: str) -> None:
-        self.target: Final = target
+    def __init__(self, share: SharedStore, runtime: Runtime, place: FolderUrl) -> None:
+        self.target: Final = place.url
+        self.root: Final = place.root
         self.share: Final = share
         self._runtime = runtime
         self._suspends = isinstance(runtime, Tasks)
@@ -40,8 +46,8 @@ class FolderCalls:
         self._closed = False
 
     async def ask(self, request: Request[Answer], timeout: float, *, make: bool = False) -> Answer:
-        """The answer to what doesn't wait in the store. `make`: see `Share.store`."""
-        self._refuse_if_read_only()
+        """The answer to what doesn't wait in the store. `make`: see `SharedStore.store`."""
+        self.refuse_if_read_only()
         store = await self._store(timeout, make=make)
         future = store.submit(request)
         try:
@@ -56,9 +62,23 @@ class FolderCalls:
 
     async def look(self, question: Callable[[Store], Answer], timeout: float | None) -> Answer:
         """The answer to a question that waits for no commit, but perhaps for the disk."""
+        return await self.work(question, timeout)
+
+    async def work(
+        self,
+        work: Callable[[Store], Answer],
+        timeout: float | None,
+        *,
+        undo: Callable[[Store, Answer], object] = _nothing,
+        stop: Callable[[], object] = _nothing,
+    ) -> Answer:
+        """The result of work of a thread; `undo` and `stop` as in `ThreadRunner.run`. The timeout is
+        that of the opening."""
         store = await self._store(timeout)
         try:
-            return await self._threads.run(lambda: question(store))
+            return await self._threads.run(
+                lambda: work(store), undo=lambda result: undo(store, result), stop=stop
+            )
         except StoreError as error:
             raise self._ours(error) from error
 
@@ -72,7 +92,7 @@ class FolderCalls:
 
     def begin(self, store: Store, request: Request[Answer]) -> Future[Answer]:
         """Submit a request that may wait in the store; cancel it at the end, if it still waits."""
-        self._refuse_if_read_only()
+        self.refuse_if_read_only()
         with self._lock:
             if self._closed:
                 raise ClientClosed()
@@ -120,7 +140,7 @@ class FolderCalls:
             future.cancel()
         await self._threads.run(self.share.leave)
 
-    def _refuse_if_read_only(self) -> None:
+    def refuse_if_read_only(self) -> None:
         if self.share.is_read_only:
             raise Unsupported(
                 f"{self.target} is opened to look at it: connect without read_only=true to change it."

@@ -29,7 +29,7 @@ class FolderPages:
 
     async def next(self) -> Sequence[Envelope]:
         page = [] if self._cancelled else await self._calls.look(self._next, None)
-        return [convert.envelope(message) for message in page]
+        return [convert.envelope(message, self._calls.root) for message in page]
 
     def _next(self, store: Store) -> Sequence[operations.Message]:
         if self._pages is None:

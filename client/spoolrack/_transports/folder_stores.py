@@ -22,7 +22,7 @@ from spoolrack_store.read_only_root import open_to_look
 from spoolrack_store.store import Store
 
 from .._threads import Ending, start_thread
-from .folder_values import Place
+from .folder_values import FolderUrl
 
 
 class _Shared:
@@ -57,10 +57,10 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-class Share:
+class SharedStore:
     """One user's right to the store of a root, from now until `leave`. Thread-safe."""
 
-    def __init__(self, place: Place, clock: Clock | None = None) -> None:
+    def __init__(self, place: FolderUrl, clock: Clock | None = None) -> None:
         """`clock` counts for the first user only: the others live in its time."""
         self._place = place
         self._key = (os.path.realpath(place.root), place.read_only)

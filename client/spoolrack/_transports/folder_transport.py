@@ -13,7 +13,7 @@ from datetime import datetime
 
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.credits import Credits
+from spoolrack_store.model.credits import UNBOUNDED, Credits
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     Delivery,
@@ -44,14 +44,21 @@ from .._values import (
     millis_of,
 )
 from ..errors import ClientClosed
-from . import RedriveTransport, ReservationTransport, ScheduleTransport, StagingTransport
+from . import (
+    FileTransport,
+    RedriveTransport,
+    ReservationTransport,
+    ScheduleTransport,
+    StagingTransport,
+)
 from . import folder_values as convert
 from .folder_calls import FolderCalls
+from .folder_files import FolderFiles
 from .folder_redrives import FolderRedrives
 from .folder_reservations import FolderReservations
 from .folder_stages import FolderStaging
-from .folder_stores import Share
-from .folder_values import Place
+from .folder_stores import SharedStore
+from .folder_values import FolderUrl
 from .no_schedules import NoSchedules
 
 
@@ -68,7 +75,8 @@ class FolderDeliveries:
 
     async def next(self) -> Sequence[Envelope]:
         store = await self._calls.store()
-        return convert.envelopes(await self._calls.leased(store, self._begin(store), None))
+        leased = await self._calls.leased(store, self._begin(store), None)
+        return convert.envelopes(leased, self._calls.root)
 
     def _begin(self, store: Store) -> Future[list[Delivery]]:
         with self._lock:
@@ -92,13 +100,14 @@ class FolderDeliveries:
 class FolderTransport:
     """`transports.Transport` over one root."""
 
-    def __init__(self, place: Place, runtime: Runtime) -> None:
-        share = Share(place)
-        self._calls = FolderCalls(share, runtime, place.url)
+    def __init__(self, place: FolderUrl, runtime: Runtime) -> None:
+        share = SharedStore(place)
+        self._calls = FolderCalls(share, runtime, place)
         self.staging: StagingTransport = FolderStaging(self._calls)
         self.reservations: ReservationTransport = FolderReservations(self._calls)
         self.redrives: RedriveTransport = FolderRedrives(self._calls)
         self.schedules: ScheduleTransport = NoSchedules()
+        self.files: FileTransport = FolderFiles(self._calls)
         # A client that was forgotten must not keep the store open for ever. At the interpreter's end
         # the system does what is needed.
         weakref.finalize(self, share.leave_soon).atexit = False
@@ -184,10 +193,15 @@ class FolderTransport:
                 visibility=convert.optional_millis(visibility_timeout),
                 wait=convert.wait(wait),
             )
-        return convert.envelopes(await self._calls.receive(request, timeout))
+        return convert.envelopes(await self._calls.receive(request, timeout), self._calls.root)
 
     def stream(
-        self, queue: str, *, max_in_flight: int, visibility_timeout: float | None
+        self,
+        queue: str,
+        *,
+        max_in_flight: int,
+        max_bytes_in_flight: int,
+        visibility_timeout: float | None,
     ) -> FolderDeliveries:
         with convert.errors():
             limit = convert.number(
@@ -200,7 +214,7 @@ class FolderTransport:
             visibility=convert.optional_millis(visibility_timeout),
             wait=None,
             # A receive without free credits waits in the store, which sees them come back by itself.
-            credits=Credits(limit, lambda: None),
+            credits=Credits(limit, lambda: None, max_bytes_in_flight or UNBOUNDED),
         )
         return FolderDeliveries(self._calls, request)
 
@@ -274,9 +288,8 @@ class FolderTransport:
         return [answers[position] for position in range(len(rejections))]
 
     async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
-        return convert.envelope(
-            await self._calls.look(lambda store: store.message(queue, id.lower()), timeout)
-        )
+        found = await self._calls.look(lambda store: store.message(queue, id.lower()), timeout)
+        return convert.envelope(found, self._calls.root)
 
     async def list_messages(
         self,
@@ -301,7 +314,7 @@ class FolderTransport:
             timeout,
         )
         return MessagePage(
-            messages=[convert.envelope(message) for message in found.messages],
+            messages=[convert.envelope(message, self._calls.root) for message in found.messages],
             next_token=found.last,
         )
 

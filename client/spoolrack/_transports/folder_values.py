@@ -20,7 +20,8 @@ from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.dead_letter_records import Death as StoreDeath
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
 from spoolrack_store.model.ids import sent_at
-from spoolrack_store.model.operations import Delete, Delivery, LastReceive, Send, Stored
+from spoolrack_store.model.names import body_path
+from spoolrack_store.model.operations import Delete, Delivery, LastReceive, Send, SendResults
 from spoolrack_store.model.settings import MIB, SCHEMA
 from spoolrack_store.model.stage_requests import Stage
 from spoolrack_store.model.transitions import State as StoreState
@@ -65,7 +66,7 @@ _YES: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class FolderUrl:
     """The content of a file URL."""
 
     root: str
@@ -80,7 +81,7 @@ class Place:
         return f"file://{quote(self.root, errors='surrogateescape')}"
 
 
-def place_of(url: str) -> Place:
+def parse_folder_url(url: str) -> FolderUrl:
     """Read a URL; raises `InvalidUrl`."""
     parts = urlsplit(url)
     root = unquote(parts.path, errors="surrogateescape")
@@ -96,7 +97,7 @@ def place_of(url: str) -> Place:
                 f"?read_only=true, and not {name}={value}."
             )
         flags[name] = _YES[value]
-    return Place(root=root.rstrip("/"), **flags)
+    return FolderUrl(root=root.rstrip("/"), **flags)
 
 
 # Numbers and spans.
@@ -175,10 +176,10 @@ def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
         name=queue.name,
         settings=_settings(queue.settings),
         counts=QueueCounts(
-            ready=counts.ready,
-            leased=counts.leased,
-            delayed=counts.delayed,
-            bytes=counts.bytes,
+            ready_count=counts.ready_count,
+            leased_count=counts.leased_count,
+            delayed_count=counts.delayed_count,
+            byte_count=counts.byte_count,
             # A clock that stepped back since the send must not give a negative age.
             oldest_age=None if counts.oldest is None else max(0, now - counts.oldest) / 1_000,
         ),
@@ -261,7 +262,8 @@ def _attributes(messages: Sequence[Outgoing]) -> dict[int, Attributes]:
     }
 
 
-def envelopes(deliveries: Iterable[Delivery]) -> list[Envelope]:
+def envelopes(deliveries: Iterable[Delivery], root: str) -> list[Envelope]:
+    """Return the messages that a receive in the folder `root` has leased."""
     return [
         Envelope(
             id=id,
@@ -269,7 +271,8 @@ def envelopes(deliveries: Iterable[Delivery]) -> list[Envelope]:
             attributes=delivery.attributes.get(position, {}),
             group=delivery.groups.get(position, ""),
             priority=delivery.priority,
-            size=len(body),
+            size=len(body) if delivery.external_size is None else delivery.external_size,
+            path="" if delivery.external_size is None else f"{root}/{body_path(id)}",
             sent_ms=delivery.sent_at,
             receive_count=delivery.receives,
             first_receive_ms=delivery.first,
@@ -284,7 +287,8 @@ def envelopes(deliveries: Iterable[Delivery]) -> list[Envelope]:
     ]
 
 
-def envelope(message: ops.Message) -> Envelope:
+def envelope(message: ops.Message, root: str) -> Envelope:
+    """Return a message of the folder `root`."""
     return Envelope(
         id=message.id,
         body=message.body,
@@ -299,6 +303,7 @@ def envelope(message: ops.Message) -> Envelope:
         receipt=message.receipt or "",
         state=_STATES_BACK.get(message.state, MessageState.READY),
         dead_letter_records=[_death(death) for death in message.deaths] if message.deaths else (),
+        path=f"{root}/{message.body_path}" if message.body_path else "",
     )
 
 
@@ -377,7 +382,7 @@ def error(failure: StoreError) -> SpoolrackError:
     )
 
 
-def send_results(stored: Stored) -> list[SendResult]:
+def send_results(stored: SendResults) -> list[SendResult]:
     return [
         SendResult(error=error(id))
         if isinstance(id, StoreError)

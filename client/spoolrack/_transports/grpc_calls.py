@@ -47,7 +47,7 @@ OPTIONS: Final = (
 )
 
 
-class Calls(Protocol):
+class ChannelCalls(Protocol):
     """A channel, and how calls are made on it."""
 
     stub: Stubs
@@ -75,7 +75,7 @@ class Frames(Protocol):
     def cancel(self) -> None: ...
 
 
-def open_calls(target: str, runtime: Runtime, credentials: Credentials = NONE) -> Calls:
+def open_calls(target: str, runtime: Runtime, credentials: Credentials = NONE) -> ChannelCalls:
     kind = TaskCalls if isinstance(runtime, Tasks) else ThreadCalls
     return kind(target, credentials)
 

@@ -57,7 +57,7 @@ _NEEDS: Final = (
 )
 
 
-class Kind(Protocol[Parsed]):
+class MessageType(Protocol[Parsed]):
     """A kind of message."""
 
     def FromString(self, raw: bytes, /) -> Parsed: ...  # noqa: N802 - protobuf names it
@@ -164,7 +164,7 @@ class OwnStreams(Generic[Response]):
         self,
         channel: Any,
         method: str,
-        response: Kind[Response],
+        response: MessageType[Response],
         target: str,
         runtime: Runtime,
         metadata: tuple[tuple[str, str], ...] | None = None,

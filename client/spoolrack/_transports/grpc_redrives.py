@@ -9,7 +9,7 @@ from .._redrive_values import Redrive, RedrivePage, RedriveState
 from .._values import moment_of
 from ..v1 import redrive_service_pb2 as pb
 from . import grpc_values as convert
-from .grpc_calls import Calls
+from .grpc_calls import ChannelCalls
 
 _STATES: Final = {
     pb.REDRIVE_STATE_RUNNING: RedriveState.RUNNING,
@@ -21,7 +21,7 @@ _STATES: Final = {
 class GrpcRedrives:
     """`transports.RedriveTransport` over the calls of a channel."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: ChannelCalls) -> None:
         self._calls = calls
 
     async def start(

@@ -9,7 +9,7 @@ from .._reservation_values import CommitResult, Reservation, ReservationPage, Re
 from .._values import Envelope, moment_of
 from ..v1 import reservation_service_pb2 as pb
 from . import grpc_values as convert
-from .grpc_calls import Calls, Frames
+from .grpc_calls import ChannelCalls, Frames
 
 _STATES: Final = {
     pb.RESERVATION_STATE_HELD: ReservationState.HELD,
@@ -37,7 +37,7 @@ class GrpcPages:
 class GrpcReservations:
     """`transports.ReservationTransport` over the calls of a channel."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: ChannelCalls) -> None:
         self._calls = calls
 
     async def reserve(

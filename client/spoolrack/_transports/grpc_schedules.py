@@ -8,13 +8,13 @@ from .._schedule_values import Schedule, SchedulePage
 from .._values import Outgoing, moment_of
 from ..v1 import schedule_service_pb2 as pb
 from . import grpc_values as convert
-from .grpc_calls import Calls
+from .grpc_calls import ChannelCalls
 
 
 class GrpcSchedules:
     """`transports.ScheduleTransport` over the calls of a channel."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: ChannelCalls) -> None:
         self._calls = calls
 
     async def create(

@@ -58,7 +58,7 @@ class _NotSent(NotKnown):
     """Nothing of the request has left; why is what a call of its own will tell."""
 
 
-class _Asked:
+class _PendingRequest:
     """A request under way, for whoever waits for its answer."""
 
     __slots__ = ("error", "has_left", "response", "signal")
@@ -77,7 +77,7 @@ class _Asking:
     def __init__(self, target: str, lock: AbstractContextManager[Any]) -> None:
         self.target = target
         self._lock = lock
-        self.under_way: dict[int, _Asked] = {}
+        self.under_way: dict[int, _PendingRequest] = {}
         """By correlation id. It grows with the lock held."""
         self.is_cancelled = False
         """By this side."""
@@ -143,7 +143,7 @@ class RequestStream(Generic[Response]):
         self.is_known = True
 
     async def ask(self, request: Any, timeout: float) -> Response:
-        asked = _Asked(self._runtime.signal())
+        asked = _PendingRequest(self._runtime.signal())
         with self._lock:
             call = self._usable()
             number = request.correlation_id = next(self._numbers)

@@ -29,3 +29,19 @@ class Stubs(
             ScheduleServiceStub,
         ):
             stub.__init__(self, channel)  # type: ignore[call-arg]  # generated: its stub has __new__
+        one_request: Any = _OneRequestChannel(channel)
+        self.one_request: Any = QueueServiceStub(one_request)
+        """The queue service's streams, each for a single request, which is the call's argument."""
+
+
+class _OneRequestChannel:
+    """A channel on which a stream of requests has one, sent together with the beginning of the call.
+
+    `grpc.aio` writes the requests of an iterator later. If the server has refused the call by then, the
+    failed write becomes the status `INTERNAL`, and the server's own status is lost.
+    """
+
+    def __init__(self, channel: Any) -> None:
+        self.unary_unary = channel.unary_unary
+        self.unary_stream = channel.unary_stream
+        self.stream_stream = channel.unary_stream

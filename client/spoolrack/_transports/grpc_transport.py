@@ -31,7 +31,13 @@ from .._values import (
     VisibilityChange,
 )
 from ..v1 import queue_service_pb2 as rpc
-from . import RedriveTransport, ReservationTransport, ScheduleTransport, StagingTransport
+from . import (
+    FileTransport,
+    RedriveTransport,
+    ReservationTransport,
+    ScheduleTransport,
+    StagingTransport,
+)
 from . import grpc_values as convert
 from .grpc_calls import Frames, ThreadCalls, open_calls
 from .grpc_own import OwnStreams, is_usable
@@ -40,6 +46,7 @@ from .grpc_reservations import GrpcReservations
 from .grpc_schedules import GrpcSchedules
 from .grpc_stages import GrpcStaging
 from .grpc_streams import Asks, NotKnown, RequestStream
+from .whole_files import WholeFiles
 
 LARGE: Final = 1024 * 1024
 """Bytes of bodies and attributes, or characters of receipts, from which on a request has a call of its
@@ -75,6 +82,7 @@ class GrpcTransport:
         self.reservations: ReservationTransport = GrpcReservations(self._calls)
         self.redrives: RedriveTransport = GrpcRedrives(self._calls)
         self.schedules: ScheduleTransport = GrpcSchedules(self._calls)
+        self.files: FileTransport = WholeFiles(self.send, runtime)
         self._sends: Asks[rpc.StreamSendResponse]
         self._deletes: Asks[rpc.StreamDeleteResponse]
         if isinstance(self._calls, ThreadCalls) and is_usable(self._calls.channel):
@@ -193,14 +201,21 @@ class GrpcTransport:
         return convert.leased(response)
 
     def stream(
-        self, queue: str, *, max_in_flight: int, visibility_timeout: float | None
+        self,
+        queue: str,
+        *,
+        max_in_flight: int,
+        max_bytes_in_flight: int,
+        visibility_timeout: float | None,
     ) -> GrpcDeliveries:
         request = rpc.StreamReceiveRequest(
             queue=queue,
             max_in_flight=max_in_flight,
+            max_bytes_in_flight=max_bytes_in_flight,
             visibility_timeout=convert.optional_duration(visibility_timeout),
         )
-        return GrpcDeliveries(self._calls.frames(self._stub.StreamReceive, request))
+        # Deletes and lease changes have calls of their own: a handler may outlive the stream.
+        return GrpcDeliveries(self._calls.frames(self._stub.one_request.StreamReceive, request))
 
     async def delete(
         self, queue: str, targets: Sequence[Target], *, timeout: float

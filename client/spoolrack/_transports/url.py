@@ -31,16 +31,16 @@ def open_transport(url: str, runtime: Runtime, **credentials: Unpack[CredentialO
         scheme, rest = "grpc", url
     if scheme == "vsqs":
         from .vsqs_transport import VsqsTransport
-        from .vsqs_values import place_of
+        from .vsqs_values import parse_vsqs_url
 
         refuse_credentials(url, credentials)
-        return VsqsTransport(place_of(url), runtime)
+        return VsqsTransport(parse_vsqs_url(url), runtime)
     if scheme == "file":
         from .folder_transport import FolderTransport
-        from .folder_values import place_of as root_of
+        from .folder_values import parse_folder_url
 
         refuse_credentials(url, credentials)
-        return FolderTransport(root_of(url), runtime)
+        return FolderTransport(parse_folder_url(url), runtime)
     if scheme not in ("grpc", "grpcs"):
         raise InvalidUrl(f"{url!r} can't be opened: {scheme}:// is not known; {_KNOWN}.")
     parts = _AUTHORITY.fullmatch(rest)

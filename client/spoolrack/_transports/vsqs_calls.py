@@ -48,7 +48,7 @@ from ..vsqs._folder_index import Content
 from ..vsqs._names import SECOND, Name, in_micros
 from ..vsqs.queue import now
 from .vsqs_values import (
-    Place,
+    VsqsUrl,
     check_settings,
     envelope_of,
     lease_of,
@@ -72,7 +72,7 @@ class Stop:
     told: bool = False
 
 
-class Leases:
+class ExtendedLeases:
     """The present names of the leases that this process has extended, by their receipts."""
 
     def __init__(self) -> None:
@@ -105,11 +105,11 @@ class Leases:
 class VsqsCalls:
     """Thread-safe. Raises a `SpoolrackError` for whatever goes wrong."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: VsqsUrl) -> None:
         self._place = place
         self._folder = Folder(place.path, now)
         self._closed = False
-        self.leases = Leases()
+        self.leases = ExtendedLeases()
 
     @property
     def target(self) -> str:
@@ -208,9 +208,9 @@ class VsqsCalls:
             name=queue,
             settings=self._place.settings,
             counts=QueueCounts(
-                ready=states.count(MessageState.READY),
-                leased=states.count(MessageState.LEASED),
-                bytes=size,
+                ready_count=states.count(MessageState.READY),
+                leased_count=states.count(MessageState.LEASED),
+                byte_count=size,
                 oldest_age=age,
             ),
             created_at=moment_of(0),  # unknown

@@ -24,12 +24,19 @@ from .._values import (
 )
 from ..errors import ClientClosed, Unsupported
 from ..vsqs._folder_index import Content
-from . import RedriveTransport, ReservationTransport, ScheduleTransport, StagingTransport
+from . import (
+    FileTransport,
+    RedriveTransport,
+    ReservationTransport,
+    ScheduleTransport,
+    StagingTransport,
+)
 from .no_schedules import NoSchedules
 from .thread_runner import ThreadRunner
 from .vsqs_calls import Stop, VsqsCalls
 from .vsqs_unsupported import NoRedrives, NoReservations, NoStages
-from .vsqs_values import Place
+from .vsqs_values import VsqsUrl
+from .whole_files import WholeFiles
 
 
 class VsqsDeliveries:
@@ -85,13 +92,14 @@ class VsqsDeliveries:
 class VsqsTransport:
     """`transports.Transport` over one folder."""
 
-    def __init__(self, place: Place, runtime: Runtime) -> None:
+    def __init__(self, place: VsqsUrl, runtime: Runtime) -> None:
         self._calls = VsqsCalls(place)
         self._threads = ThreadRunner(runtime)
         self.staging: StagingTransport = NoStages()
         self.reservations: ReservationTransport = NoReservations()
         self.redrives: RedriveTransport = NoRedrives()
         self.schedules: ScheduleTransport = NoSchedules()
+        self.files: FileTransport = WholeFiles(self.send, runtime)
 
     @property
     def target(self) -> str:
@@ -165,8 +173,15 @@ class VsqsTransport:
         return await self._threads.run(receive, undo=self._calls.give_back, stop=cancel)
 
     def stream(
-        self, queue: str, *, max_in_flight: int, visibility_timeout: float | None
+        self,
+        queue: str,
+        *,
+        max_in_flight: int,
+        max_bytes_in_flight: int,
+        visibility_timeout: float | None,
     ) -> VsqsDeliveries:
+        if max_bytes_in_flight:
+            raise Unsupported("A vsqs queue doesn't limit the bytes in flight.")
         return VsqsDeliveries(self._calls, self._threads, queue, max_in_flight, visibility_timeout)
 
     async def delete(

@@ -23,7 +23,7 @@ FORM: Final = "vsqs:///the/queue's/folder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class VsqsUrl:
     """The content of a vsqs URL."""
 
     path: str
@@ -32,7 +32,7 @@ class Place:
     settings: QueueSettings
 
 
-def place_of(url: str) -> Place:
+def parse_vsqs_url(url: str) -> VsqsUrl:
     """Read a URL; raises `InvalidUrl`."""
     parts = urlsplit(url)
     path = unquote(parts.path).rstrip("/")
@@ -50,7 +50,7 @@ def place_of(url: str) -> Place:
                     f"{url!r} can't be opened: after the folder there may be ?capacity=MESSAGES and "
                     f"visibility_timeout=SECONDS, and not {name}={text}."
                 )
-    return Place(path=path, queue=path.rpartition("/")[2], settings=settings)
+    return VsqsUrl(path=path, queue=path.rpartition("/")[2], settings=settings)
 
 
 def _seconds(text: str) -> float | None:

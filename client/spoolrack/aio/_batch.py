@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Self, Unpack
 from .. import _arguments as arguments
 from .._calls import Calling
 from .._outgoing import outgoing_of, size_of
-from .._runtime import Started
+from .._runtime import Signal, Started
 from .._stage_values import BatchOptions, PublishResult
 from .._values import MAX_BATCH, Attributes, Outgoing, Seconds, seconds_of
 from ..errors import InvalidRequest, OutcomeUnknown, SpoolrackError, StageNotFound, Timeout, Unreachable
@@ -85,6 +85,9 @@ class Batch:
         self._piles: dict[_Key, _Pile] = {}
         self._held = 0
         self._under_way: deque[Started] = deque()
+        self._staging_now: set[Signal] = set()
+        """Set when a call ends. Of one that a signal's handler kept from `_under_way`, too."""
+        self._dropped = False
         self._chunks = 0
         self._landed = 0
         self._failure: Exception | None = None
@@ -212,7 +215,19 @@ class Batch:
             raise copy.copy(self._failure) from self._failure
 
     async def _store(self, chunk: int, queue: str, messages: Sequence[Outgoing]) -> None:
-        """Stage a chunk. What fails is kept for the caller."""
+        """Stage a chunk, unless the batch is dropped. What fails is kept for the caller."""
+        ended = self._calling.runtime.signal()
+        with self._lock:
+            if self._dropped:
+                return
+            self._staging_now.add(ended)
+        try:
+            await self._stage_chunk(chunk, queue, messages)
+        finally:
+            self._staging_now.discard(ended)
+            ended.set()
+
+    async def _stage_chunk(self, chunk: int, queue: str, messages: Sequence[Outgoing]) -> None:
         try:
             staged = await self._calling.ask(
                 lambda left: self._staging.stage(
@@ -309,10 +324,14 @@ class Batch:
 
     async def _drop(self) -> None:
         """Let the stage go, if that takes only moments; it expires in any case."""
+        with self._lock:
+            self._dropped = True
+            staging_now = tuple(self._staging_now)
         for started in self._under_way:
             started.cancel()
-        while self._under_way:
-            await self._under_way.popleft().join(PATIENCE)
+        self._under_way.clear()
+        for ended in staging_now:
+            await ended.wait(PATIENCE)
         if not self._chunks:
             return
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Unpack, cast
@@ -114,6 +115,39 @@ class Queue:
 
         return cast(str, await self._calling.attempt(once, timeout))
 
+    async def send_file(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        link: bool = False,
+        attributes: Attributes | None = None,
+        delay: Seconds | None = None,
+        deliver_at: datetime | None = None,
+        deduplication_id: str = "",
+        group: str = "",
+        priority: int = 0,
+        timeout: Seconds | None = None,
+    ) -> str:
+        """Send a file's content as a message; returns its id: see `spoolrack.Queue.send_file`."""
+        message = outgoing_of(
+            Outgoing(
+                body=b"",
+                attributes={} if attributes is None else attributes,
+                delay=delay,
+                deliver_at=deliver_at,
+                deduplication_id=deduplication_id,
+                group=group,
+                priority=priority,
+            )
+        )
+        files = self._calling.transport.files
+        result = await self._calling.ask(
+            lambda left: files.send(self._name, path, message, link=link, timeout=left), timeout
+        )
+        if result.error is not None:
+            raise result.error
+        return cast(str, result.id)
+
     async def send_many(
         self, messages: Iterable[bytes | str | Outgoing], *, timeout: Seconds | None = None
     ) -> list[SendResult]:
@@ -210,12 +244,16 @@ class Queue:
         self,
         *,
         max_in_flight: int = 100,
+        max_bytes_in_flight: int | None = None,
         visibility_timeout: Seconds | None = None,
         timeout: Seconds | None = None,
     ) -> MessageStream:
         """The queue's messages as they come, without end: see `spoolrack.Queue.messages`."""
         stream = self._envelopes(
-            max_in_flight=max_in_flight, visibility_timeout=visibility_timeout, timeout=timeout
+            max_in_flight=max_in_flight,
+            max_bytes_in_flight=max_bytes_in_flight,
+            visibility_timeout=visibility_timeout,
+            timeout=timeout,
         )
         return MessageStream(stream, self)
 
@@ -223,6 +261,7 @@ class Queue:
         self,
         *,
         max_in_flight: int,
+        max_bytes_in_flight: int | None = None,
         visibility_timeout: Seconds | None,
         timeout: Seconds | None = None,
         until_settled: bool = False,
@@ -232,6 +271,9 @@ class Queue:
             self._calling,
             self._name,
             max_in_flight=arguments.integer("max_in_flight", max_in_flight, 1, arguments.MAX_IN_FLIGHT),
+            max_bytes_in_flight=0
+            if max_bytes_in_flight is None
+            else arguments.integer("max_bytes_in_flight", max_bytes_in_flight, 1),
             visibility_timeout=arguments.optional_span(
                 "visibility_timeout", visibility_timeout, is_positive=True
             ),

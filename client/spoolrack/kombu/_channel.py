@@ -189,7 +189,7 @@ class Channel(virtual.Channel):
 
     def _size(self, queue: str) -> int:
         info = self.broker.info(queue)
-        return 0 if info is None else info.counts.ready
+        return 0 if info is None else info.counts.ready_count
 
     def _purge(self, queue: str) -> int:
         return self.broker.queue(queue).purge()

@@ -299,7 +299,9 @@ class QueueSettings(_message.Message):
     max_bytes: _builtins.int
     """The same in bytes of bodies and attributes. 0: no limit."""
     max_message_size: _builtins.int
-    """The largest body in bytes, up to 67108864 (64 MiB). 0 or absent: 1048576 (1 MiB)."""
+    """The largest body in bytes, up to 1099511627776 (1 TiB). 0 or absent: 1048576 (1 MiB). Above 64 MiB
+    a body can only be sent as a file, over HTTP or by a program on the host of the root.
+    """
     lease_durability: Global___LeaseDurability.ValueType
     """What a receive, an extension or a release promises when it answers."""
     messages_per_file: _builtins.int
@@ -639,7 +641,9 @@ class Message(_message.Message):
     id: _builtins.str
     """The message's id: a UUID of version 7, in the order of the sends."""
     body: _builtins.bytes
-    """The body, or its first bytes where the request limits them."""
+    """The body, or its first bytes where the request limits them. Empty if the body has more than 64 MiB,
+    as body_size says: HTTP has it (`GET /{queue}/messages/{id}`, with ranges).
+    """
     body_size: _builtins.int
     """The whole body's length in bytes."""
     receive_count: _builtins.int

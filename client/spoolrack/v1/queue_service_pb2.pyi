@@ -618,20 +618,48 @@ Global___ReceiveResponse: _TypeAlias = ReceiveResponse  # noqa: Y015
 
 @_typing.final
 class StreamReceiveRequest(_message.Message):
-    """The request of StreamReceive."""
+    """One request of StreamReceive: the first has the fields 1 to 4, all others the rest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     QUEUE_FIELD_NUMBER: _builtins.int
     MAX_IN_FLIGHT_FIELD_NUMBER: _builtins.int
     VISIBILITY_TIMEOUT_FIELD_NUMBER: _builtins.int
+    MAX_BYTES_IN_FLIGHT_FIELD_NUMBER: _builtins.int
+    CORRELATION_ID_FIELD_NUMBER: _builtins.int
+    DELETE_FIELD_NUMBER: _builtins.int
+    CHANGE_VISIBILITY_FIELD_NUMBER: _builtins.int
+    RELEASE_FIELD_NUMBER: _builtins.int
+    REJECT_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
-    """The queue's name."""
+    """The queue's name, in the first request."""
     max_in_flight: _builtins.int
     """How many messages this stream may hold leased at once, 1 to 10,000. 0: 100."""
+    max_bytes_in_flight: _builtins.int
+    """How many bytes of bodies and attributes this stream may hold leased at once. A message is received as
+    long as one byte is free, so that it may be exceeded by one message. 0: without a limit.
+    """
+    correlation_id: _builtins.int
+    """Repeated in the response to this request."""
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
         """How long a lease lasts, up to 12 hours. Absent: the queue's visibility timeout."""
+
+    @_builtins.property
+    def delete(self) -> Global___DeleteRequest:
+        """Deletes messages."""
+
+    @_builtins.property
+    def change_visibility(self) -> Global___ChangeVisibilityRequest:
+        """Extends or releases leases."""
+
+    @_builtins.property
+    def release(self) -> Global___ReleaseRequest:
+        """Ends leases because the messages could not be handled."""
+
+    @_builtins.property
+    def reject(self) -> Global___RejectRequest:
+        """Moves messages to the dead-letter queue."""
 
     def __init__(
         self,
@@ -639,26 +667,42 @@ class StreamReceiveRequest(_message.Message):
         queue: _builtins.str = ...,
         max_in_flight: _builtins.int = ...,
         visibility_timeout: _duration_pb2.Duration | None = ...,
+        max_bytes_in_flight: _builtins.int = ...,
+        correlation_id: _builtins.int = ...,
+        delete: Global___DeleteRequest | None = ...,
+        change_visibility: Global___ChangeVisibilityRequest | None = ...,
+        release: Global___ReleaseRequest | None = ...,
+        reject: Global___RejectRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["change_visibility", b"change_visibility", "delete", b"delete", "reject", b"reject", "release", b"release", "request", b"request", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_in_flight", b"max_in_flight", "queue", b"queue", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_visibility", b"change_visibility", "correlation_id", b"correlation_id", "delete", b"delete", "max_bytes_in_flight", b"max_bytes_in_flight", "max_in_flight", b"max_in_flight", "queue", b"queue", "reject", b"reject", "release", b"release", "request", b"request", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["delete", "change_visibility", "release", "reject"]  # noqa: Y015
+    _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_request) -> _WhichOneofReturnType_request | None: ...
 
 Global___StreamReceiveRequest: _TypeAlias = StreamReceiveRequest  # noqa: Y015
 
 @_typing.final
 class StreamReceiveResponse(_message.Message):
-    """One response of StreamReceive."""
+    """One response of StreamReceive: messages, or the response to a request."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGES_FIELD_NUMBER: _builtins.int
     VISIBILITY_TIMEOUT_FIELD_NUMBER: _builtins.int
+    CORRELATION_ID_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    DELETE_FIELD_NUMBER: _builtins.int
+    CHANGE_VISIBILITY_FIELD_NUMBER: _builtins.int
+    RELEASE_FIELD_NUMBER: _builtins.int
+    REJECT_FIELD_NUMBER: _builtins.int
+    correlation_id: _builtins.int
+    """The correlation_id of the request."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.Message]:
-        """At least one message, in order."""
+        """At least one message, in order, if there is no result."""
 
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
@@ -666,17 +710,45 @@ class StreamReceiveResponse(_message.Message):
         nothing else.
         """
 
+    @_builtins.property
+    def error(self) -> _status_pb2.Status:
+        """Why the whole request failed. The stream goes on."""
+
+    @_builtins.property
+    def delete(self) -> Global___DeleteResponse:
+        """A result for each message of a delete, in its order."""
+
+    @_builtins.property
+    def change_visibility(self) -> Global___ChangeVisibilityResponse:
+        """A result for each change, in its order."""
+
+    @_builtins.property
+    def release(self) -> Global___ReleaseResponse:
+        """A result for each release, in its order."""
+
+    @_builtins.property
+    def reject(self) -> Global___RejectResponse:
+        """A result for each rejection, in its order."""
+
     def __init__(
         self,
         *,
         messages: _abc.Iterable[_queue_pb2.Message] | None = ...,
         visibility_timeout: _duration_pb2.Duration | None = ...,
+        correlation_id: _builtins.int = ...,
+        error: _status_pb2.Status | None = ...,
+        delete: Global___DeleteResponse | None = ...,
+        change_visibility: Global___ChangeVisibilityResponse | None = ...,
+        release: Global___ReleaseResponse | None = ...,
+        reject: Global___RejectResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["change_visibility", b"change_visibility", "delete", b"delete", "error", b"error", "reject", b"reject", "release", b"release", "result", b"result", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_visibility", b"change_visibility", "correlation_id", b"correlation_id", "delete", b"delete", "error", b"error", "messages", b"messages", "reject", b"reject", "release", b"release", "result", b"result", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["error", "delete", "change_visibility", "release", "reject"]  # noqa: Y015
+    _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
 Global___StreamReceiveResponse: _TypeAlias = StreamReceiveResponse  # noqa: Y015
 

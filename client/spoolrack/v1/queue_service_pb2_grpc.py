@@ -85,7 +85,7 @@ class QueueServiceStub(object):
                 request_serializer=spoolrack_dot_v1_dot_queue__service__pb2.ReceiveRequest.SerializeToString,
                 response_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.ReceiveResponse.FromString,
                 _registered_method=True)
-        self.StreamReceive = channel.unary_stream(
+        self.StreamReceive = channel.stream_stream(
                 '/spoolrack.v1.QueueService/StreamReceive',
                 request_serializer=spoolrack_dot_v1_dot_queue__service__pb2.StreamReceiveRequest.SerializeToString,
                 response_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.StreamReceiveResponse.FromString,
@@ -206,10 +206,15 @@ class QueueServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def StreamReceive(self, request, context):
+    def StreamReceive(self, request_iterator, context):
         """Leases messages as they come, as long as fewer than max_in_flight of those it handed out are
-        leased. A delete, a release or an expiry gives a credit back, whoever brings it about. The stream
-        doesn't end by itself; a server that shuts down ends it with UNAVAILABLE, reason DRAINING.
+        leased. A delete, a release or an expiry gives a credit back, whoever brings it about.
+
+        The first request says what to receive. Later ones delete, release or reject messages, or change their
+        leases, as the unary calls do; their responses repeat their correlation ids, in the order of the
+        requests, between those with messages. A client that ends its side goes on receiving. The stream
+        doesn't end by itself; a server that shuts down answers all requests that it took, and then ends it
+        with UNAVAILABLE, reason DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -317,7 +322,7 @@ def add_QueueServiceServicer_to_server(servicer, server):
                     request_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.ReceiveRequest.FromString,
                     response_serializer=spoolrack_dot_v1_dot_queue__service__pb2.ReceiveResponse.SerializeToString,
             ),
-            'StreamReceive': grpc.unary_stream_rpc_method_handler(
+            'StreamReceive': grpc.stream_stream_rpc_method_handler(
                     servicer.StreamReceive,
                     request_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.StreamReceiveRequest.FromString,
                     response_serializer=spoolrack_dot_v1_dot_queue__service__pb2.StreamReceiveResponse.SerializeToString,
@@ -618,7 +623,7 @@ class QueueService(object):
             _registered_method=True)
 
     @staticmethod
-    def StreamReceive(request,
+    def StreamReceive(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -628,8 +633,8 @@ class QueueService(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
+        return grpc.experimental.stream_stream(
+            request_iterator,
             target,
             '/spoolrack.v1.QueueService/StreamReceive',
             spoolrack_dot_v1_dot_queue__service__pb2.StreamReceiveRequest.SerializeToString,

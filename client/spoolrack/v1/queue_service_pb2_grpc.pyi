@@ -69,10 +69,15 @@ class QueueServiceStub:
     """Leases up to max_messages messages in order, and waits for the first as long as `wait` says: a
     long poll. No messages in time: an empty response.
     """
-    StreamReceive: _grpc.UnaryStreamMultiCallable[_queue_service_pb2.StreamReceiveRequest, _queue_service_pb2.StreamReceiveResponse]
+    StreamReceive: _grpc.StreamStreamMultiCallable[_queue_service_pb2.StreamReceiveRequest, _queue_service_pb2.StreamReceiveResponse]
     """Leases messages as they come, as long as fewer than max_in_flight of those it handed out are
-    leased. A delete, a release or an expiry gives a credit back, whoever brings it about. The stream
-    doesn't end by itself; a server that shuts down ends it with UNAVAILABLE, reason DRAINING.
+    leased. A delete, a release or an expiry gives a credit back, whoever brings it about.
+
+    The first request says what to receive. Later ones delete, release or reject messages, or change their
+    leases, as the unary calls do; their responses repeat their correlation ids, in the order of the
+    requests, between those with messages. A client that ends its side goes on receiving. The stream
+    doesn't end by itself; a server that shuts down answers all requests that it took, and then ends it
+    with UNAVAILABLE, reason DRAINING.
     """
     Delete: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.DeleteRequest, _queue_service_pb2.DeleteResponse]
     """Deletes 1 to 1,000 messages, each by receipt, or by id in any state. The answer comes when that
@@ -139,10 +144,15 @@ class QueueServiceAsyncStub(QueueServiceStub):
     """Leases up to max_messages messages in order, and waits for the first as long as `wait` says: a
     long poll. No messages in time: an empty response.
     """
-    StreamReceive: _aio.UnaryStreamMultiCallable[_queue_service_pb2.StreamReceiveRequest, _queue_service_pb2.StreamReceiveResponse]  # type: ignore[assignment]
+    StreamReceive: _aio.StreamStreamMultiCallable[_queue_service_pb2.StreamReceiveRequest, _queue_service_pb2.StreamReceiveResponse]  # type: ignore[assignment]
     """Leases messages as they come, as long as fewer than max_in_flight of those it handed out are
-    leased. A delete, a release or an expiry gives a credit back, whoever brings it about. The stream
-    doesn't end by itself; a server that shuts down ends it with UNAVAILABLE, reason DRAINING.
+    leased. A delete, a release or an expiry gives a credit back, whoever brings it about.
+
+    The first request says what to receive. Later ones delete, release or reject messages, or change their
+    leases, as the unary calls do; their responses repeat their correlation ids, in the order of the
+    requests, between those with messages. A client that ends its side goes on receiving. The stream
+    doesn't end by itself; a server that shuts down answers all requests that it took, and then ends it
+    with UNAVAILABLE, reason DRAINING.
     """
     Delete: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.DeleteRequest, _queue_service_pb2.DeleteResponse]  # type: ignore[assignment]
     """Deletes 1 to 1,000 messages, each by receipt, or by id in any state. The answer comes when that
@@ -264,12 +274,17 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def StreamReceive(
         self,
-        request: _queue_service_pb2.StreamReceiveRequest,
+        request_iterator: _MaybeAsyncIterator[_queue_service_pb2.StreamReceiveRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_queue_service_pb2.StreamReceiveResponse], _abc.AsyncIterator[_queue_service_pb2.StreamReceiveResponse]]:
         """Leases messages as they come, as long as fewer than max_in_flight of those it handed out are
-        leased. A delete, a release or an expiry gives a credit back, whoever brings it about. The stream
-        doesn't end by itself; a server that shuts down ends it with UNAVAILABLE, reason DRAINING.
+        leased. A delete, a release or an expiry gives a credit back, whoever brings it about.
+
+        The first request says what to receive. Later ones delete, release or reject messages, or change their
+        leases, as the unary calls do; their responses repeat their correlation ids, in the order of the
+        requests, between those with messages. A client that ends its side goes on receiving. The stream
+        doesn't end by itself; a server that shuts down answers all requests that it took, and then ends it
+        with UNAVAILABLE, reason DRAINING.
         """
 
     @_abc_1.abstractmethod

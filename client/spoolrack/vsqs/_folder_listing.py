@@ -10,7 +10,7 @@ from ._names import State, in_micros, parse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class ListedMessage:
     """A message as a listing found it. Others may have moved it since."""
 
     id: str
@@ -29,7 +29,7 @@ class Stored:
             return file.read()
 
 
-def stored_messages(folder: str | os.PathLike[str]) -> Iterator[Stored]:
+def stored_messages(folder: str | os.PathLike[str]) -> Iterator[ListedMessage]:
     """All messages in order, in any state: those being written, too, which aren't acknowledged.
 
     Other files are left out, and so is what vanishes meanwhile. Raises `FileNotFoundError`.
@@ -45,7 +45,7 @@ def stored_messages(folder: str | os.PathLike[str]) -> Iterator[Stored]:
             size = entry.stat(follow_symlinks=False).st_size
         except FileNotFoundError:
             continue
-        yield Stored(
+        yield ListedMessage(
             id=str(number),
             state=name.state,
             path=entry.path,

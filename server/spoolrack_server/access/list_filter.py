@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeVar
 
 Item = TypeVar("Item")
-Place = TypeVar("Place")
+Cursor = TypeVar("Cursor")
 Covariant = TypeVar("Covariant", covariant=True)
 Contravariant = TypeVar("Contravariant", contravariant=True)
 
@@ -21,12 +21,12 @@ class Listing(Protocol[Covariant, Contravariant]):
 
 
 def shown(
-    listing: Listing[Item, Place],
-    place: Callable[[Item], Place],
+    listing: Listing[Item, Cursor],
+    place: Callable[[Item], Cursor],
     queues: Callable[[Item], Iterable[str]],
     allowed: Callable[[str], bool] | None,
     *,
-    after: Place,
+    after: Cursor,
     limit: int,
 ) -> Sequence[Item]:
     """Up to `limit` items above the place `after`: those of whose `queues` all are allowed.

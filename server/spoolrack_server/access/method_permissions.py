@@ -49,6 +49,13 @@ def _in_request(permission: Permission) -> RequestQueues:
     return RequestQueues(permission, lambda request: ((permission, request.request.queue),))
 
 
+def _in_first_request(permission: Permission) -> RequestQueues:
+    """Only the first request of the stream names the queue; the handler refuses others."""
+    return RequestQueues(
+        permission, lambda request: ((permission, request.queue),) if request.queue else ()
+    )
+
+
 def _where_named(permission: Permission) -> HandlerQueues:
     return HandlerQueues(
         permission, lambda request: ((permission, request.queue),) if request.queue else ()
@@ -84,7 +91,7 @@ METHODS: Final[Mapping[str, RequestQueues | HandlerQueues]] = {
     "Send": _in_field(SEND),
     "StreamSend": _in_request(SEND),
     "Receive": _in_field(RECEIVE),
-    "StreamReceive": _in_field(RECEIVE),
+    "StreamReceive": _in_first_request(RECEIVE),
     "Delete": _in_field(RECEIVE),
     "StreamDelete": _in_request(RECEIVE),
     "ChangeVisibility": _in_field(RECEIVE),

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import wraps
 from os.path import abspath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import click
@@ -25,6 +25,9 @@ from .command_base import option
 from .exit_codes import TRY_AGAIN, USAGE, Failed
 from .output import tell
 from .units import Folder, Span
+
+if TYPE_CHECKING:
+    from .http_bodies import HttpBodies
 
 TOKEN: Final = "SPOOLRACK_TOKEN"
 _FEW: Final = RetryPolicy(attempts=4)
@@ -52,10 +55,31 @@ class Reach:
         except InvalidUrl as error:
             raise Failed(f"--url: {error}", USAGE) from error
 
+    def http(self, url: str | None) -> HttpBodies:
+        """The server's HTTP port, for bodies that are too large for gRPC; raise `Failed` without."""
+        if url is None:
+            raise Failed(
+                "a body of more than 64 MiB goes over HTTP, or into a folder on this machine: give "
+                "--http-url http://HOST:PORT, or --root DIR",
+                USAGE,
+            )
+        # aiohttp takes longer to import than most commands to run.
+        from .http_bodies import HttpBodies
+
+        return HttpBodies(url, self.credentials)
+
     def look_at(self, queue: str) -> QueueInfo:
         """The queue, before long work on it begins."""
         with self.quick() as client:
             return client.queue(queue).info()
+
+
+http_url = option(
+    "--http-url",
+    metavar="URL",
+    envvar="SPOOLRACK_HTTP_URL",
+    help="The server's HTTP port, http://HOST:PORT, by which a body of more than 64 MiB goes.",
+)
 
 
 def looks_at_queues(command: Callable[..., Any]) -> Callable[..., Any]:

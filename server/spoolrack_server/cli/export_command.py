@@ -11,19 +11,19 @@ from datetime import UTC, datetime
 from typing import Final
 
 import click
-from spoolrack import Client, MessageState
+from spoolrack import Client, Message, MessageState
 from spoolrack.errors import PermissionDenied
 from spoolrack_store.read_only_root import open_to_look
 
 from . import signals
 from .command_base import argument, option
 from .connection_options import Reach, looks_at_queues
-from .exit_codes import NOTHING, OK, Failed
+from .exit_codes import BAD_CONTENT, NOTHING, OK, Failed
 from .output import Output, tell
-from .progress import Advance, progress_bar
+from .progress import progress_bar
 from .transfer import archive_format
 from .transfer.sources import ArchivedSchedule
-from .units import File, plural
+from .units import File, plural, size_text
 
 PART: Final = ".part"
 """The suffix of an archive until it is whole."""
@@ -58,24 +58,29 @@ def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> 
     states: dict[str, Counter[MessageState]] = {name: Counter() for name in names}
     with reach.patient() as client:
         found = [client.queue(name).info() for name in names]
-        length = sum(info.counts.bytes for info in found)
+        length = sum(info.counts.byte_count for info in found)
         with _opened(output) as write, progress_bar("Exporting", length, quiet) as advance:
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
             schedules = {name: _schedules(reach, client, name) for name in names}
             for line in archive_format.beginning(str(uuid.uuid4()), now, found, schedules):
                 write(line)
-            written = 0
+            written = left_out = 0
             for name in names:
-                for line, state in _lines(client, name, written, advance):
+                for message in _messages(client, name):
                     signals.check()
-                    write(line)
+                    if message.is_body_left_out:
+                        tell(_left_out(message))
+                        left_out += 1
+                        continue
                     written += 1
-                    states[name][state] += 1
+                    write(archive_format.message_line(written, message))
+                    states[name][message.state] += 1
+                    advance(1, message.size)
             write(archive_format.ending(written))
     if not quiet:
         for name in names:
             tell(_told(name, states[name]))
-    return OK
+    return BAD_CONTENT if left_out else OK
 
 
 def _schedules(reach: Reach, client: Client, queue: str) -> list[ArchivedSchedule]:
@@ -112,18 +117,21 @@ def _schedules(reach: Reach, client: Client, queue: str) -> list[ArchivedSchedul
     ]
 
 
-def _lines(
-    client: Client, queue: str, before: int, advance: Advance
-) -> Iterator[tuple[bytes, MessageState]]:
+def _messages(client: Client, queue: str) -> Iterator[Message]:
     last = ""
     for message in client.queue(queue).peek():
         # What moves while pages are read may be seen twice. Ids are in the queue's order.
         if message.id <= last:
             continue
         last = message.id
-        before += 1
-        yield archive_format.message_line(before, message), message.state
-        advance(1, message.size)
+        yield message
+
+
+def _left_out(message: Message) -> str:
+    return (
+        f"message {message.id} of {message.queue_name} is not in the archive: its body has "
+        f"{size_text(message.size)}; receive it with spoolrack receive --to DIR"
+    )
 
 
 def _told(queue: str, states: Counter[MessageState]) -> str:

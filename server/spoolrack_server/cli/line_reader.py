@@ -21,8 +21,8 @@ from .output import tell_if_typed
 from .units import Text
 
 LARGEST: Final = 64 * 1024 * 1024
-"""Bytes of the largest message that any queue takes."""
-TOO_LONG: Final = "it has more than 64 MiB, and no message may: split it"
+"""Bytes of the largest message that goes in a call."""
+TOO_LONG: Final = "it has more than 64 MiB, and no line may: send it with --file"
 """The error of a longer line."""
 _AT_ONCE: Final = 256 * 1024
 

@@ -79,10 +79,15 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
     fields: dict[str, object] = {"id": message.id}
     if queue is not None:
         fields["queue"] = queue
-    try:
-        fields["body"] = message.body.decode()
-    except UnicodeDecodeError:
-        fields["body_base64"] = base64.b64encode(message.body).decode()
+    if message.is_body_left_out:
+        fields["body"] = None
+    else:
+        try:
+            fields["body"] = message.body.decode()
+        except UnicodeDecodeError:
+            fields["body_base64"] = base64.b64encode(message.body).decode()
+    if message.path is not None:
+        fields["body_path"] = str(message.path)
     fields["attributes"] = {k: v for k, v in message.attributes.items() if isinstance(v, str)}
     binary = binary_attributes(message)
     if binary:
@@ -163,10 +168,10 @@ def queue_json(info: QueueInfo, indent: int | None = None) -> str:
         "settings": asdict(info.settings),
         "labels": dict(info.labels),
         "counts": {
-            "ready_count": info.counts.ready,
-            "leased_count": info.counts.leased,
-            "delayed_count": info.counts.delayed,
-            "byte_count": info.counts.bytes,
+            "ready_count": info.counts.ready_count,
+            "leased_count": info.counts.leased_count,
+            "delayed_count": info.counts.delayed_count,
+            "byte_count": info.counts.byte_count,
             "oldest_age": info.counts.oldest_age,
         },
         "blocking_message": None

@@ -122,7 +122,7 @@ def print_table(messages: Sequence[MessageFacts]) -> int:
             str(message.receive_count),
             str(message.size),
             *(_death(message, now) if has_dead else ()),
-            _shortened(message.body),
+            "" if message.is_body_left_out else _shortened(message.body),
         )
         for message in messages
     ]

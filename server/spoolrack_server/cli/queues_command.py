@@ -136,10 +136,10 @@ def table_of(found: list[QueueInfo]) -> list[str]:
     rows = [
         (
             info.name,
-            f"{info.counts.ready:,}",
-            f"{info.counts.leased:,}",
-            f"{info.counts.delayed:,}",
-            size_text(info.counts.bytes),
+            f"{info.counts.ready_count:,}",
+            f"{info.counts.leased_count:,}",
+            f"{info.counts.delayed_count:,}",
+            size_text(info.counts.byte_count),
             oldest_text(info),
             _mark(info),
         )
@@ -177,10 +177,10 @@ def show(reach: Reach, name: str, json: bool) -> None:
         return
     counts = info.counts
     shown = {
-        "ready": f"{counts.ready:,}",
-        "leased": f"{counts.leased:,}",
-        "delayed": f"{counts.delayed:,}",
-        "bytes": f"{counts.bytes:,}",
+        "ready": f"{counts.ready_count:,}",
+        "leased": f"{counts.leased_count:,}",
+        "delayed": f"{counts.delayed_count:,}",
+        "bytes": f"{counts.byte_count:,}",
         "oldest": oldest_text(info),
         "": "",
         "created": moment_text(info.created_at),
@@ -315,27 +315,31 @@ def _ahead(later: datetime | None, earlier: datetime | None) -> float:
 def causes_of(info: QueueInfo, held: Sequence[Reservation]) -> list[str]:
     """Return a sentence for each cause that keeps messages from going in or out."""
     counts, settings, name = info.counts, info.settings, info.name
-    total = counts.ready + counts.leased + counts.delayed
+    total = counts.ready_count + counts.leased_count + counts.delayed_count
     causes: list[str] = []
     if settings.sending == "paused":
         causes.append(f"Sending is paused: spoolrack queues resume {name} --sending")
     if settings.max_messages and total >= settings.max_messages:
         causes.append(f"It is full, with {total:,} of {plural(settings.max_messages, 'message')}.")
-    if settings.max_bytes and counts.bytes >= settings.max_bytes:
-        causes.append(f"It is full, with {counts.bytes:,} of {settings.max_bytes:,} bytes.")
+    if settings.max_bytes and counts.byte_count >= settings.max_bytes:
+        causes.append(f"It is full, with {counts.byte_count:,} of {settings.max_bytes:,} bytes.")
     if settings.receiving == "paused":
         causes.append(f"Receiving is paused: spoolrack queues resume {name} --receiving")
-    if not counts.ready and total:
+    if not counts.ready_count and total:
         states = [
             text
             for text, count in (
-                (f"{counts.leased:,} leased", counts.leased),
-                (f"{counts.delayed:,} delayed", counts.delayed),
+                (f"{counts.leased_count:,} leased", counts.leased_count),
+                (f"{counts.delayed_count:,} delayed", counts.delayed_count),
             )
             if count
         ]
         causes.append(f"No message is ready: {' and '.join(states)}.")
-    if counts.ready and counts.leased + counts.delayed and settings.group_order == "strict":
+    if (
+        counts.ready_count
+        and counts.leased_count + counts.delayed_count
+        and settings.group_order == "strict"
+    ):
         causes.append(
             "Its groups are strict: a ready message waits for a leased or delayed one of its group."
         )
@@ -395,7 +399,9 @@ def resume(reach: Reach, name: str, sending: bool, receiving: bool) -> None:
 
 def _held(info: QueueInfo, question: str) -> str:
     counts = info.counts
-    return question.format(info.name, plural(counts.ready + counts.leased + counts.delayed, "message"))
+    return question.format(
+        info.name, plural(counts.ready_count + counts.leased_count + counts.delayed_count, "message")
+    )
 
 
 def _ask(yes: bool, question: Callable[[], str]) -> None:

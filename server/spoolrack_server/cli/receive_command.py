@@ -12,8 +12,9 @@ from spoolrack import Message, Queue, SpoolrackError
 from spoolrack.errors import Draining, PermissionDenied, Unreachable
 
 from . import signals
+from .body_files import BodyFolder
 from .command_base import argument, option
-from .connection_options import Reach, reaches_queues
+from .connection_options import Reach, http_url, reaches_queues
 from .exit_codes import NOTHING, OK, line_of
 from .output import Output, message_line, tell
 from .shell_runner import Runner
@@ -58,6 +59,13 @@ LAST_WORDS: Final = 5.0
 @option("--raw", is_flag=True, help="Print the bodies as they are, with nothing in between.")
 @option("--json", is_flag=True, help="Print a line of JSON for each message.")
 @option(
+    "--to",
+    metavar="DIR",
+    type=Text(),
+    help="Write each body into a file in DIR, named by the message's id, and print its path.",
+)
+@http_url
+@option(
     "--visibility-timeout",
     type=VISIBILITY,
     help="Hide the messages from others for so long.  [default: the queue's]",
@@ -73,6 +81,8 @@ def command(
     exec: str | None,
     raw: bool,
     json: bool,
+    to: str | None,
+    http_url: str | None,
     visibility_timeout: float | None,
 ) -> int:
     """Receive messages of QUEUE and print their bodies.
@@ -82,10 +92,12 @@ def command(
 
     Without --delete or --exec the messages are only leased: they are hidden from other consumers for
     the visibility timeout, and then come back. With --delete, a message is deleted only after its body
-    was written, and is on stable media if that is a file.
+    was written, and is on stable media if that is a file. A body of more than 64 MiB needs --to or
+    --exec; over gRPC it is read by --http-url.
 
     CMD finds SPOOLRACK_MESSAGE_ID, SPOOLRACK_MESSAGE_QUEUE, SPOOLRACK_MESSAGE_RECEIVE_COUNT,
-    SPOOLRACK_MESSAGE_SEND_TIME, SPOOLRACK_MESSAGE_ATTRIBUTES (JSON) and a SPOOLRACK_ATTRIBUTE_<NAME>
+    SPOOLRACK_MESSAGE_SEND_TIME, SPOOLRACK_MESSAGE_PATH (with --root, of a body that was sent as a
+    file), SPOOLRACK_MESSAGE_ATTRIBUTES (JSON) and a SPOOLRACK_ATTRIBUTE_<NAME>
     for each attribute in its environment. Its message stays leased for as long as it runs. A message
     that it fails on is ready again when this command ends; with --follow after 1 s, then 2 s, and so on
     to 1 min, or when this command ends.
@@ -94,12 +106,12 @@ def command(
     """
     if follow and wait:
         raise click.UsageError("--follow waits for ever: leave --wait out, or use --max 0 --wait.")
-    if exec is not None and (delete or raw or json):
+    if exec is not None and (delete or raw or json or to is not None):
         raise click.UsageError(
-            "--exec prints nothing and deletes by itself: leave --delete, --raw and --json out."
+            "--exec prints nothing and deletes by itself: leave --delete, --raw, --json and --to out."
         )
-    if raw and json:
-        raise click.UsageError("Choose one of --raw and --json.")
+    if raw + json + (to is not None) > 1:
+        raise click.UsageError("Choose one of --raw, --json and --to.")
     most = max if max is not None else 0 if follow else 1
     visibility = visibility_timeout or _visibility_of(reach, queue)
     with reach.patient() if follow else reach.quick() as client:
@@ -110,19 +122,28 @@ def command(
             return _batches(handle, most, size, for_ever, wait, visibility_timeout)
 
         if exec is not None:
-            return _run_each(batches(1), Runner(exec, queue, visibility), handle, follow)
+            return _run_each(
+                batches(1),
+                Runner(exec, queue, visibility, lambda: reach.http(http_url)),
+                handle,
+                follow,
+            )
 
         output = Output()
+        folder = None if to is None else BodyFolder(to, lambda: reach.http(http_url))
 
         def show(message: Message) -> None:
-            if json:
+            if folder is not None:
+                output.write(f"{folder.add(message)}\n".encode(errors="surrogateescape"))
+            elif json:
                 output.write(message_line(message, queue))
             elif raw:
                 output.write(message.body)
             else:
                 output.write_body(message.body, is_only=most == 1)
 
-        return _print_each(batches(BATCH), handle, output, show, delete)
+        settle = output.settle if folder is None else folder.settle
+        return _print_each(batches(BATCH if folder is None else 1), handle, settle, show, delete)
 
 
 def _visibility_of(reach: Reach, queue: str) -> float | None:
@@ -175,7 +196,7 @@ def _batches(
 def _print_each(
     batches: Iterator[list[Message]],
     queue: Queue,
-    output: Output,
+    settle: Callable[[], None],
     show: Callable[[Message], None],
     delete: bool,
 ) -> int:
@@ -190,7 +211,7 @@ def _print_each(
         finally:
             with signals.deferred():
                 if delete and written:
-                    output.settle()
+                    settle()
                     _delete(queue, written)
                 _give_back(queue, messages[len(written) :])
     return OK if received else NOTHING

@@ -6,25 +6,28 @@ import os
 import shlex
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
-from spoolrack import BatchOptions, Outgoing
+from spoolrack import BatchOptions, Outgoing, Queue
 from spoolrack.errors import QueueExists, QueueNotFound, RootUnusable
 from spoolrack_store.model.stage_requests import MAX_EPOCH
 
 from .batch_send import LineBatch
 from .command_base import argument, option
-from .connection_options import Reach, reaches_queues
+from .connection_options import Reach, http_url, reaches_queues
 from .exit_codes import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
 from .line_reader import LARGEST, Lines
 from .line_sender import LineSender
 from .output import say, tell, tell_if_typed
-from .progress import progress_bar
+from .progress import Advance, progress_bar
 from .signals import Terminated
 from .units import DELAY, WRITER, File, Moment, Text, plural
 
@@ -35,6 +38,12 @@ STDIN = 0
 @argument("queue")
 @argument("body", required=False, type=Text(may_be_empty=True, any_bytes=True))
 @option("--file", "-f", metavar="FILE", type=File(), help="Send the content of FILE as one message.")
+@option(
+    "--link",
+    metavar="FILE",
+    type=File(),
+    help="With --root: send FILE, which lies on the root's file system, without a copy.",
+)
 @option(
     "--lines",
     "-l",
@@ -91,12 +100,14 @@ STDIN = 0
     help="With --batch: leave it in a stage, and print that one's name for 'stages publish'.",
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither ids, nor counts, nor progress.")
+@http_url
 @reaches_queues
 def command(
     reach: Reach,
     queue: str,
     body: str | None,
     file: str | None,
+    link: str | None,
     lines: str | None,
     attribute: tuple[str, ...],
     delay: float | None,
@@ -111,20 +122,23 @@ def command(
     epoch: int | None,
     no_publish: bool,
     quiet: bool,
+    http_url: str | None,
 ) -> int:
     """Send BODY to QUEUE, and print the message's id.
 
     Without BODY, or with "-", the body is all of standard input. Returns when the message is on stable
-    media: whatever happens then, it will be delivered.
+    media: whatever happens then, it will be delivered. A file of more than 64 MiB goes over --http-url,
+    or with --root into the folder; what is written later into a file that was linked changes the
+    message.
 
     With --lines, ends with the number of messages that the server has acknowledged; if it is stopped
     or something fails, it says which lines are not stored. A line that can't be sent is named. With
     --batch, all lines appear at one moment, or none does, whatever happens. A batch with a --writer and
     an --epoch is sent once: of a writer's epochs each is sent only if it is higher than the last.
     """
-    given = [source for source in (body, file, lines) if source is not None]
+    given = [source for source in (body, file, link, lines) if source is not None]
     if len(given) > 1:
-        raise click.UsageError("Choose one of BODY, --file and --lines.")
+        raise click.UsageError("Choose one of BODY, --file, --link and --lines.")
     if delay is not None and deliver_at is not None:
         raise click.UsageError("Choose one of --delay and --deliver-at.")
     if batch and deliver_at is not None:
@@ -148,18 +162,10 @@ def command(
         if options is not None:
             return _send_batch(reach, queue, lines, message, options, quiet)
         return _send_lines(reach, queue, lines, message, in_flight, quiet)
-    content = _content(body, file)
-    with reach.quick() as client:
-        send = partial(
-            client.queue(queue).send,
-            content,
-            attributes=message.attributes,
-            delay=delay,
-            deliver_at=message.deliver_at,
-            deduplication_id=deduplication_id or "",
-            group=message.group,
-            priority=priority,
-        )
+    if deduplication_id is not None:
+        message = replace(message, deduplication_id=deduplication_id)
+    with reach.quick() as client, progress_bar(f"Sending to {queue}", None, quiet) as advance:
+        send = _sender(reach, client.queue(queue), message, body, file, link, http_url, advance)
         try:
             id = send()
         except (QueueNotFound, RootUnusable):
@@ -187,18 +193,48 @@ def _ensure(reach: Reach, queue: str) -> None:
             return  # With settings of its own, and that is fine.
 
 
+def _sender(
+    reach: Reach,
+    queue: Queue,
+    message: Outgoing,
+    body: str | None,
+    file: str | None,
+    link: str | None,
+    http_url: str | None,
+    advance: Advance,
+) -> Callable[[], str]:
+    """Return what sends the message, and returns its id."""
+    sent: dict[str, Any] = {
+        "attributes": message.attributes,
+        "delay": message.delay,
+        "deliver_at": message.deliver_at,
+        "deduplication_id": message.deduplication_id,
+        "group": message.group,
+        "priority": message.priority,
+    }
+    if link is not None:
+        if reach.root is None:
+            raise click.UsageError("--link goes with --root: a file is linked into a folder.")
+        return partial(queue.send_file, link, link=True, **sent)
+    if file is not None and file != "-" and os.path.getsize(file) > LARGEST:
+        if reach.root is not None:
+            return partial(queue.send_file, file, **sent)
+        return partial(reach.http(http_url).send, queue.name, file, message, advance)
+    return partial(queue.send, _content(body, file), **sent)
+
+
 def _content(body: str | None, file: str | None) -> bytes:
     if body is not None and body != "-":
         return os.fsencode(body)
-    if file is None or file == "-":
-        tell_if_typed("the message")
-        name, content = "Standard input", sys.stdin.buffer.read(LARGEST + 1)
-    else:
-        name = file
-        with open(file, "rb") as opened:
-            content = opened.read(LARGEST + 1)
+    if file is not None and file != "-":
+        return Path(file).read_bytes()
+    tell_if_typed("the message")
+    content = sys.stdin.buffer.read(LARGEST + 1)
     if len(content) > LARGEST:
-        raise Failed(f"{name} has more than 64 MiB, and no message may: split it.", BAD_CONTENT)
+        raise Failed(
+            "standard input has more than 64 MiB: write it to a file, and send that with --file",
+            BAD_CONTENT,
+        )
     return content
 
 

@@ -7,15 +7,19 @@ import os
 import re
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import IO, Final
+from functools import partial
+from typing import IO, TYPE_CHECKING, Final
 
 from spoolrack import Message, QueueSettings, SpoolrackError
 
-from .exit_codes import line_of
+from .exit_codes import Failed, line_of
 from .output import binary_attributes, tell
 from .signals import Terminated
+
+if TYPE_CHECKING:
+    from .http_bodies import HttpBodies
 
 SHELL: Final = "/bin/sh"
 EXTEND_AT: Final = 0.4
@@ -27,9 +31,13 @@ _UNFIT: Final = re.compile(r"[^A-Z0-9_]")
 
 
 class Runner:
-    def __init__(self, shell: str, queue: str, visibility: float | None) -> None:
+    def __init__(
+        self, shell: str, queue: str, visibility: float | None, http: Callable[[], HttpBodies]
+    ) -> None:
+        """`http` gives bodies that no gRPC message holds, or raises `Failed`."""
         self._shell = shell
         self._queue = queue
+        self._http = http
         self._visibility = visibility
         """Seconds of a lease. None: each message tells."""
 
@@ -38,14 +46,32 @@ class Runner:
 
         Interrupted, it waits for the command's end first.
         """
-        process = subprocess.Popen(
-            [SHELL, "-c", self._shell],
-            stdin=subprocess.PIPE,
-            env={**os.environ, **self._environment(message)},
-        )
+        if message.is_body_left_out and message.path is not None:
+            with message.path.open("rb") as body:
+                return self._waited(self._start(message, body), message)
+        # Without a body nothing is begun.
+        feed: Callable[[IO[bytes]], object]
+        if message.is_body_left_out:
+            feed = partial(self._http().save, self._queue, message.id)
+        else:
+            content = message.body
+            feed = lambda pipe: pipe.write(content)  # noqa: E731
+        process = self._start(message, subprocess.PIPE)
         assert process.stdin is not None
-        feeder = threading.Thread(target=_feed, args=(process.stdin, message.body), daemon=True)
+        feeder = _Feeder(process.stdin, feed)
         feeder.start()
+        is_done = self._waited(process, message)
+        feeder.join()
+        if feeder.failure is not None:
+            tell(f"the command had not all of message {message.id}: {feeder.failure}")
+        return is_done and feeder.failure is None
+
+    def _start(self, message: Message, body: IO[bytes] | int) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, **self._environment(message)}
+        return subprocess.Popen([SHELL, "-c", self._shell], stdin=body, env=environment)
+
+    def _waited(self, process: subprocess.Popen[bytes], message: Message) -> bool:
+        """Whether the command has exited with 0."""
         try:
             code = self._wait(process, message)
         except BaseException as error:
@@ -54,7 +80,6 @@ class Runner:
                 process.terminate()
             _end(process)
             raise
-        feeder.join()
         if code:
             ended = f"was ended by signal {-code}" if code < 0 else f"exited with {code}"
             tell(f"the command {ended} on message {message.id}")
@@ -81,6 +106,7 @@ class Runner:
             "SPOOLRACK_MESSAGE_SEND_TIME": message.sent_at.isoformat(timespec="milliseconds"),
             "SPOOLRACK_MESSAGE_GROUP": message.group,
             "SPOOLRACK_MESSAGE_PRIORITY": str(message.priority),
+            "SPOOLRACK_MESSAGE_PATH": "" if message.path is None else str(message.path),
             "SPOOLRACK_MESSAGE_ATTRIBUTES": json.dumps({**text, **binary_attributes(message)}),
         }
         for name, value in text.items():
@@ -92,10 +118,23 @@ class Runner:
         return found
 
 
-def _feed(pipe: IO[bytes], body: bytes) -> None:
-    # A command needn't read its input to the end.
-    with suppress(BrokenPipeError), pipe:
-        pipe.write(body)
+class _Feeder(threading.Thread):
+    """Writes a body into the command's input."""
+
+    def __init__(self, pipe: IO[bytes], feed: Callable[[IO[bytes]], object]) -> None:
+        super().__init__(daemon=True)
+        self._pipe = pipe
+        self._feed = feed
+        self.failure: Failed | None = None
+        """Why the rest of the body didn't come."""
+
+    def run(self) -> None:
+        # A command needn't read its input to the end.
+        with suppress(BrokenPipeError), self._pipe:
+            try:
+                self._feed(self._pipe)
+            except Failed as error:
+                self.failure = error
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

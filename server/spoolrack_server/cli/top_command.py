@@ -84,17 +84,17 @@ def rates_of(
 
 
 def _messages(info: QueueInfo) -> int:
-    return info.counts.ready + info.counts.leased + info.counts.delayed
+    return info.counts.ready_count + info.counts.leased_count + info.counts.delayed_count
 
 
 def _numbers(info: QueueInfo, rate: float | None) -> tuple[str, ...]:
     counts = info.counts
     return (
-        f"{counts.ready:,}",
-        f"{counts.leased:,}",
-        f"{counts.delayed:,}",
+        f"{counts.ready_count:,}",
+        f"{counts.leased_count:,}",
+        f"{counts.delayed_count:,}",
         "" if rate is None else f"{rate:+,.0f}" if round(rate) else "0",
-        size_text(counts.bytes),
+        size_text(counts.byte_count),
         oldest_text(info),
     )
 

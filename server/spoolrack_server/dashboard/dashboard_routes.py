@@ -17,7 +17,7 @@ from ..observability.observer import Observer
 from .actions import Actions
 from .assets import Assets
 from .monitoring import Monitoring
-from .queries import Views
+from .queries import DashboardViews
 from .request_permissions import RequestPermissions
 
 
@@ -26,7 +26,7 @@ def dashboard_routes(
 ) -> Sequence[Route]:
     permits = RequestPermissions(context)
     assets, changing = Assets(), Actions(context, permits, clock)
-    looking = Views(context, permits, health, clock, observer)
+    looking = DashboardViews(context, permits, health, clock, observer)
     monitoring = Monitoring(context, permits, observer)
     # Who drains, or has failed, is looked at all the more. The page itself asks for a token, if it
     # takes one to get more than its files; what may be seen and done, each endpoint asks by queue.

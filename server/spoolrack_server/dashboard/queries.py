@@ -62,7 +62,7 @@ FIRST_BOUNDS: Final[Mapping[str, Millis]] = {
 """How fine the ages are; qshape's are five minutes."""
 
 
-class Views:
+class DashboardViews:
     """Lives in one event loop."""
 
     def __init__(

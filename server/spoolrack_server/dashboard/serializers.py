@@ -33,10 +33,10 @@ def row(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any]
     counts = queue.counts
     return {
         "name": queue.name,
-        "ready": counts.ready,
-        "leased": counts.leased,
-        "delayed": counts.delayed,
-        "bytes": counts.bytes,
+        "ready": counts.ready_count,
+        "leased": counts.leased_count,
+        "delayed": counts.delayed_count,
+        "bytes": counts.byte_count,
         "oldest_age": None if counts.oldest is None else max(0, now - counts.oldest),
         "entered": queue.traffic.entered,
         "left": queue.traffic.left,

@@ -17,7 +17,7 @@ from typing import Final
 from prometheus_client import ProcessCollector
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.statistics import QueueFigures
-from spoolrack_store.store_metrics import Tally
+from spoolrack_store.store_metrics import StoreMetrics
 
 from .metrics import METRICS, Row, histogram_row
 
@@ -32,7 +32,9 @@ COUNT_SHARE: Final = 100
 _system: Final = ProcessCollector(namespace="spoolrack", registry=None)
 
 
-def collect_root(tally: Tally, clock: Clock, quarantined: int | None, most: int) -> Iterator[Row]:
+def collect_root(
+    tally: StoreMetrics, clock: Clock, quarantined: int | None, most: int
+) -> Iterator[Row]:
     """Collect the metrics that are the same in every process. In any thread."""
     found = tally.root()
     yield "spoolrack_build", [version("spoolrack"), platform.python_version()], 1
@@ -57,7 +59,7 @@ def collect_root(tally: Tally, clock: Clock, quarantined: int | None, most: int)
     yield from others.rows()
 
 
-def collect_store(tally: Tally, most: int, removed: int | None) -> Iterator[Row]:
+def collect_store(tally: StoreMetrics, most: int, removed: int | None) -> Iterator[Row]:
     """Collect the work done and the backlog of this process's store. In any thread.
 
     `removed` is what lies in `remove/`, where another process shall unlink it.
@@ -104,7 +106,7 @@ def _of_queue(queue: QueueFigures, now: int, dead: frozenset[str]) -> Iterator[R
         yield "spoolrack_dead_letters", [name], queue.ready + queue.leased + queue.delayed
 
 
-def _of_disk(tally: Tally) -> Iterator[Row]:
+def _of_disk(tally: StoreMetrics) -> Iterator[Row]:
     space = tally.space()
     if space is None:
         return
@@ -143,7 +145,7 @@ class FolderCounter:
 
     def __init__(
         self,
-        tally: Tally,
+        tally: StoreMetrics,
         in_thread: Callable[[Callable[[], None]], asyncio.Future[None]],
         *,
         reaps: bool,

@@ -30,7 +30,7 @@ OK: Final = "OK"
 _CODES: Final = {code.value[0]: code.name for code in grpc.StatusCode}
 
 
-class Span(Protocol):
+class TraceSpan(Protocol):
     """A call or request in a trace."""
 
     def end(self, code: str, *, is_fault: bool) -> None:
@@ -40,9 +40,11 @@ class Span(Protocol):
 class Traces(Protocol):
     """Makes spans of what this server is asked."""
 
-    def rpc(self, method: str, request: Any, metadata: Metadata, request_id: str) -> Span: ...
+    def rpc(self, method: str, request: Any, metadata: Metadata, request_id: str) -> TraceSpan: ...
 
-    def http(self, method: str, route: str, path: str, headers: Metadata, request_id: str) -> Span: ...
+    def http(
+        self, method: str, route: str, path: str, headers: Metadata, request_id: str
+    ) -> TraceSpan: ...
 
     def close(self) -> None:
         """Give away what is still held, for a few seconds at most."""
@@ -55,7 +57,7 @@ class ObservedRequest:
     operation: str
     began: float
     operations: CallMetrics
-    span: Span | None
+    span: TraceSpan | None
     refusals: ErrorLog
 
     def end(self) -> None:
@@ -102,7 +104,7 @@ class Instrumentation:
             id = self._ids.take(next((value for key, value in metadata if key == HEADER), None))
             REQUEST_ID.set(id)  # The task is this call's alone.
             context.set_trailing_metadata(((HEADER, id),))
-            span: Span | None = None
+            span: TraceSpan | None = None
 
             def asked(request: Any) -> None:
                 nonlocal began, span

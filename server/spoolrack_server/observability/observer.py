@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol, TypeVar
 
 from spoolrack_store.model.clock import Clock
-from spoolrack_store.store_metrics import Tally
+from spoolrack_store.store_metrics import StoreMetrics
 
 from ..cgroup import machine_memory, memory_limit
 from ..health import Health
@@ -62,7 +62,7 @@ class Credit(Protocol):
         """How many messages all consumers may hold, and how many they hold."""
 
 
-class Watermark(Protocol):
+class WatermarkState(Protocol):
     watermark: int | None
     is_over: bool
 
@@ -88,15 +88,15 @@ class Observer:
         self._clock = clock
         self._processes = processes or SingleProcess()
         self._most = most_queues
-        self._tally: Tally | None = None
+        self._tally: StoreMetrics | None = None
         self._counter: FolderCounter | None = None
         self._credit: Credit | None = None
-        self._memory: Watermark | None = None
+        self._memory: WatermarkState | None = None
         self._is_over = False
         self._gathering = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, "spoolrack-figures")
 
-    def begin(self, tally: Tally, *, reaps: bool) -> None:
+    def begin(self, tally: StoreMetrics, *, reaps: bool) -> None:
         """The store is open."""
         loop = asyncio.get_running_loop()
         self._tally = tally
@@ -105,7 +105,7 @@ class Observer:
         )
         self._sampling = asyncio.create_task(self._sample_on())
 
-    def lend(self, credit: Credit, memory: Watermark | None = None) -> None:
+    def lend(self, credit: Credit, memory: WatermarkState | None = None) -> None:
         """From now on there are consumers, who have credits, and a watermark of the memory."""
         self._credit = credit
         self._memory = memory
@@ -151,7 +151,7 @@ class Observer:
         if tally is not None:
             await self._beside(lambda: self._sample(tally))
 
-    def _sample(self, tally: Tally) -> None:
+    def _sample(self, tally: StoreMetrics) -> None:
         figures = (queue for part in tally.queues() for queue in part)
         self._history.sample(figures, self._clock.wall(), self._clock.monotonic())
 

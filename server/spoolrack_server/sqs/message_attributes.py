@@ -177,7 +177,13 @@ def _plain_type(value: str | bytes) -> str:
 
 
 def body_of(message: Message) -> tuple[str, bool]:
-    """Return a body as text, and whether that is base64, because it isn't text that SQS can carry."""
+    """Return a body as text, and whether that is base64, because it isn't text that SQS can carry.
+
+    Of one that has no place in memory it says where HTTP has it.
+    """
+    if len(message.body) < message.size:
+        path = f"/{message.queue}/messages/{message.id}"
+        return json.dumps({"spoolrack_body": {"path": path, "size": message.size}}), False
     try:
         text = message.body.decode()
     except UnicodeDecodeError:

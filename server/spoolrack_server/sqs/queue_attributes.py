@@ -275,9 +275,9 @@ def shown(queue: Queue, labels: Mapping[str, str], region: str) -> dict[str, str
     retention = min(settings.retention or MAX_RETENTION, MAX_RETENTION)
     found = {
         "QueueArn": arn_of(queue.name, region),
-        "ApproximateNumberOfMessages": str(queue.counts.ready),
-        "ApproximateNumberOfMessagesNotVisible": str(queue.counts.leased),
-        "ApproximateNumberOfMessagesDelayed": str(queue.counts.delayed),
+        "ApproximateNumberOfMessages": str(queue.counts.ready_count),
+        "ApproximateNumberOfMessagesNotVisible": str(queue.counts.leased_count),
+        "ApproximateNumberOfMessagesDelayed": str(queue.counts.delayed_count),
         "CreatedTimestamp": str(queue.created_at // 1_000),
         MODIFIED: str(queue.created_at // 1_000),
         "VisibilityTimeout": str(settings.visibility_timeout // 1_000),

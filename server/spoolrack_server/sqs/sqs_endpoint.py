@@ -70,7 +70,7 @@ class _WireProtocol(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _SqsRequest:
     """A request that was read."""
 
     protocol: _WireProtocol
@@ -184,14 +184,14 @@ class SqsEndpoint:
     async def _refused(self, request: web.Request, error: Exception, id: str) -> web.Response:
         return self._refusal(request, "", error, id)
 
-    async def _answer_on(self, request: web.Request, asked: _Asked, id: str) -> web.StreamResponse:
+    async def _answer_on(self, request: web.Request, asked: _SqsRequest, id: str) -> web.StreamResponse:
         """Return the response to a request, which outlives its connection unless it receives."""
         answer = self._answer(request, asked, id)
         if asked.operation == RECEIVE:
             return await answer
         return await asyncio.shield(self._listener.keep(asyncio.create_task(answer)))
 
-    async def _answer(self, request: web.Request, asked: _Asked, id: str) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, asked: _SqsRequest, id: str) -> web.StreamResponse:
         try:
             if self._listener.is_refusing:
                 raise Draining
@@ -221,7 +221,7 @@ class SqsEndpoint:
             self._context.leases.give_back(result.queue, result.receipts)
             raise
 
-    def _recheck(self, request: web.Request, asked: _Asked) -> None:
+    def _recheck(self, request: web.Request, asked: _SqsRequest) -> None:
         """Let the permission of a receive be checked again when permissions change."""
         task = asyncio.current_task()
         queue = asked.parameters.text("QueueUrl")
@@ -235,7 +235,7 @@ class SqsEndpoint:
         self._receiving[task] = check
         task.add_done_callback(lambda task: self._receiving.pop(task, None))
 
-    def _caller(self, request: web.Request, asked: _Asked) -> Caller:
+    def _caller(self, request: web.Request, asked: _SqsRequest) -> Caller:
         identity, region = self._authenticator.identify(request, asked.body)
         return Caller(
             identity=identity,
@@ -249,7 +249,7 @@ class SqsEndpoint:
         if self._authenticator.is_open:
             require_own_name(request)
 
-    def _check_method(self, request: web.Request, asked: _Asked) -> None:
+    def _check_method(self, request: web.Request, asked: _SqsRequest) -> None:
         """Refuse a change by GET that nothing signs: a browser sends one for a page of another site."""
         if request.method == "GET" and self._authenticator.is_open and asked.operation not in READS:
             raise sqs_errors.unknown_operation(
@@ -312,20 +312,20 @@ def _protocol(request: web.BaseRequest) -> _WireProtocol:
     return json_protocol if json_protocol.TARGET in request.headers else query_protocol
 
 
-def _parsed(request: web.Request, body: bytes) -> _Asked:
+def _parsed(request: web.Request, body: bytes) -> _SqsRequest:
     """Return what a request asks for, in either protocol."""
     target = request.headers.get(json_protocol.TARGET)
     if target is not None:
         operation = json_protocol.operation_in(target)
         if request.method != "POST":
             raise sqs_errors.unknown_operation("AWS JSON 1.0 is sent by POST.")
-        return _Asked(json_protocol, operation, json_protocol.parameters_in(body), body)
+        return _SqsRequest(json_protocol, operation, json_protocol.parameters_in(body), body)
     form = query_protocol.form_in(body, request.query_string)
     operation = query_protocol.operation_in(form)
     if request.method not in ("POST", "GET"):
         raise sqs_errors.unknown_operation("AWS Query is sent by POST or GET.")
     parameters = query_protocol.parameters_in(form, request.path)
-    return _Asked(query_protocol, operation, parameters, body)
+    return _SqsRequest(query_protocol, operation, parameters, body)
 
 
 def _ids(id: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ import logging
 import zlib
 from typing import Final
 
-from ..files.disk import Facts, Kind
+from ..files.disk import Facts, FileKind
 from ..files.layout import COPY, body_owner
 from ..files.syncer import SyncFailed, explained
 from ..model.background_work import Chores
@@ -23,6 +23,7 @@ from ..model.clock import Millis
 from ..model.errors import StoreError
 from ..model.ids import FileIds, is_id
 from ..model.names import Name, Stem
+from ..model.operations import MAX_BODY_IN_MEMORY
 from ..model.transitions import State
 from .catalog import Catalog
 from .moves import Moves
@@ -77,7 +78,7 @@ class Adoption(Part):
         there: dict[str, tuple[Facts, Millis]] = {}
         for each in found:
             queue = adoptable(each.name)
-            if each.kind is not Kind.FILE or queue is None or queue not in self._catalog.records:
+            if each.kind is not FileKind.FILE or queue is None or queue not in self._catalog.records:
                 continue
             path = f"new/{each.name}"
             try:
@@ -97,10 +98,10 @@ class Adoption(Part):
 
     def _adopt(self, path: str, queue: str) -> bool:
         moves = self._moves
-        limit = self._catalog.records[queue].settings.max_message_size
+        limit = min(self._catalog.records[queue].settings.max_message_size, MAX_BODY_IN_MEMORY)
         body = moves.disk.read(path, limit + 1)
         if len(body) > limit:
-            moves.foreign[path] = f"more than the {limit} bytes that {queue} takes"
+            moves.foreign[path] = f"more than the {limit} bytes that {queue} takes from a file put in"
             return True
         try:
             moves.disk.sync_file(path)

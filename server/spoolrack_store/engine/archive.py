@@ -14,7 +14,7 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from ..files.disk import Kind
+from ..files.disk import FileKind
 from ..files.layout import ARCHIVE
 from ..files.syncer import explained
 from ..model.background_work import Chores
@@ -68,13 +68,13 @@ class Archive(Part):
         """Yield the folders of days that are kept no longer."""
         disk, wall = self._moves.disk, self._moves.clock.wall()
         for queue in disk.scan(ARCHIVE):
-            if queue.kind is not Kind.FOLDER:
+            if queue.kind is not FileKind.FOLDER:
                 continue
             record = self._catalog.records.get(queue.name)
             retention = record.settings.archive_retention if record else 0
             for day in disk.scan(f"{ARCHIVE}/{queue.name}"):
                 end = end_of_day(day.name)
-                if day.kind is Kind.FOLDER and end is not None and end + retention <= wall:
+                if day.kind is FileKind.FOLDER and end is not None and end + retention <= wall:
                     yield f"{ARCHIVE}/{queue.name}/{day.name}"
 
     def _unlink(self, folder: str) -> bool:

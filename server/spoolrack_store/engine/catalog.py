@@ -19,7 +19,7 @@ from itertools import islice
 from random import Random
 from typing import Any, Final
 
-from ..files.disk import Found, Kind
+from ..files.disk import FileKind, Found
 from ..files.syncer import explained
 from ..model.batch import Entry
 from ..model.clock import Millis
@@ -243,7 +243,7 @@ class Catalog(Part):
                 disk.make_folder(path)
             except FileExistsError:
                 # A queue that was never made durable, or is there; or a link out of the root.
-                if disk.facts(path).kind is not Kind.FOLDER:
+                if disk.facts(path).kind is not FileKind.FOLDER:
                     self._moves.put_aside(path, "it has the place of a queue's folder")
                     disk.make_folder(path)
         except OSError as error:
@@ -276,7 +276,7 @@ class Catalog(Part):
         found: dict[str, list[int]] = {}
         for each in self._scan(CONFIG):
             match = _FILE.fullmatch(each.name)
-            if match is None or each.kind is not Kind.FILE:
+            if match is None or each.kind is not FileKind.FILE:
                 self._moves.foreign[f"{CONFIG}/{each.name}"] = "it is not a settings file"
             else:
                 found.setdefault(match["queue"], []).append(int(match["version"]))

@@ -249,8 +249,7 @@ class DeadLetters(Part):
     ) -> Entry:
         name, stem = entry.name, entry.batch.stem
         record = self._catalog.require(name.queue)
-        body, attributes = self._reader.message(entry, index)
-        group = self._reader.line(entry).group_of(index)
+        source = self._reader.line(entry)
         id = stem.message_id(index)
         death: dict[str, object] = {
             "source_queue": name.queue,
@@ -264,24 +263,29 @@ class DeadLetters(Part):
         }
         if explanation:
             death["explanation"] = explanation
-        line = replace(
-            line_of(
+        if source.is_external:
+            # Its body stays where it is, and is that of both.
+            parts, line = [], replace(source, keys={})
+        else:
+            body, attributes = self._reader.message(entry, index)
+            group = source.group_of(index)
+            parts = [body]
+            line = line_of(
                 [body],
                 {0: attributes} if attributes else {},
                 {},
                 {0: group} if group else {},
-            ),
-            deaths=[*history_of(name, self._reader.line(entry)), death][-MAX_TOLD:],
-        )
+            )
+        line = replace(line, deaths=[*history_of(name, source), death][-MAX_TOLD:])
         encoded = encode(line)
+        parts.append(encoded)
         deaths = min(stem.deaths + 1, MAX_DEATHS)
         copy = stem_of(id, line, encoded, deaths=deaths, priority=stem.priority)
         there = self._moves.index.batches.get(copy.text)
         if there is not None and there.entries:
             return there.entries[0]  # It died in the same millisecond, and then the lease was extended.
-        parts = [body, encoded]
         made = self._moves.make(
             copy, record.settings.dead_letter_queue, parts, delay=Millis(0), alone=False
         )
-        self._reader.keep(made.batch, line, body + encoded)
+        self._reader.keep(made.batch, line, b"".join(parts))
         return made

@@ -54,7 +54,7 @@ from .deduplication import Deduplication
 from .leaser import Leaser
 from .moves import RETRY, Moves, unlink_all
 from .part import Part, Turn, run_in
-from .queue_views import Views
+from .queue_views import QueueViews
 from .reader import CACHE_BYTES, Reader
 from .reaper import SLICE, Reaper
 from .redrives import Redrives
@@ -112,7 +112,7 @@ class Engine:
         self.index = self.moves.index
         self.catalog = Catalog(self.moves, random)
         self.moves.may_make = self._may_make
-        self.views = Views(self.moves, self.catalog)
+        self.views = QueueViews(self.moves, self.catalog)
         self.reader = Reader(disk, self.index, clock, cache_bytes)
         self.deduplication = Deduplication(self.moves, self.catalog, self.reader, self._ids, clock)
         self._sender = Sender(self.moves, self.catalog, self.reader, self._ids, self.deduplication)
@@ -368,11 +368,17 @@ class Engine:
         return self.reservations.is_coming_back(queue)
 
     def close(self) -> bool:
-        """Leave the root to the others; False if another process holds the lock."""
+        """Publish what was sent, and leave the root to the others; False if another process holds the
+        lock.
+
+        What the disk refuses to publish the others do: they find this process dead.
+        """
         if not self.sharing.enter():
             return False
         try:
-            self.sharing.close()
+            self._guarded(self._sender.go_on)
+            if not self._sender.has_durable:
+                self.sharing.close()
         finally:
             self.sharing.leave()
         return True

@@ -12,10 +12,9 @@ from collections.abc import Collection, Iterator, Mapping
 from heapq import heappop, heappush
 from typing import Final
 
-from ..model.batch import Batch, Entry, Groups
+from ..model.batch import Batch, Charge, Entry, Groups
 from ..model.clock import Millis
 from ..model.content import Line
-from ..model.credits import Credits
 from ..model.members import indexes
 from ..model.names import Name, batch_of, index_of
 from ..model.settings import QueueSettings
@@ -236,6 +235,10 @@ class Index:
         batch = self.batches.get(name.stem.text)
         return None if batch is None else batch.entry_at(name.path)
 
+    def has_file_of(self, id: str) -> bool:
+        """Return whether a file of this message alone is there, in whatever state."""
+        return id in self._by_id
+
     def _register(self, batch: Batch) -> None:
         key = _key_of(batch)
         there = self._by_id.setdefault(key, batch)
@@ -367,17 +370,19 @@ def _first_of(found: tuple[str, Entry]) -> str:
 
 def _pass_on(loser: Entry, winner: Entry | None) -> None:
     """Let the charges of messages follow them: a lease that was extended goes on, any other is over."""
-    kept: list[tuple[int, Credits]] = []
+    kept: list[Charge] = []
     goes_on = winner is not None and winner.name.token == loser.name.token
-    for members, credits in loser.charged:
-        lost = members & ~loser.held
+    for members, size, credits in loser.charged:
+        left, lost = members & loser.held, members & ~loser.held
+        # Of a part of a file that isn't in memory any more they are a guess: the sum is exact.
+        lost_size = min(size, loser.batch.counted_bytes_of(lost)) if left else size
         if lost and goes_on:
             assert winner is not None
-            winner.charged.append((lost, credits))
+            winner.charged.append(Charge(lost, lost_size, credits))
         elif lost:
-            credits.give_back(lost.bit_count())
-        if members & loser.held:
-            kept.append((members & loser.held, credits))
+            credits.give_back(lost.bit_count(), lost_size)
+        if left:
+            kept.append(Charge(left, size - lost_size, credits))
     loser.charged = kept
 
 

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from ..model import backoff, receipts
 from ..model.background_work import Chores
-from ..model.batch import Entry, Groups
+from ..model.batch import Charge, Entry, Groups
 from ..model.clock import Clock, Millis, span_text
-from ..model.content import Attributes, Damaged
+from ..model.content import Attributes, Damaged, size_of
 from ..model.credits import Credits
 from ..model.dead_letter_records import MAX_RECEIVES as MAX_RECEIVES_REASON
 from ..model.dead_letter_records import REJECTED, check_explanation
@@ -155,12 +155,14 @@ class Leaser(Part):
         room = request.max_messages
         if room < 1:
             raise InvalidRequest(what="max_messages", value=room, rule="must be at least 1")
+        max_bytes = request.max_bytes
         if request.credits is not None:
             room = min(room, request.credits.free)
+            max_bytes = min(max_bytes, request.credits.free_bytes)
         answer: list[Delivery] = []
         count = 0
         written = self._just_written(record.name, chosen)
-        for entry, members in self.pick(record, room, request.max_bytes, chosen, written):
+        for entry, members in self.pick(record, room, max_bytes, chosen, written):
             count += members.bit_count()
             self._share(shares, entry, visibility, members, answer, request.credits)
         if request.credits is not None:
@@ -206,7 +208,7 @@ class Leaser(Part):
                 break
             chosen[entry] = chosen.get(entry, 0) | fitting
             room -= fitting.bit_count()
-            bytes_left -= entry.batch.bytes_of(fitting)
+            bytes_left -= entry.batch.counted_bytes_of(fitting)
             picked.append((entry, fitting))
             if fitting != members:
                 break
@@ -273,16 +275,16 @@ class Leaser(Part):
         """Return the first of `members` that a receive has room for; at least one if it has none
         yet."""
         stem = entry.batch.stem
-        if members == stem.full and members.bit_count() <= room and stem.size <= bytes_left:
+        if members == stem.full and members.bit_count() <= room and stem.counted <= bytes_left:
             return members
         try:
-            sizes = self._reader.line(entry).sizes
+            line = self._reader.line(entry)
         except (Damaged, StoreError):
             # What can't be read is leased alone, and put aside then.
             return 1 << lowest(members) if is_first else 0
         fitting = 0
         for index in indexes(members):
-            size = sizes[index]
+            size = line.sizes[index] + size_of(line.attributes.get(index, {}))
             if room <= 0 or (size > bytes_left and not (is_first and not fitting)):
                 break
             fitting |= 1 << index
@@ -381,7 +383,9 @@ class Leaser(Part):
         if not where:
             return 0
         if share.credits is not None:
-            entry.charged.append((members, share.credits))
+            size = entry.batch.counted_bytes_of(members)
+            share.credits.charge(0, size)
+            entry.charged.append(Charge(members, size, share.credits))
         share.answer.append(
             Delivery(
                 queue=name.queue,
@@ -396,6 +400,7 @@ class Leaser(Part):
                 groups=_groups_of(groups, where),
                 deaths=deaths_of(name, self._reader.line(entry)) if stem.deaths else (),
                 priority=stem.priority,
+                external_size=stem.size if stem.is_external else None,
             )
         )
         return members

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from ..files.changes import Change, Changes, Kind
+from ..files.changes import Change, ChangeKind, Changes
 from ..files.disk import NO_ROOM, Disk
-from ..files.layout import COPY, FORMAT, QUARANTINE
+from ..files.layout import BODIES, COPY, FORMAT, QUARANTINE
 from ..files.removed import Removed
-from ..files.reserved_room import Reserve
+from ..files.reserved_room import ReservedRoom
 from ..files.syncer import Commit, Syncer, SyncFailed, explained
 from ..model.batch import Entry, may_rename
 from ..model.clock import Clock, Millis
@@ -25,7 +25,7 @@ from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, StoreError
 from ..model.ids import FileIds
 from ..model.members import pieces
-from ..model.names import MAX_BYTES, Name, NotAName, Stem, members_room, parse
+from ..model.names import MAX_BYTES, Name, NotAName, Stem, body_path, members_room, parse
 from ..model.operations import WrittenBody
 from ..model.statistics import Statistics
 from ..model.transitions import CHANGES, State
@@ -64,7 +64,7 @@ class Moves:
         """The number of the commit under way."""
         self.synced = 0
         """The last commit whose sync is complete."""
-        self.reserve = Reserve(disk)
+        self.reserve = ReservedRoom(disk)
         """Room on a full disk, for moves: deletes make room, and a delete needs a receive."""
         self.watermark = DiskWatermark()
         """The free room below which nothing is stored."""
@@ -112,7 +112,7 @@ class Moves:
     ) -> Entry:
         """Write a file into `new/`; raise `DiskFull` or `DiskError`, and then it isn't there.
 
-        With `written` the file is that of the body, which is synced; the parts are what follows it.
+        With `written` the body, which is synced, becomes the message's own file beside it.
         """
         wall, due = self.clock.wall(), self.clock.monotonic() + delay
         name = Name(
@@ -125,12 +125,16 @@ class Moves:
         )
         if stem.key is not None:
             # Other processes must know its keys before it is published.
-            self._intend(Kind.FILE, "", name.path, 0)
+            self._intend(ChangeKind.FILE, "", name.path, 0)
         try:
-            if written is None:
+            if written is not None:
+                self._place_body(written.path, body_path(stem.id))
+            try:
                 self._attempt(lambda: self.disk.create(name.path, parts, sync=False), name.path)
-            else:
-                self._attempt(lambda: self._complete(written, parts, name.path), name.path)
+            except BaseException:
+                if written is not None:
+                    self._place_body(body_path(stem.id), written.path)
+                raise
         except OSError as error:
             if stem.key is not None:
                 self._give_up()
@@ -142,12 +146,9 @@ class Moves:
         self.syncer.folder_changed("new")
         return self.index.appear(name, self.commit, due=due)
 
-    def _complete(self, written: WrittenBody, parts: Sequence[bytes], target: str) -> None:
-        """Write what follows a body behind it, and rename its file. It may be tried again."""
-        rest = b"".join(parts)
-        if rest:
-            self.disk.write_at(written.path, written.size, rest)
-        self.disk.rename_new(written.path, target)
+    def _place_body(self, source: str, target: str) -> None:
+        self._attempt(lambda: self.disk.rename_new(source, target), target)
+        self.syncer.folder_changed(BODIES)
 
     def move(
         self,
@@ -236,10 +237,18 @@ class Moves:
     def unlink(self, entry: Entry) -> None:
         """Unlink a name that the rules let go; one that is gone already is a success."""
         path = entry.name.path
-        self._change(Kind.UNLINK, path, "", 0, lambda: self._unlink(path), urgent=True)
+        self._change(ChangeKind.UNLINK, path, "", 0, lambda: self._unlink(path), urgent=True)
         if entry.name.state is State.REMOVED:
             self.unlinked += entry.held.bit_count()
         self.index.disappear(entry, self.commit)
+        if self.is_body_left(entry):
+            self.removed.add([(body_path(entry.batch.stem.id), "")])
+
+    def is_body_left(self, entry: Entry) -> bool:
+        """Return whether the body of a name that is gone was the last thing left of its message."""
+        stem = entry.batch.stem
+        # A dead letter's file shares the body with the one that it was copied from.
+        return stem.is_external and not self.index.has_file_of(stem.id)
 
     def sync_contents(self, paths: Sequence[str]) -> None:
         """Make new files' contents durable at once, so that this commit may move them out of `new/`;
@@ -256,7 +265,7 @@ class Moves:
     def take_over(self, source: str, name: Name, due: int) -> Entry:
         """Rename a file that is no message's yet, whose content is durable, to a message's name."""
         self._change(
-            Kind.RENAME, source, name.path, due, lambda: self.disk.rename_new(source, name.path)
+            ChangeKind.RENAME, source, name.path, due, lambda: self.disk.rename_new(source, name.path)
         )
         self.index.queue(name.queue).entered += name.members.bit_count()
         return self.index.appear(name, self.commit, due=due)
@@ -274,7 +283,7 @@ class Moves:
         begun would look for it in vain.
         """
         self._change(
-            Kind.FILE,
+            ChangeKind.FILE,
             "",
             path,
             0,
@@ -286,13 +295,18 @@ class Moves:
     def rename_file(self, source: str, target: str) -> None:
         """Rename a file to a name that isn't there yet."""
         self._change(
-            Kind.FILE, source, target, 0, lambda: self.disk.rename_new(source, target), urgent=True
+            ChangeKind.FILE,
+            source,
+            target,
+            0,
+            lambda: self.disk.rename_new(source, target),
+            urgent=True,
         )
         self.syncer.file_moved(source, target)
 
     def unlink_file(self, path: str) -> None:
         """Unlink a file; one that is gone already is a success."""
-        self._change(Kind.FILE, path, "", 0, lambda: self._unlink(path), urgent=True)
+        self._change(ChangeKind.FILE, path, "", 0, lambda: self._unlink(path), urgent=True)
 
     def put_aside(self, path: str, why: str) -> bool:
         """Move what is foreign or damaged into a folder of its own in quarantine, beside a note that
@@ -314,7 +328,7 @@ class Moves:
         told = path if path.isprintable() else ""
         try:
             self._change(
-                Kind.FILE,
+                ChangeKind.FILE,
                 told,
                 "",
                 0,
@@ -347,7 +361,7 @@ class Moves:
         source = entry.name.path
         try:
             self._change(
-                Kind.RENAME if is_rename else Kind.LINK,
+                ChangeKind.RENAME if is_rename else ChangeKind.LINK,
                 source,
                 name.path,
                 due,
@@ -392,7 +406,7 @@ class Moves:
             return
         if entry in entry.batch.entries:  # Another request of this commit may have met it, too.
             log.error("%s was moved away or removed by hand", path)
-            self._intend(Kind.UNLINK, path, "", 0)
+            self._intend(ChangeKind.UNLINK, path, "", 0)
             self.syncer.folder_changed(_folder_of(path))
             self.index.disappear(entry, self.commit)
         raise NameVanished(detail=path)
@@ -433,7 +447,7 @@ class Moves:
 
     def _change(
         self,
-        kind: Kind,
+        kind: ChangeKind,
         source: str,
         target: str,
         due: int,
@@ -453,7 +467,7 @@ class Moves:
             self._give_up()
             raise
         for path in filter(None, (source, target)):
-            if path is target or kind is not Kind.LINK:
+            if path is target or kind is not ChangeKind.LINK:
                 self.syncer.folder_changed(_folder_of(path))
 
     def _attempt(self, change: Callable[[], None], target: str, *, urgent: bool = False) -> None:
@@ -519,7 +533,7 @@ class Moves:
         except FileNotFoundError as error:
             raise SyncFailed(f"the root is lost: {error}") from error
 
-    def _intend(self, kind: Kind, source: str, target: str, due: int) -> None:
+    def _intend(self, kind: ChangeKind, source: str, target: str, due: int) -> None:
         if self.changes is not None:
             self.changes.intend(Change(kind, source, target, due))
 

@@ -35,8 +35,14 @@ from ..model.errors import (
 )
 from ..model.ids import first_id_of, is_id, sent_at
 from ..model.members import indexes
-from ..model.names import Name, batch_of, is_set_token
-from ..model.operations import Message, MessageFilter, MessagePage, OpenMessage
+from ..model.names import Name, batch_of, body_path, is_set_token
+from ..model.operations import (
+    MAX_BODY_IN_MEMORY,
+    Message,
+    MessageFilter,
+    MessagePage,
+    OpenMessage,
+)
 from .dead_letters import deaths_of
 from .engine import Engine
 from .index import COUNTED
@@ -265,26 +271,60 @@ class Questions:
         line, stem = sight.line, sight.name.stem
         if line is not None and most == 0:
             return _message(sight, line, b"")
-        if line is not None and sight.content is not None:
+        if line is not None and sight.content is not None and not stem.is_external:
             return _message(sight, line, body_in(line, sight.content, sight.index)[:most])
         if not stem.line and most == 0:
             return _message(sight, Line([stem.size], [stem.crc]), b"")
         file, line = files.open(sight)
+        if stem.is_external:
+            return _message(sight, line, self._external_body(sight, line, most))
         body = b"" if most == 0 else b"".join(_body_of(file, line, sight.index))
         return _message(sight, line, body[:most])
 
     def _opened(self, sight: _Sight) -> OpenMessage:
-        file = _opened(self._disk, sight)
+        file = _opened(self._disk, sight.name.path)
         try:
             line = _line_of(file, sight)
-            for _ in _body_of(file, line, sight.index):
-                pass  # It is checked, and not kept in memory.
+            if sight.name.stem.is_external:
+                file.close()
+                file = self._open_external(sight)
+            # A larger body is not read first: who asks for it may want a small part of it.
+            if line.sizes[sight.index] <= MAX_BODY_IN_MEMORY:
+                for _ in _body_of(file, line, sight.index):
+                    pass  # It is checked, and not kept in memory.
             start = line.starts[sight.index]
             file.seek(start)
             return OpenMessage(message=_message(sight, line, b""), file=file, offset=start)
         except BaseException:
             file.close()
             raise
+
+    def _open_external(self, sight: _Sight) -> BinaryIO:
+        """Return the file of a body; raise `FileNotFoundError` if the message has moved, `Damaged`, or
+        `DiskError`."""
+        stem = sight.name.stem
+        try:
+            file = _opened(self._disk, body_path(stem.id))
+        except FileNotFoundError as error:
+            self._disk.facts(sight.name.path)
+            raise Damaged("its body is not there any more") from error
+        length = file.seek(0, 2)
+        file.seek(0)
+        if length != stem.size:
+            file.close()
+            raise Damaged(f"its body has {length} bytes instead of {stem.size}")
+        return file
+
+    def _external_body(self, sight: _Sight, line: Line, most: int | None) -> bytes:
+        """Return the first `most` bytes of a body in a file of its own; None: all, or nothing of one
+        that is too large for memory."""
+        size = sight.name.stem.size
+        if most is None and size > MAX_BODY_IN_MEMORY:
+            return b""
+        with self._open_external(sight) as file:
+            if most is not None and most < size:
+                return file.read(min(most, MAX_BODY_IN_MEMORY))
+            return b"".join(_body_of(file, line, 0))
 
 
 class _FileReader:
@@ -311,7 +351,7 @@ class _FileReader:
         stem = sight.name.stem.text
         if self._opened is None or stem != self._stem:
             self.__exit__()
-            file = _opened(self._disk, sight)
+            file = _opened(self._disk, sight.name.path)
             try:
                 self._opened = file, _line_of(file, sight)
             except BaseException:
@@ -343,9 +383,9 @@ def _messages_of(entries: Iterable[Entry]) -> Iterator[tuple[str, Entry, int]]:
             yield entry.batch.stem.message_id(index), entry, index
 
 
-def _opened(disk: Disk, sight: _Sight) -> BinaryIO:
+def _opened(disk: Disk, path: str) -> BinaryIO:
     try:
-        return disk.open(sight.name.path)
+        return disk.open(path)
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -365,7 +405,7 @@ def _line_of(file: BinaryIO, sight: _Sight) -> Line:
     stem = sight.name.stem
     try:
         length = file.seek(0, 2)
-        file.seek(stem.size)
+        file.seek(length - stem.line)
         return decode(stem, file.read(stem.line), length)
     except OSError as error:
         raise _why(error) from error
@@ -382,7 +422,7 @@ def _body_of(file: BinaryIO, line: Line, index: int) -> Iterator[bytes]:
             yield piece
     except OSError as error:
         raise _why(error) from error
-    if left or crc != line.crcs[index]:
+    if left or line.crcs[index] not in (None, crc):
         raise Damaged("its checksum differs")
 
 
@@ -403,4 +443,5 @@ def _message(sight: _Sight, line: Line, body: bytes) -> Message:
         deaths=deaths_of(name, line) if name.stem.deaths else (),
         group=line.group_of(sight.index),
         priority=name.stem.priority,
+        body_path=body_path(sight.id) if name.stem.is_external else "",
     )

@@ -22,7 +22,7 @@ MANY_RECEIVES: Final = 3
 """The oldest message is said to block its queue after so many receives."""
 
 
-class Views:
+class QueueViews:
     """Not thread-safe."""
 
     def __init__(self, moves: Moves, catalog: Catalog) -> None:
@@ -38,10 +38,10 @@ class Views:
             version=record.version,
             labels=record.labels,
             counts=Counts(
-                ready=index.counts[State.READY],
-                leased=index.counts[State.LEASED],
-                delayed=index.counts[State.DELAYED],
-                bytes=index.bytes,
+                ready_count=index.counts[State.READY],
+                leased_count=index.counts[State.LEASED],
+                delayed_count=index.counts[State.DELAYED],
+                byte_count=index.bytes,
                 oldest=_oldest_at(index),
             ),
             blocking=self._blocking(record, index),

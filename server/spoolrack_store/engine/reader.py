@@ -16,6 +16,8 @@ from ..model.batch import Batch, Entry
 from ..model.clock import Clock, Millis
 from ..model.content import Attributes, Damaged, Line, body, decode
 from ..model.errors import DiskError
+from ..model.names import Stem, body_path
+from ..model.operations import MAX_BODY_IN_MEMORY
 from .index import Index
 from .moves import RETRY
 
@@ -103,8 +105,13 @@ class Reader:
         return batch.line
 
     def message(self, entry: Entry, index: int) -> tuple[bytes, Attributes]:
-        """Return a message's body and attributes; raise `Damaged`, or `DiskError`."""
+        """Return a message's body and attributes; raise `Damaged`, or `DiskError`.
+
+        A body of more than `MAX_BODY_IN_MEMORY`, which is in a file of its own, is left out.
+        """
         line = self.line(entry)
+        if line.is_external:
+            return self._external_body(entry.batch.stem, line), line.attributes.get(index, {})
         content = self._cache.get(entry.batch)
         if content is None:
             if self._last is None or self._last[0] is not entry.batch:
@@ -112,17 +119,24 @@ class Reader:
             content = self._last[1]
         return body(line, content, index), line.attributes.get(index, {})
 
+    def _external_body(self, stem: Stem, line: Line) -> bytes:
+        if stem.size > MAX_BODY_IN_MEMORY:
+            return b""
+        return body(line, self._read_file(body_path(stem.id)), 0)
+
     def _read(self, entry: Entry) -> bytes:
-        stem = entry.batch.stem
+        content = self._read_file(entry.name.path)
+        line = decode(entry.batch.stem, content, len(content))
+        self._index.learn(entry.batch, line)
+        self.keep(entry.batch, line, content)
+        return content
+
+    def _read_file(self, path: str) -> bytes:
         try:
-            content = self._disk.read(entry.name.path)
+            return self._disk.read(path)
         except FileNotFoundError as error:
             raise Damaged("it is not there any more") from error
         except OSError as error:
             if error.errno in NOT_A_FILE:
                 raise Damaged("it is no file") from error
             raise explained(error) from error
-        line = decode(stem, content, len(content))
-        self._index.learn(entry.batch, line)
-        self.keep(entry.batch, line, content)
-        return content

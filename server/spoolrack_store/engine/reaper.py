@@ -12,8 +12,10 @@ import logging
 from itertools import islice
 from typing import Final
 
+from ..files.layout import BODY
 from ..model.batch import Entry
 from ..model.errors import StoreError
+from ..model.names import body_path
 from .archive import Archive
 from .deduplication import Deduplication
 from .moves import Moves
@@ -67,6 +69,9 @@ class Reaper:
             index.disappear(entry, self._moves.commit)
             # One name is enough: all messages of the file are deleted.
             kept = "" if entry.batch.entries else self._archive.path_of(entry)
+            if self._moves.is_body_left(entry):
+                # First: what ends in between leaves a name in remove/, and no body without one.
+                paths.append((body_path(entry.batch.stem.id), kept and kept + BODY))
             paths.append((entry.name.path, kept))
             if not entry.batch.entries:
                 self._reader.forget(entry.batch)

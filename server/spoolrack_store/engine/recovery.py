@@ -10,14 +10,15 @@ import logging
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from ..files.disk import Found, Kind
-from ..files.layout import NEW, QUARANTINE, body_owner
+from ..files.disk import FileKind, Found
+from ..files.layout import BODIES, NEW, QUARANTINE, body_owner
 from ..files.syncer import explained
 from ..model.batch import Batch, Entry
 from ..model.content import Damaged, body, decode
 from ..model.errors import StoreError
+from ..model.ids import is_id
 from ..model.members import indexes
-from ..model.names import Name, NotAName, is_queue_name, parse
+from ..model.names import Name, NotAName, Stem, body_path, is_queue_name, parse
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .adoption import adoptable
@@ -36,8 +37,10 @@ def take_in(moves: Moves, living: Collection[str] = ()) -> list[Entry]:
     What the processes `living` write in `new/` is theirs. The next commit makes durable what was found.
     """
     sent: list[Entry] = []
+    sent_by_others: set[str] = set()
     for name in _listed(moves):
         if name.owner in living and name.state is State.SENT:
+            sent_by_others.add(name.stem.id)
             continue
         entry = appear(moves, name)
         if name.state is State.SENT:
@@ -45,7 +48,8 @@ def take_in(moves: Moves, living: Collection[str] = ()) -> list[Entry]:
             # A process that died may not have synced what it wrote.
             moves.syncer.lone_file_written(name.path)
     moves.index.find_superseded(moves.commit)
-    for folder in (*FOLDERS, "queues", *_queue_folders(moves), "."):
+    _remove_bodies_left(moves, sent_by_others)
+    for folder in (*FOLDERS, BODIES, "queues", *_queue_folders(moves), "."):
         moves.syncer.folder_changed(folder)
     return sent
 
@@ -131,7 +135,20 @@ def listed_orphans(moves: Moves, dead: Collection[str]) -> list[Entry]:
             found.append(appear(moves, name))
             moves.syncer.lone_file_written(name.path)
             moves.syncer.folder_changed("new")
+            moves.syncer.folder_changed(BODIES)
+    _remove_bodies_left(moves, {name.stem.id for name in moves.names_sent_by_others()})
     return found
+
+
+def _remove_bodies_left(moves: Moves, sent_by_others: Collection[str]) -> None:
+    """Unlink each body of which there is no message: the process that wrote it died before it made
+    that."""
+    for each in _scan(moves, BODIES):
+        path = f"{BODIES}/{each.name}"
+        if each.kind is not FileKind.FILE or not is_id(each.name):
+            moves.foreign[path] = "it is no message's body"
+        elif each.name not in sent_by_others and not moves.index.has_file_of(each.name):
+            moves.removed.add([(path, "")])
 
 
 def _listed(moves: Moves) -> Iterator[Name]:
@@ -143,13 +160,13 @@ def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
     for each in _scan(moves, folder):
         path = f"{folder}/{each.name}"
         try:
-            if each.kind is Kind.FILE:
+            if each.kind is FileKind.FILE:
                 yield parse(path)
                 continue
             why = "it is no file"
         except NotAName:
             why = "its name is none of ours"
-        if folder == NEW and each.kind is Kind.FILE and adoptable(each.name):
+        if folder == NEW and each.kind is FileKind.FILE and adoptable(each.name):
             continue
         owner = body_owner(each.name) if folder == NEW else ""
         if owner and (owner == moves.owner or moves.is_living(owner)):
@@ -189,7 +206,7 @@ def _queue_folders(moves: Moves) -> list[str]:
     found: list[str] = []
     for each in _scan(moves, "queues"):
         path = f"queues/{each.name}"
-        if each.kind is Kind.FOLDER and is_queue_name(each.name):
+        if each.kind is FileKind.FOLDER and is_queue_name(each.name):
             found.append(path)
         else:
             moves.foreign[path] = "it is no queue's folder"
@@ -212,9 +229,21 @@ def _is_whole(moves: Moves, batch: Batch) -> bool:
         raise explained(error) from error
     try:
         line = decode(batch.stem, content, len(content))
+        if line.is_external:
+            return _has_body(moves, batch.stem)
         for index in indexes(batch.stem.full):
             body(line, content, index)
     except Damaged:
         return False
     moves.index.learn(batch, line)
     return True
+
+
+def _has_body(moves: Moves, stem: Stem) -> bool:
+    """Whether the body is in its own file: it was durable before it got that name."""
+    try:
+        return moves.disk.facts(body_path(stem.id)).size == stem.size
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise explained(error) from error

@@ -49,7 +49,7 @@ from ..model.errors import (
 )
 from ..model.ids import sent_at
 from ..model.members import indexes
-from ..model.names import MAX_RECEIVES, NotAName, index_of, is_set_token, make_set_token
+from ..model.names import MAX_RECEIVES, NotAName, body_path, index_of, is_set_token, make_set_token
 from ..model.operations import Message
 from ..model.reservation_names import Marker, ReservationName, is_stream, parse_reservation_name
 from ..model.reservation_records import ReservationRecord
@@ -467,6 +467,7 @@ class Reservations(Part):
                 if entry is None or entry.name.token != token:
                     continue
                 id = entry.batch.stem.message_id(index)
+                is_external = entry.batch.stem.is_external
                 try:
                     body, attributes = self._reader.message(entry, index)
                 except Damaged as why:
@@ -487,7 +488,8 @@ class Reservations(Part):
                         attributes=attributes,
                         group="" if groups is None else groups.of(index),
                         priority=entry.batch.stem.priority,
-                        size=len(body),
+                        size=entry.batch.stem.size if is_external else len(body),
+                        body_path=body_path(id) if is_external else "",
                         sent_at=sent_at(id),
                         receives=entry.name.receives,
                         first_receive=entry.name.first,

@@ -8,19 +8,19 @@ write, one rename.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..files.reserved_room import DiskRoom
 from ..model import content as contents
 from ..model.batch import Entry
 from ..model.clock import Millis, span_text
-from ..model.content import Attributes, Line, encode, line_of, stem_of
+from ..model.content import Attributes, encode, line_of, stem_of
 from ..model.errors import InvalidMessage, InvalidRequest, QueueFull, StoreError
 from ..model.ids import FileIds, sent_at
 from ..model.keys import key_of, key_text
 from ..model.members import MOST
-from ..model.operations import Send, Stored, WrittenBody
+from ..model.operations import Send, SendResults, WrittenBody
 from ..model.settings import MAX_DELAY, MIB, QueueSettings
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
@@ -56,7 +56,7 @@ class _File:
     written: WrittenBody | None = None
     """The body of the only message, if it is in a file already."""
     bytes: int = 0
-    places: list[tuple[Stored, int, int]] = field(default_factory=list)
+    places: list[tuple[SendResults, int, int]] = field(default_factory=list)
     """For each run of messages: whose they are, the position of the first in that answer, and how
     many."""
 
@@ -82,9 +82,9 @@ class Sender(Part):
         self._reader = reader
         self._ids = ids
         self._deduplication = deduplication
-        self._coming: dict[str, dict[str, tuple[Stored, int]]] = {}
+        self._coming: dict[str, dict[str, tuple[SendResults, int]]] = {}
         """By queue the keys that this commit is about to take: whose message, and its position."""
-        self._repeated: list[tuple[Stored, int, Stored, int]] = []
+        self._repeated: list[tuple[SendResults, int, SendResults, int]] = []
         """Messages with such a key: the answer, the position, and those of the first one."""
         self._written: list[tuple[int, Entry]] = []
         """Files in `new/`, and the commits that wrote them."""
@@ -92,9 +92,9 @@ class Sender(Part):
         self._room = DiskRoom(moves.disk, moves.watermark)
         self._wall = Millis(0)
 
-    def send(self, requests: Sequence[Send]) -> list[Stored | StoreError]:
+    def send(self, requests: Sequence[Send]) -> list[SendResults | StoreError]:
         """Write the messages of all requests; the answers hold once the commit is synced."""
-        outcomes: list[Stored | StoreError] = []
+        outcomes: list[SendResults | StoreError] = []
         files: list[_File] = []
         # Once: messages of one delivery time have one delay, and share a file.
         self._wall = self._moves.clock.wall()
@@ -159,7 +159,9 @@ class Sender(Part):
         """Whether something waits in `new/` only for a commit."""
         return any(commit <= self._moves.synced for commit, _ in self._written)
 
-    def _admit(self, request: Send, files: list[_File], entering: dict[str, tuple[int, int]]) -> Stored:
+    def _admit(
+        self, request: Send, files: list[_File], entering: dict[str, tuple[int, int]]
+    ) -> SendResults:
         """Find a file for each valid message of a request."""
         record = self._catalog.require_open(request.queue)
         record.require_sending()
@@ -173,7 +175,7 @@ class Sender(Part):
             raise InvalidRequest(
                 what="the number of messages", value=len(bodies), rule="must be 1 with a written body"
             )
-        stored = Stored(results=[""] * len(bodies), sent_at=Millis(0))
+        stored = SendResults(results=[""] * len(bodies), sent_at=Millis(0))
         is_limited = settings.max_messages or settings.max_bytes
         keys: dict[int, str] = {}
         together: list[tuple[_Kind, list[int]]] = []
@@ -247,7 +249,7 @@ class Sender(Part):
             )
         return ahead
 
-    def _is_repeated(self, record: QueueRecord, key: str, stored: Stored, position: int) -> bool:
+    def _is_repeated(self, record: QueueRecord, key: str, stored: SendResults, position: int) -> bool:
         """Whether the key is taken, or will be by this commit; then the first one's id answers."""
         coming = self._coming.get(record.name, {})
         first = coming.get(key)
@@ -290,7 +292,7 @@ class Sender(Part):
         most: int,
         positions: Sequence[int],
         size: int,
-        stored: Stored,
+        stored: SendResults,
         files: list[_File],
         keys: Mapping[int, str],
     ) -> None:
@@ -320,7 +322,7 @@ class Sender(Part):
         written = file.written
         line = line_of(file.bodies, file.attributes, file.keys, file.groups)
         if written is not None:
-            line = Line([written.size], [written.crc], file.attributes, file.keys, line.groups)
+            line = replace(line, sizes=[written.size], crcs=[written.crc], is_external=True)
         encoded = encode(line)
         count = len(file.bodies)
         stem = stem_of(self._ids.make(), line, encoded, priority=file.priority)
@@ -334,10 +336,7 @@ class Sender(Part):
             for stored, first, run in file.places:
                 stored.results[first : first + run] = [error] * run
             return
-        if written is None:
-            self._reader.keep(entry.batch, line, content)
-        else:
-            self._moves.index.learn(entry.batch, line)
+        self._reader.keep(entry.batch, line, content)
         if file.keys:
             self._deduplication.take(entry, file.keys.items())
         self._written.append((self._moves.commit, entry))

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from ..files.changes import LOCK, Change, Changes, Kind, Overtaken
+from ..files.changes import LOCK, Change, ChangeKind, Changes, Overtaken
 from ..files.disk import Lock
 from ..files.layout import owner as owner_file
 from ..files.syncer import SyncFailed, explained
@@ -235,26 +235,26 @@ class Sharing:
         change = self._changes.in_doubt()
         if change is None:
             return
-        if change.kind is Kind.FILE:
+        if change.kind is ChangeKind.FILE:
             self._changes.decide(True)  # Its part looks what is there.
         else:
             is_there = self._moves.is_there(
-                change.source if change.kind is Kind.UNLINK else change.target
+                change.source if change.kind is ChangeKind.UNLINK else change.target
             )
-            self._changes.decide(is_there != (change.kind is Kind.UNLINK))
+            self._changes.decide(is_there != (change.kind is ChangeKind.UNLINK))
 
     def _replay(self, change: Change) -> None:
         index, commit = self._moves.index, self._moves.commit
         self._built_on_others()
-        if change.kind is Kind.FILE:
+        if change.kind is ChangeKind.FILE:
             self._tell_part(change.source)
             self._tell_part(change.target)
             return
-        if change.kind is not Kind.UNLINK:
+        if change.kind is not ChangeKind.UNLINK:
             name = parse(change.target)
             index.appear(name, commit, due=change.due)
             self._moves.ids.rise_above(name.stem.id)
-        if change.kind is not Kind.LINK:
+        if change.kind is not ChangeKind.LINK:
             try:
                 gone = parse(change.source)
             except NotAName:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..files.disk import Kind
+from ..files.disk import FileKind
 from ..files.reserved_room import DiskRoom
 from ..files.syncer import SyncFailed, explained
 from ..model import content as contents
@@ -433,7 +433,7 @@ class Stages(Part):
             found = self._moves.disk.scan(folder)
         except OSError as error:
             raise explained(error) from error
-        return {f"{folder}/{each.name}": None for each in found if each.kind is Kind.FILE}
+        return {f"{folder}/{each.name}": None for each in found if each.kind is FileKind.FILE}
 
     def _look_for_manifest(self, path: str) -> None:
         try:

@@ -1,23 +1,40 @@
 """A large body on its way into the root: a file in `new/` that is written in pieces, without the lock.
 
-Its name says the process that writes it. A commit renames it to a message's name. The next start, or a
-process that finds its writer dead, unlinks what never became a message.
+Its name says the process that writes it. A commit renames it into `bodies/`. The next start, or a
+process that finds its writer dead, unlinks what never became a message's.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import zlib
+from collections.abc import Iterator
 from typing import Final
 
+from ..model.content import Damaged, Line
 from ..model.disk_watermark import DiskWatermark
-from ..model.errors import DiskError, DiskFull, StoreError
+from ..model.errors import DiskError, DiskFull, InvalidRequest, StoreError
 from ..model.operations import WrittenBody
 from .disk import NO_ROOM, Disk
+from .local_disk import LocalDisk
 from .reserved_room import DiskRoom
 
 log = logging.getLogger(__name__)
 
+_NOT_LINKABLE: Final = {
+    errno.EXDEV: "must be on the file system of the root",
+    errno.EINVAL: "must be a regular file",
+    errno.EISDIR: "must be a regular file",
+    errno.ENXIO: "must be a regular file",
+    errno.ENOENT: "must be there",
+    errno.ENOTDIR: "must be there",
+    errno.EACCES: "must be a file that the store's user may read",
+    errno.EPERM: "must be a file that the store's user owns or may write, and the file system must "
+    "have links",
+    errno.EMLINK: "must have fewer links",
+}
+_PIECE: Final = 1024 * 1024
 SYNC_EVERY: Final = 16 * 1024 * 1024
 """Bytes after which a body is synced: what a commit has to wait for stays small."""
 
@@ -64,15 +81,53 @@ class BodyFile:
 
     def discard(self) -> None:
         """Unlink the file, unless it has become a message's."""
-        try:
-            self._disk.unlink(self._path)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            log.warning("%s stays until the next start: %s", self._path, error)
+        discard_body(self._disk, self._path)
 
     def _require_room(self, size: int) -> None:
         DiskRoom(self._disk, self._watermark).take(size)
+
+
+def link_body(disk: LocalDisk, source: str, path: str) -> WrittenBody:
+    """Return a file of the root's file system as a body, which is another link of it; raise
+    `InvalidRequest` or `DiskError`."""
+    try:
+        size = disk.link_from(source, path)
+    except OSError as error:
+        if error.errno in _NOT_LINKABLE:
+            raise InvalidRequest(
+                what="the file to link", value=source, rule=f"{_NOT_LINKABLE[error.errno]}: {error}"
+            ) from error
+        raise _explained(error) from error
+    return WrittenBody(path=path, size=size, crc=None)
+
+
+def body_pieces(disk: Disk, path: str, line: Line) -> Iterator[bytes]:
+    """Yield a body that is in a file of its own, in pieces; raise `Damaged` at the end if it isn't what
+    was sent, or `OSError`."""
+    size, crc = 0, 0
+    try:
+        file = disk.open(path)
+    except FileNotFoundError as error:
+        raise Damaged("its body is not there any more") from error
+    with file:
+        while piece := file.read(_PIECE):
+            size += len(piece)
+            crc = zlib.crc32(piece, crc)
+            yield piece
+    if size != line.sizes[0]:
+        raise Damaged(f"its body has {size} bytes instead of {line.sizes[0]}")
+    if line.crcs[0] not in (None, crc):
+        raise Damaged("the checksum of its body differs")
+
+
+def discard_body(disk: Disk, path: str) -> None:
+    """Unlink a body that became no message's."""
+    try:
+        disk.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        log.warning("%s stays until the next start: %s", path, error)
 
 
 def _explained(error: OSError) -> StoreError:

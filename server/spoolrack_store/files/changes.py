@@ -46,7 +46,7 @@ _LARGEST: Final = 1024
 """Bytes of a record at most: two paths of up to 350 bytes, and what is before them."""
 
 
-class Kind(IntEnum):
+class ChangeKind(IntEnum):
     LINK = 1
     RENAME = 2
     UNLINK = 3
@@ -58,7 +58,7 @@ class Kind(IntEnum):
 class Change:
     """One move."""
 
-    kind: Kind
+    kind: ChangeKind
     source: str
     target: str
     due: int = 0
@@ -244,7 +244,7 @@ class Changes:
         """Return the record at `at`, and where the next one begins."""
         length, kind, due = _RECORD.unpack(self._get(at, _RECORD.size))
         source, _, target = self._get(at + _RECORD.size, length - _RECORD.size).decode().partition("\n")
-        return Change(Kind(kind), source, target, due), at + length
+        return Change(ChangeKind(kind), source, target, due), at + length
 
     def _get(self, at: int, length: int) -> bytes:
         start = at % RING

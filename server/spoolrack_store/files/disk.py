@@ -25,7 +25,7 @@ FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM})
 """Errors of an open when a file's permissions are not what we gave it."""
 
 
-class Kind(Enum):
+class FileKind(Enum):
     FILE = "file"
     FOLDER = "folder"
     OTHER = "other"
@@ -37,12 +37,12 @@ class Found:
     """One name in a folder."""
 
     name: str
-    kind: Kind
+    kind: FileKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    kind: Kind
+    kind: FileKind
     size: int
     links: int
     changed_ns: int

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from .disk import Kind
+from .disk import FileKind
 from .local_disk import LocalDisk
 
 _PARTIAL: Final = ".partial"
@@ -85,9 +85,9 @@ class Links:
     def _sync_each(self, disk: LocalDisk, folder: str) -> None:
         for found in disk.scan(folder):
             path = f"{folder}/{found.name}"
-            if found.kind is Kind.FOLDER:
+            if found.kind is FileKind.FOLDER:
                 self._sync_each(disk, path)
-            elif found.kind is Kind.FILE:
+            elif found.kind is FileKind.FILE:
                 disk.sync_file(path)
         disk.sync_folder(folder)
 

@@ -24,9 +24,11 @@ PUBLISHED: Final = "published"
 RESERVED: Final = "reserved"
 REDRIVES: Final = "redrives"
 ARCHIVE: Final = "archive"
+BODIES: Final = "bodies"
+"""Bodies that are in files of their own, by the ids of their messages: see `names.body_path`."""
 FOLDERS: Final = (
     *(CONFIG, OWNERS, NEW, QUEUES, DELAY, REMOVE, QUARANTINE, KEYS),
-    *(STAGED, PUBLISHED, RESERVED, REDRIVES, ARCHIVE),
+    *(STAGED, PUBLISHED, RESERVED, REDRIVES, ARCHIVE, BODIES),
 )
 """Made when the root is."""
 
@@ -36,7 +38,7 @@ BODY: Final = ".body"
 """The end of the name of a body in `new/` that is being written: see `body_file`."""
 
 
-def body_path(owner: str, number: int) -> str:
+def new_body_path(owner: str, number: int) -> str:
     """Return the path of a body that a process writes in pieces, before it is a message's."""
     return f"{NEW}/{owner}-{number}{BODY}"
 

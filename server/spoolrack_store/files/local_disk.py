@@ -26,7 +26,7 @@ from typing import BinaryIO, Final, cast
 
 from ..model.clock import Millis
 from .changes import LOCK, Memory
-from .disk import Facts, Found, Kind, Lock, NotSynced, Space
+from .disk import Facts, FileKind, Found, Lock, NotSynced, Space
 from .mounts import is_written_by_other_hosts
 from .system_calls import calls_for, find_syncfs
 
@@ -49,7 +49,7 @@ _EVENTS: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunningProcess:
     """Where a process runs."""
 
     pid: int
@@ -58,9 +58,9 @@ class Place:
     """Another host, and the same one after a restart, has another. Containers of a host share it."""
 
 
-def this_place() -> Place:
+def this_process() -> RunningProcess:
     boot = Path("/proc/sys/kernel/random/boot_id").read_bytes().decode().strip()
-    return Place(os.getpid(), socket.gethostname(), boot)
+    return RunningProcess(os.getpid(), socket.gethostname(), boot)
 
 
 class SharedBytes:
@@ -329,11 +329,11 @@ class LocalDisk:
     def facts(self, path: str) -> Facts:
         found = os.stat(path, dir_fd=self._root, follow_symlinks=False)
         if stat.S_ISREG(found.st_mode):
-            kind = Kind.FILE
+            kind = FileKind.FILE
         elif stat.S_ISDIR(found.st_mode):
-            kind = Kind.FOLDER
+            kind = FileKind.FOLDER
         else:
-            kind = Kind.OTHER
+            kind = FileKind.OTHER
         return Facts(kind=kind, size=found.st_size, links=found.st_nlink, changed_ns=found.st_ctime_ns)
 
     def rename(self, source: str, target: str) -> None:
@@ -419,6 +419,25 @@ class LocalDisk:
         if self._linkat(self._root, source.encode(), self._root, target.encode(), 0):
             raise _failure(source, target)
 
+    def link_from(self, source: str, target: str) -> int:
+        """Give the regular file at `source`, resolved as the process's own paths are, the name `target`
+        in the root, with its content on stable media; return its size. EXDEV on another file system."""
+        file = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            facts = os.fstat(file)
+            if not stat.S_ISREG(facts.st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", source)
+            # Of what is open, whatever has become of its name.
+            os.link(f"/proc/self/fd/{file}", target, dst_dir_fd=self._root)
+            try:
+                os.fsync(file)
+            except BaseException:
+                os.unlink(target, dir_fd=self._root)
+                raise
+            return facts.st_size
+        finally:
+            os.close(file)
+
     def rename_new(self, source: str, target: str) -> None:
         if self._renameat2(
             self._root, os.fsencode(source), self._root, os.fsencode(target), _NOREPLACE
@@ -470,12 +489,12 @@ def _sync_new(file: int, path: str) -> None:
         raise NotSynced(error.errno, error.strerror, path) from error
 
 
-def _kind_of(entry: os.DirEntry[str]) -> Kind:
+def _kind_of(entry: os.DirEntry[str]) -> FileKind:
     if entry.is_file(follow_symlinks=False):
-        return Kind.FILE
+        return FileKind.FILE
     if entry.is_dir(follow_symlinks=False):
-        return Kind.FOLDER
-    return Kind.OTHER
+        return FileKind.FOLDER
+    return FileKind.OTHER
 
 
 def _failure(source: str, target: str) -> OSError:

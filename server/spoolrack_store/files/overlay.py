@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import BinaryIO
 
-from .disk import Facts, Found, Kind, Lock, Space
+from .disk import Facts, FileKind, Found, Lock, Space
 from .local_disk import LocalDisk
 
 
@@ -94,7 +94,7 @@ class OverlayDisk(LocalDisk):
         is_made = self._folders.get(path)
         if is_made is False:
             raise _fails(errno.ENOENT, path)
-        kinds: dict[str, Kind] = {}
+        kinds: dict[str, FileKind] = {}
         if is_made is None:
             kinds = {found.name: found.kind for found in self._disk.scan(path)}
         for folder, exists in self._folders.items():
@@ -102,23 +102,23 @@ class OverlayDisk(LocalDisk):
             if (above or ".") == path:
                 kinds.pop(name, None)
                 if exists:
-                    kinds[name] = Kind.FOLDER
+                    kinds[name] = FileKind.FOLDER
         for name, node in self._files.get(path, {}).items():
             kinds.pop(name, None)
             if node is not None:
-                kinds[name] = Kind.FILE
+                kinds[name] = FileKind.FILE
         return [Found(name, kind) for name, kind in kinds.items()]
 
     def facts(self, path: str) -> Facts:
         is_made = self._folders.get(path)
         if is_made:
-            return Facts(kind=Kind.FOLDER, size=0, links=1, changed_ns=0)
+            return Facts(kind=FileKind.FOLDER, size=0, links=1, changed_ns=0)
         if is_made is False:
             raise _fails(errno.ENOENT, path)
         node = self._file(path)
         if node.place is not None:
             return self._disk.facts(node.place)
-        return Facts(kind=Kind.FILE, size=len(node.content), links=1, changed_ns=0)
+        return Facts(kind=FileKind.FILE, size=len(node.content), links=1, changed_ns=0)
 
     def rename(self, source: str, target: str) -> None:
         node = self._file(source)
@@ -136,7 +136,7 @@ class OverlayDisk(LocalDisk):
         self._put(target, self._file(source))
 
     def unlink(self, path: str) -> None:
-        if self.facts(path).kind is Kind.FOLDER:
+        if self.facts(path).kind is FileKind.FOLDER:
             raise _fails(errno.EISDIR, path)
         self._put(path, None)
 

@@ -29,7 +29,7 @@ _LEFT_FREE: Final = 1024 * 1024
 """Not taken for the reserve, so that it isn't filled up just to be given up again."""
 
 
-class Reserve:
+class ReservedRoom:
     """The reserve of one root. What it holds is read from the disk."""
 
     def __init__(self, disk: Disk) -> None:

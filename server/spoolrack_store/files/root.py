@@ -21,11 +21,18 @@ from ..model.errors import RootInUse, RootUnusable, UnknownFormat
 from ..model.names import is_owner, make_token
 from . import layout
 from .changes import LOCK, PATH, SIZE, Memory
-from .disk import NO_ROOM, Disk, Kind, Lock
+from .disk import NO_ROOM, Disk, FileKind, Lock
 from .layout import COPY, FOLDERS, FORMAT_CONTENT, RESERVE
 from .layout import owner as owner_file
-from .local_disk import FOLDER_MODE, GROUP_FOLDER_MODE, LocalDisk, Place, ignore_umask_in, is_for_group
-from .reserved_room import Reserve
+from .local_disk import (
+    FOLDER_MODE,
+    GROUP_FOLDER_MODE,
+    LocalDisk,
+    RunningProcess,
+    ignore_umask_in,
+    is_for_group,
+)
+from .reserved_room import ReservedRoom
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +105,7 @@ def owners_of(disk: Disk) -> list[str]:
         found.name
         for found in disk.scan(layout.OWNERS)
         # Anything else was never an owner's, and is no reason not to start.
-        if found.kind is Kind.FILE and is_owner(found.name)
+        if found.kind is FileKind.FILE and is_owner(found.name)
     ]
 
 
@@ -125,7 +132,7 @@ def is_root(path: str | os.PathLike[str]) -> bool:
     return Path(path, "FORMAT").exists()
 
 
-def open_root(disk: LocalDisk, root: str, random: Random, place: Place) -> Root:
+def open_root(disk: LocalDisk, root: str, random: Random, process: RunningProcess) -> Root:
     """Make the folder under `disk` a root, if it is empty, and become an owner.
 
     `root` is what errors call it. Raise `RootUnusable` or `UnknownFormat`, and `RootInUse` if another
@@ -143,7 +150,7 @@ def open_root(disk: LocalDisk, root: str, random: Random, place: Place) -> Root:
             raise RootInUse(root=root, holder=holder(disk))
         try:
             _write_format(disk, root)
-            lock, owner = _become_owner(disk, root, random, place)
+            lock, owner = _become_owner(disk, root, random, process)
             _also_when_full(disk, lambda: disk.set_aside(PATH, SIZE))
             return Root(disk, disk.map(PATH, SIZE), owner, lock)
         finally:
@@ -175,7 +182,7 @@ def _require_ours(disk: LocalDisk, root: str) -> None:
         names = ", ".join(sorted(map(ascii, foreign))[:3])
         raise RootUnusable(root=root, why=f"it holds other things ({names}): choose an empty folder")
     for folder in FOLDERS:
-        if kinds.get(folder, Kind.FOLDER) is not Kind.FOLDER:
+        if kinds.get(folder, FileKind.FOLDER) is not FileKind.FOLDER:
             raise RootUnusable(root=root, why=f"{folder} in it is not a folder")
     if "FORMAT" not in kinds and "queues" in kinds and disk.scan("queues"):
         log.warning("%s had queues and no FORMAT file, which is written anew", root)
@@ -202,10 +209,12 @@ def _write_format(disk: LocalDisk, root: str) -> None:
     disk.sync_folder(".")
 
 
-def _become_owner(disk: LocalDisk, root: str, random: Random, place: Place) -> tuple[Lock, str]:
+def _become_owner(
+    disk: LocalDisk, root: str, random: Random, process: RunningProcess
+) -> tuple[Lock, str]:
     for other in owners_of(disk):
         told = disk.read(owner_file(other), 200).decode(errors="replace").strip()
-        is_elsewhere = bool(told) and not told.endswith(f"boot {place.boot}")
+        is_elsewhere = bool(told) and not told.endswith(f"boot {process.boot}")
         if not is_living(disk, other):
             if is_elsewhere:
                 log.warning(
@@ -219,7 +228,7 @@ def _become_owner(disk: LocalDisk, root: str, random: Random, place: Place) -> t
             raise RootInUse(root=root, holder=f" ({told}), which runs on another host")
     owner = make_token(random)[:_OWNER_LENGTH]
     path = owner_file(owner)
-    about = f"pid {place.pid} on {place.host} boot {place.boot}\n"
+    about = f"pid {process.pid} on {process.host} boot {process.boot}\n"
     _also_when_full(disk, lambda: disk.create(path, [about.encode()], sync=False))
     lock = disk.lock(path)
     if lock is None:
@@ -233,7 +242,7 @@ def _also_when_full(disk: Disk, make: Callable[[], None]) -> None:
         try:
             make()
         except OSError as error:
-            if error.errno not in NO_ROOM or not Reserve(disk).give():
+            if error.errno not in NO_ROOM or not ReservedRoom(disk).give():
                 raise
         else:
             return

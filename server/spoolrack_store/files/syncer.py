@@ -17,7 +17,7 @@ from typing import Final
 from ..model.errors import DiskError, DiskFull, StoreError
 from ..model.statistics import Statistics
 from . import layout
-from .disk import FORBIDDEN, NO_ROOM, OUT_OF_HANDLES, Disk, Kind
+from .disk import FORBIDDEN, NO_ROOM, OUT_OF_HANDLES, Disk, FileKind
 
 FEW_FOLDERS: Final = 8
 """Up to so many folders are synced one by one; above, one sync of the file system is cheaper."""
@@ -142,7 +142,7 @@ class Syncer:
         except FileNotFoundError:
             return  # It goes on moving: its next move syncs it.
         for each in found:
-            if each.kind is Kind.FOLDER:
+            if each.kind is FileKind.FOLDER:
                 self._sync_all_below(each.name if folder == _ROOT else f"{folder}/{each.name}")
 
 

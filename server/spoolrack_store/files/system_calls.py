@@ -34,7 +34,7 @@ _STATX_LENGTH: Final = struct.Struct("=Q")
 _STATX_LENGTH_AT: Final = 40
 
 
-class Calls(Protocol):
+class SystemCalls(Protocol):
     """Paths are from the open `folder`."""
 
     def open(self, folder: int, path: str, flags: int, mode: int = 0) -> int: ...
@@ -172,7 +172,7 @@ class Kept(Released):
             _complain(None)
 
 
-def calls_for(*, is_local: bool) -> Calls:
+def calls_for(*, is_local: bool) -> SystemCalls:
     """The calls for a file system of this machine's, or for one that other hosts serve."""
     # Only the GNU C library is known to have all of them.
     is_known = sys.platform == "linux" and platform.libc_ver()[0] == "glibc"

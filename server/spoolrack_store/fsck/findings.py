@@ -73,7 +73,7 @@ class Aside:
 
 
 @dataclass(slots=True)
-class Tally:
+class MessageCounts:
     """A queue's whole messages."""
 
     counts: dict[State, int] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Tally:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    queues: dict[str, Tally] = field(default_factory=dict)
+    queues: dict[str, MessageCounts] = field(default_factory=dict)
     """By name, in order."""
     problems: list[Problem] = field(default_factory=list)
     """By path."""

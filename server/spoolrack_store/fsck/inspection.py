@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..files.disk import Disk, Kind
+from ..files.disk import Disk, FileKind
 from ..files.layout import FOLDERS
 from ..model.clock import Clock
-from .findings import Notes, Problem, Progress, Remedy, Report, Tally
+from .findings import MessageCounts, Notes, Problem, Progress, Remedy, Report
 from .listing import QUEUES
-from .message_files import MessageInspector
+from .message_files import MessageInspector, bodies_there
 from .other_folders import BESIDE, KEYS, OWNERS
 from .quarantined_files import read_asides
 from .settings_files import Registry
@@ -41,8 +41,10 @@ def inspect(disk: Disk, clock: Clock, *, deep: bool = True, progress: Progress |
     registry.read()
     registry.tell(notes)
     owners = frozenset(found.name for found in notes.scan(OWNERS))
+    bodies = bodies_there(notes)
     messages = MessageInspector(notes, clock, owners, progress)
     messages.run()
+    messages.tell_bodies_left(bodies)
     # After the messages: what is made meanwhile is found, and of what goes the leases are gone, too.
     for look in BESIDE.values():
         look(notes)
@@ -60,12 +62,12 @@ def _look_at_root(notes: Notes) -> None:
         if folder not in kinds:
             why = "this folder of every root is missing"
             notes.problem(Problem(path=folder, why=why, remedy=Remedy.FOLDER))
-        elif kinds[folder] is not Kind.FOLDER:
+        elif kinds[folder] is not FileKind.FOLDER:
             notes.by_hand(folder, "this is a folder in every root, and it is none")
     for name, why in _MADE_BY_A_START.items():
         if name not in kinds:
             notes.leave(FORMAT, f"{name} is missing: {why}")
-        elif kinds[name] is not Kind.FILE:
+        elif kinds[name] is not FileKind.FILE:
             notes.by_hand(name, "this is a file in every root, and it is none")
     for name in sorted(kinds.keys() - set(KNOWN) - _ALSO_ALLOWED):
         notes.leave(name, "not ours; the store neither uses nor touches it")
@@ -79,10 +81,10 @@ def _tell_queues(notes: Notes, registry: Registry, messages: MessageInspector) -
     for queue in sorted((messages.queues.keys() | messages.folders) - registry.names):
         folder = f"{QUEUES}/{queue}"
         if queue in messages.queues:
-            count = report.queues.pop(queue, Tally()).messages
+            count = report.queues.pop(queue, MessageCounts()).messages
             why = f"there are no settings of the queue {queue}, and {count} messages of it"
             notes.problem(Problem(path=folder, why=why, remedy=Remedy.SETTINGS, queue=queue))
         else:
             notes.leave(folder, "a queue without settings and messages: it was never created")
     for queue in registry.names:
-        report.queues.setdefault(queue, Tally()).is_doomed = queue in registry.doomed
+        report.queues.setdefault(queue, MessageCounts()).is_doomed = queue in registry.doomed

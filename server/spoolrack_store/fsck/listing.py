@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ..files.disk import Found, Kind
+from ..files.disk import FileKind, Found
 from ..files.layout import COPY, QUARANTINE, body_owner
 from ..model.ids import is_id
 from ..model.names import Name, NotAName, is_queue_name, parse
@@ -51,7 +51,7 @@ class Lister:
     def _queue_folders(self) -> Iterator[str]:
         for found in self._notes.scan(QUEUES):
             path = f"{QUEUES}/{found.name}"
-            if found.kind is Kind.FOLDER and is_queue_name(found.name):
+            if found.kind is FileKind.FOLDER and is_queue_name(found.name):
                 self.queues.add(found.name)
                 yield path
             else:
@@ -68,12 +68,12 @@ class Lister:
                 self._notes.leave(path, "a copy of a file, being made: the next start unlinks it")
             elif folder == "new" and body_owner(found.name):
                 self._notes.leave(path, "a body, being written: a start unlinks it if its process died")
-            elif folder == "new" and found.kind is Kind.FILE and is_queue_name(queue) and is_id(id):
+            elif folder == "new" and found.kind is FileKind.FILE and is_queue_name(queue) and is_id(id):
                 self._notes.leave(path, "put here by hand: it waits to be adopted")
             else:
                 self._notes.foreign(path)
             return None
-        if found.kind is not Kind.FILE:
+        if found.kind is not FileKind.FILE:
             self._notes.foreign(path, "its name is a message file's, and it is none")
             return None
         return name

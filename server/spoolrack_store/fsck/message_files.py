@@ -6,21 +6,23 @@ listing shows them still. Names are never made twice, so a batch that changed in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from ..engine.index import COUNTED
+from ..files.body_file import body_pieces
 from ..files.disk import Disk
+from ..files.layout import BODIES
 from ..model.batch import Batch, Entry
 from ..model.clock import DAY, SECOND, Clock, Millis, span_text
-from ..model.content import Damaged, body, decode
-from ..model.ids import sent_at
+from ..model.content import Damaged, Line, body, decode
+from ..model.ids import is_id, sent_at
 from ..model.members import indexes, runs
-from ..model.names import Name, batch_of, index_of, is_set_token, parse
+from ..model.names import Name, Stem, batch_of, body_path, index_of, is_set_token, parse
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
-from .findings import Aside, Notes, Problem, Progress, Remedy, Tally
+from .findings import Aside, MessageCounts, Notes, Problem, Progress, Remedy
 from .listing import Lister, Paths
 
 ROUNDS: Final = 6
@@ -119,7 +121,7 @@ class MessageInspector:
             if name.state in COUNTED and entry.held:
                 self.queues.setdefault(name.queue, name.path)
             if whole:
-                tally = report.queues.setdefault(name.queue, Tally())
+                tally = report.queues.setdefault(name.queue, MessageCounts())
                 tally.add(name.state, whole.bit_count(), batch.bytes_of(whole))
 
     def tell_leases_without_set(self) -> None:
@@ -130,6 +132,17 @@ class MessageInspector:
                 if entry.held and token and is_set_token(token) and token not in self._notes.set_tokens:
                     why = "leased for a reservation that was never made: the next start makes it ready"
                     self._notes.leave(entry.name.path, why)
+
+    def tell_bodies_left(self, bodies: Iterable[str]) -> None:
+        """Note bodies of no message: `bodies` were there before the messages were listed."""
+        known = {parse(paths[0]).stem.id for paths in self._lister.list().values()}
+        known |= {verdict.batch.stem.id for verdict in self._verdicts.values()}
+        for name in sorted(set(bodies).intersection(bodies_there(self._notes)) - known):
+            if is_id(name):
+                why = "the body of no message: the next start unlinks it"
+                self._notes.leave(f"{BODIES}/{name}", why)
+            else:
+                self._notes.foreign(f"{BODIES}/{name}", "not a body")
 
     def _aside(self, entry: Entry) -> Aside:
         name, held = entry.name, entry.held
@@ -265,6 +278,8 @@ class MessageInspector:
             if size != stem.length:
                 # Not read: whatever it is, it may be larger than memory.
                 return stem.full, f"it has {size} bytes instead of {stem.length}"
+            if stem.is_external and (why := self._external_damage(stem, name.path)):
+                return stem.full, why
             if not self._notes.deep:
                 return 0, ""
             content = self._disk.read(name.path)
@@ -279,6 +294,8 @@ class MessageInspector:
         except Damaged as error:
             return stem.full, str(error)
         batch.line = line
+        if line.is_external:
+            return self._external_content(stem, line)
         damaged, why = 0, ""
         for index in indexes(stem.full):
             try:
@@ -286,6 +303,27 @@ class MessageInspector:
             except Damaged as error:
                 damaged, why = damaged | 1 << index, str(error)
         return damaged, why
+
+    def _external_damage(self, stem: Stem, path: str) -> str:
+        """Return what is wrong with the size of a body in a file of its own; "": nothing."""
+        try:
+            size = self._disk.facts(body_path(stem.id)).size
+        except FileNotFoundError:
+            self._disk.facts(path)  # The message may have been deleted.
+            return "its body is not there any more"
+        return "" if size == stem.size else f"its body has {size} bytes instead of {stem.size}"
+
+    def _external_content(self, stem: Stem, line: Line) -> tuple[int, str]:
+        """Read a body in pieces; return which messages are damaged, and why."""
+        path = body_path(stem.id)
+        try:
+            for piece in body_pieces(self._disk, path, line):
+                self._notes.report.bytes += len(piece)
+        except Damaged as error:
+            return stem.full, str(error)
+        except OSError as error:
+            self._notes.by_hand(path, f"it can't be read: {error.strerror}")
+        return 0, ""
 
     # Two files of one message.
 
@@ -324,6 +362,11 @@ class MessageInspector:
                         members=1 << (index_of(id) if other.batch.stem.count else 0),
                     )
                 )
+
+
+def bodies_there(notes: Notes) -> set[str]:
+    """Return the names of the bodies that are in files of their own."""
+    return {found.name for found in notes.scan(BODIES)}
 
 
 def _counted_holder(batch: Batch, id: str) -> Entry | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from ..files.disk import Kind
+from ..files.disk import FileKind
 from ..model import manifest, names, redrive_order
 from ..model.content import Damaged, body, decode, is_torn
 from ..model.members import indexes
@@ -135,7 +135,7 @@ def _files(notes: Notes, folder: str) -> Iterator[tuple[str, str]]:
     """Yield name and path of each file in a folder; note what is none."""
     for found in notes.scan(folder):
         path = f"{folder}/{found.name}"
-        if found.kind is Kind.FILE:
+        if found.kind is FileKind.FILE:
             yield found.name, path
         else:
             notes.foreign(path, "it is no file")

@@ -12,7 +12,7 @@ import ast
 from typing import Final
 
 from ..engine.moves import NOTE
-from ..files.disk import Disk, Kind
+from ..files.disk import Disk, FileKind
 from ..files.layout import QUARANTINE
 from ..model.errors import DiskError
 from ..model.ids import is_id
@@ -39,7 +39,7 @@ def read_asides(notes: Notes) -> list[Aside]:
     asides = []
     for place in notes.scan(QUARANTINE):
         path = f"{QUARANTINE}/{place.name}"
-        if place.kind is not Kind.FOLDER or not is_id(place.name):
+        if place.kind is not FileKind.FOLDER or not is_id(place.name):
             if not is_message(path):
                 aside = Aside(id=place.name, name=place.name, path=path, source="", why="")
                 asides.append(aside)

@@ -13,7 +13,8 @@ from random import Random
 from ..engine.index import COUNTED
 from ..engine.moves import Moves
 from ..engine.recovery import appear
-from ..files.disk import Disk, Kind
+from ..files.body_file import body_pieces
+from ..files.disk import Disk, FileKind
 from ..files.layout import QUARANTINE
 from ..files.syncer import Syncer, explained
 from ..model.batch import Batch, Entry
@@ -22,7 +23,16 @@ from ..model.content import Damaged, body, decode
 from ..model.errors import StoreError
 from ..model.ids import FileIds, is_id
 from ..model.members import indexes
-from ..model.names import Name, NotAName, batch_of, index_of, is_queue_name, make_token, parse
+from ..model.names import (
+    Name,
+    NotAName,
+    batch_of,
+    body_path,
+    index_of,
+    is_queue_name,
+    make_token,
+    parse,
+)
 from ..model.settings import QueueSettings, Record, encode
 from ..model.transitions import State
 from .findings import Aside, Mended, Notes, NotRestorable, Problem, Remedy
@@ -173,7 +183,7 @@ class Mender:
     def _restore_file(self, aside: Aside, queue: str | None) -> str:
         """Bring back a message's file that lay where it doesn't belong."""
         name = self._name_of(aside, queue)
-        if self._disk.facts(aside.path).kind is not Kind.FILE:
+        if self._disk.facts(aside.path).kind is not FileKind.FILE:
             raise NotRestorable(f"{aside.path} is not a message's file, and stays in quarantine.")
         known = self._moves.index.batches.get(name.stem.text)
         batch = known or Batch(name.stem)
@@ -219,6 +229,10 @@ class Mender:
         try:
             content = self._disk.read(path, batch.stem.length + 1)
             line = decode(batch.stem, content, len(content))
+            if line.is_external:
+                for _ in body_pieces(self._disk, body_path(batch.stem.id), line):
+                    pass
+                return
             for index in indexes(members):
                 body(line, content, index)
         except OSError as error:

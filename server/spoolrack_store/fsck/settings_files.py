@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ..files.disk import Disk, Kind
+from ..files.disk import Disk, FileKind
 from ..model.errors import DamagedSettings
 from ..model.names import QUEUE_NAME
 from ..model.settings import Record, decode
@@ -39,7 +39,7 @@ class Registry:
         for found in listed:
             path = f"{CONFIG}/{found.name}"
             match = _SETTINGS_FILE.fullmatch(found.name)
-            if match is None or found.kind is not Kind.FILE:
+            if match is None or found.kind is not FileKind.FILE:
                 self.problems.append(Problem(path=path, why="not a settings file"))
                 continue
             queue, version = match["queue"], int(match["version"])

@@ -24,6 +24,7 @@ unlinks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from .content import Line
 from .credits import Credits
@@ -56,6 +57,15 @@ class Groups:
         return self._members.get(name, 0)
 
 
+class Charge(NamedTuple):
+    """Leased messages of one entry that count for a consumer's flow control."""
+
+    members: int
+    size: int
+    """Bytes of them together."""
+    credits: Credits
+
+
 class Entry:
     """A name of a batch that is there now."""
 
@@ -70,7 +80,7 @@ class Entry:
         """The part of it that the queue's figures include."""
         self.taken = 0
         """The last commit that took messages from it."""
-        self.charged: list[tuple[int, Credits]] = []
+        self.charged: list[Charge] = []
         """Of a lease: which messages count for which consumer's flow control."""
         self.due = 0
         """Monotonic milliseconds at which the lease or the delay ends."""

@@ -5,7 +5,10 @@
 The line has columns, each with a value for each message: `sizes` and `crcs` (CRC-32, zlib's) always,
 `attributes`, `binary_attributes` (base64) and `keys` by the message's index as text where a message has
 any, and `groups` by name, each with its members as `model.members` spells them. A lone message without
-attributes and group has no line: its name says its size and CRC. Pure.
+attributes and group has no line: its name says its size and CRC.
+
+A body in a file of its own (`names.body_path`) leaves the line alone in the message's file. Its CRC is
+null if the body was linked from elsewhere, and never read. Pure.
 """
 
 from __future__ import annotations
@@ -47,7 +50,8 @@ class Line:
     """A file's line about its messages, by index."""
 
     sizes: Sequence[int]
-    crcs: Sequence[int]
+    crcs: Sequence[int | None]
+    """None: of a body that was never read."""
     attributes: Mapping[int, Attributes] = field(default_factory=dict)
     keys: Mapping[int, str] = field(default_factory=dict)
     """Deduplication keys."""
@@ -55,6 +59,8 @@ class Line:
     """The members of each group."""
     deaths: Sequence[Mapping[str, object]] = ()
     """Of a dead letter, how it came to be one each time, the oldest first: `dead_letter_records`."""
+    is_external: bool = False
+    """Whether the only body is in a file of its own."""
     starts: Sequence[int] = ()
     """Where each body begins; the end of the last one follows."""
 
@@ -140,7 +146,7 @@ def line_of(
 
 def encode(line: Line) -> bytes:
     """Return the line as it stands behind the bodies; nothing for a lone message that needs none."""
-    if len(line.sizes) == 1 and not (line.attributes or line.groups or line.deaths):
+    if len(line.sizes) == 1 and not (line.attributes or line.groups or line.deaths or line.is_external):
         return b""
     parts: dict[str, object] = {"sizes": line.sizes, "crcs": line.crcs}
     text: dict[int, dict[str, str]] = {}
@@ -166,7 +172,7 @@ def encode(line: Line) -> bytes:
 
 def checksum(line: Line, encoded: bytes) -> int:
     """Return the CRC-32 that a name has: of the line, or of the body where there is none."""
-    return zlib.crc32(encoded) if encoded else line.crcs[0]
+    return zlib.crc32(encoded) if encoded else line.crcs[0] or 0
 
 
 def stem_of(id: str, line: Line, encoded: bytes, *, deaths: int = 0, priority: int = 0) -> Stem:
@@ -183,6 +189,7 @@ def stem_of(id: str, line: Line, encoded: bytes, *, deaths: int = 0, priority: i
         key=(line.keys[0] if count == 1 else "") if line.keys else None,
         is_grouped=bool(line.groups),
         priority=priority,
+        is_external=line.is_external,
     )
 
 
@@ -221,15 +228,21 @@ def decode(stem: Stem, tail: bytes, length: int) -> Line:
         members > stem.full for members in line.groups.values()
     ):
         raise Damaged("its groups are not those of its name")
+    line.is_external = stem.is_external
+    if None in line.crcs and not line.is_external:
+        raise Damaged("it has no checksum")
     if stem.key:
         line.keys = {0: stem.key}
     return line
 
 
 def body(line: Line, content: bytes, index: int) -> bytes:
-    """Return the body with this index; raise `Damaged` if it isn't the one that was sent."""
+    """Return the body with this index; raise `Damaged` if it isn't the one that was sent.
+
+    `content` begins with the bodies: it is that of the body's own file, if it has one.
+    """
     found = content[line.starts[index] : line.starts[index + 1]]
-    if len(found) != line.sizes[index] or zlib.crc32(found) != line.crcs[index]:
+    if len(found) != line.sizes[index] or line.crcs[index] not in (None, zlib.crc32(found)):
         raise Damaged("its checksum differs")
     return found
 
@@ -248,7 +261,15 @@ def _decoded(parts: Mapping[str, object]) -> Line:
     deaths = parts.get("deaths", [])
     if not isinstance(deaths, list):
         raise TypeError("not a list of deaths")
-    return Line(_numbers(parts["sizes"]), _numbers(parts["crcs"]), attributes, keys, groups, deaths)
+    crcs = parts["crcs"]
+    return Line(
+        _numbers(parts["sizes"]),
+        [None] if crcs == [None] else _numbers(crcs),
+        attributes,
+        keys,
+        groups,
+        deaths,
+    )
 
 
 def _mapping(value: object) -> Mapping[str, object]:

@@ -1,7 +1,7 @@
 """The grammar of names: the one module that formats and parses paths of messages.
 
     stem  = id [",n" count] ",s" size [",a" attributes] ",c" crc [",m" line] [",d" deaths]
-            [",k" [key]] [",g"] [",p" priority]
+            [",k" [key]] [",g"] [",p" priority] [",x"]
     name  = stem [",v" version] ["," members] [",r" receives] [",f" first] [",t" redriven]
             [",o" owner]
     path  = "new/" queue ":" name ["@" due ["~" token]]
@@ -13,7 +13,8 @@
 All hard links of one file share its stem, which never changes; what follows says what this name lists
 and what became of it. A file without `,n` holds one message, whose id it bears. With `,n` the id's low
 12 bits are 0, and the message with index i has the id plus i. Every value has one spelling, because a
-name is the source of a rename. Pure.
+name is the source of a rename. With `,x` the body of the only message is in a file of its own, at
+`bodies/<id>`, and the file has the line alone. Pure.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _NAME: Final = re.compile(
     r"(?:,a(?P<attributes>[1-9][0-9]{0,14}))?"
     r",c(?P<crc>[0-9a-f]{8})(?:,m(?P<line>[1-9][0-9]{0,14}))?(?:,d(?P<deaths>[1-9][0-9]{0,2}))?"
     r"(?P<keyed>,k(?P<key>[0-7][0-9a-v]{25})?)?(?P<grouped>,g)?"
-    r"(?:,p(?P<priority>[1-9]))?)"
+    r"(?:,p(?P<priority>[1-9]))?(?P<external>,x)?)"
     r"(?:,v(?P<version>[1-9][0-9]{0,8}))?(?:,(?P<members>[ib][0-9a-v.-]+))?"
     r"(?:,r(?P<receives>[1-9][0-9]{0,8}))?(?:,f(?P<first>0|[1-9][0-9]{0,12}))?"
     r"(?:,t(?P<redriven>[0-9]{13}))?(?:,o(?P<owner>[a-z0-9]{1,16}))?"
@@ -90,6 +91,8 @@ class Stem:
     """Whether its line has groups."""
     priority: int = 0
     """Of all its messages; up to `MAX_PRIORITY`, which is received first."""
+    is_external: bool = False
+    """Whether the body is in a file of its own, at `body_path`."""
     text: str = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -110,6 +113,8 @@ class Stem:
             parts.append("g")
         if self.priority:
             parts.append(f"p{self.priority}")
+        if self.is_external:
+            parts.append("x")
         object.__setattr__(self, "text", ",".join(parts))
 
     @property
@@ -124,8 +129,8 @@ class Stem:
 
     @property
     def length(self) -> int:
-        """Bytes of the whole file."""
-        return self.size + self.line
+        """Bytes of the whole file, without a body in a file of its own."""
+        return self.line if self.is_external else self.size + self.line
 
     def message_id(self, index: int) -> str:
         return f"{self.id[:-INDEX_DIGITS]}{index:03x}" if self.count else self.id
@@ -199,6 +204,11 @@ def members_room(name: Name) -> int:
     return MAX_BYTES - len(",") - name.bytes
 
 
+def body_path(id: str) -> str:
+    """Return the path of the body of the message `id`, if it is in a file of its own."""
+    return f"bodies/{id}"
+
+
 def batch_of(id: str) -> str:
     """Return the id of the batch that a message with this `id` would be in."""
     return id[:-INDEX_DIGITS] + "0" * INDEX_DIGITS
@@ -232,6 +242,7 @@ def parse(path: str) -> Name:
         key=(group["key"] or "") if group["keyed"] else None,
         is_grouped=group["grouped"] is not None,
         priority=int(group["priority"] or 0),
+        is_external=group["external"] is not None,
     )
     try:
         members = stem.full if group["members"] is None else from_text(group["members"])
@@ -274,6 +285,8 @@ def _is_complete(name: Name) -> bool:
     if name.stem.key is not None and bool(name.stem.key) == bool(name.stem.count):
         return False
     if name.stem.is_grouped and not name.stem.line:
+        return False
+    if name.stem.is_external and (name.stem.count or not name.stem.line):
         return False
     match name.state:
         case State.SENT:

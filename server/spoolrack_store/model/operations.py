@@ -17,11 +17,14 @@ from .content import Attributes, Line
 from .credits import Credits
 from .dead_letter_records import Death
 from .errors import StoreError
+from .names import body_path
 from .overview_values import Traffic
 from .settings import QueueSettings
 from .transitions import State
 
 DEFAULT_RECEIVE_BYTES = 4 * 1024 * 1024
+MAX_BODY_IN_MEMORY = 64 * 1024 * 1024
+"""A larger body, which is in a file of its own, is never read into memory."""
 
 Answer = TypeVar("Answer", covariant=True)
 
@@ -46,7 +49,7 @@ class Message:
     body: bytes
     attributes: Attributes
     size: int
-    """Bytes of the whole body, also where `body` holds only its beginning."""
+    """Bytes of the whole body, also where `body` holds only its beginning, or nothing of it."""
     sent_at: Millis
     receives: int
     first_receive: Millis | None
@@ -58,6 +61,9 @@ class Message:
     group: str = ""
     """Empty: none."""
     priority: int = 0
+    body_path: str = ""
+    """From the root, if the body is in a file of its own. Above `MAX_BODY_IN_MEMORY` it is nowhere
+    else: `body` is empty then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +100,7 @@ class MessagePage:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Stored:
+class SendResults:
     """The results of a send, for each message."""
 
     results: list[str | StoreError]
@@ -111,13 +117,14 @@ class WrittenBody:
     """A body that is in a file of the root already, and on stable media."""
 
     path: str
-    """From the root."""
+    """From the root, in `new/`."""
     size: int
-    crc: int
+    crc: int | None
+    """None: it was linked, and never read."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Send(Request[Stored]):
+class Send(Request[SendResults]):
     """Send messages. All valid ones of one delay and priority commit together; each invalid one fails
     alone."""
 
@@ -138,7 +145,7 @@ class Send(Request[Stored]):
     """By position the Unix times until which messages are hidden, in place of a delay. What has passed
     is no delay."""
     written: WrittenBody | None = None
-    """The body of the only message, which is empty in `bodies`: its file becomes the message's."""
+    """The body of the only message, which is empty in `bodies`: it stays in a file of its own."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -162,6 +169,9 @@ class Delivery:
     deaths: Sequence[Death] = ()
     """Of a dead letter, which is alone in its file: how it came to be one."""
     priority: int = 0
+    external_size: int | None = None
+    """The bytes of the only message's body, if it is in a file of its own. One of more than
+    `MAX_BODY_IN_MEMORY` is empty in `bodies`."""
 
     def messages(self) -> Iterator[Message]:
         """Yield them row by row."""
@@ -175,7 +185,8 @@ class Delivery:
                 attributes=self.attributes.get(position, {}),
                 group=self.groups.get(position, ""),
                 priority=self.priority,
-                size=len(body),
+                size=len(body) if self.external_size is None else self.external_size,
+                body_path="" if self.external_size is None else body_path(id),
                 sent_at=self.sent_at,
                 receives=self.receives,
                 first_receive=self.first,
@@ -205,7 +216,7 @@ class OpenMessage:
 @dataclass(slots=True, kw_only=True, eq=False)
 class Receive(Request[list[Delivery]]):
     """Lease up to `max_messages` messages, in order; at least one, and else no more than `max_bytes` of
-    bodies. Without any, wait up to `wait` for the first."""
+    bodies and attributes. Without any, wait up to `wait` for the first."""
 
     queue: str
     max_messages: int = 1
@@ -327,10 +338,10 @@ class Blocking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    ready: int
-    leased: int
-    delayed: int
-    bytes: int
+    ready_count: int
+    leased_count: int
+    delayed_count: int
+    byte_count: int
     """Of bodies and attributes, in all states."""
     oldest: Millis | None
     """Unix time at which the oldest message that is ready or leased was sent."""

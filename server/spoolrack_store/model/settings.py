@@ -30,7 +30,7 @@ MAX_VISIBILITY: Final = Millis(12 * HOUR)
 MAX_DELAY: Final = Millis(365 * DAY)
 MAX_RETENTION: Final = Millis(10 * 365 * DAY)
 MAX_WINDOW: Final = Millis(14 * DAY)
-MAX_MESSAGE_SIZE: Final = 64 * MIB
+MAX_MESSAGE_SIZE: Final = 1024**4
 MAX_ATTRIBUTES: Final = 1_000
 """Attributes of a message."""
 MAX_ATTRIBUTES_SIZE: Final = 64 * 1024

@@ -90,11 +90,13 @@ def vsqs_world() -> Iterator[World]:
 
 WORLDS = {"memory": memory_world, "grpc": grpc_world, "file": folder_world, "vsqs": vsqs_world}
 LACKS = {
+    "file": {"calls of limited size"},
     "memory": {
         "cancelled calls",
         "groups",
         "priorities",
         "last receives",
+        "limits of bytes in flight",
         "validation",
         "back-off of expired leases",
     },
@@ -103,7 +105,7 @@ LACKS = {
         *("cancelled calls", "deduplication", "stages", "reservations", "validation"),
         "dead letters",
         *("groups", "priorities"),
-        "last receives",
+        *("last receives", "limits of bytes in flight"),
     },
 }
 

@@ -13,7 +13,7 @@ from tests.client.contract.conftest import World
 
 def waiting(queue: Queue) -> int:
     counts = queue.info().counts
-    return counts.ready + counts.leased
+    return counts.ready_count + counts.leased_count
 
 
 def test_an_acked_message_is_deleted_once_the_stream_is_closed(jobs: Queue) -> None:

@@ -18,11 +18,11 @@ async def take(stream: aio.MessageStream, count: int) -> list[aio.Message]:
 
 
 async def leased(client: aio.Client) -> int:
-    return (await client.queue("jobs").info()).counts.leased
+    return (await client.queue("jobs").info()).counts.leased_count
 
 
 async def delayed(client: aio.Client) -> int:
-    return (await client.queue("jobs").info()).counts.delayed
+    return (await client.queue("jobs").info()).counts.delayed_count
 
 
 @pytest.mark.needs("settings", "several queues")
@@ -126,7 +126,7 @@ async def test_a_forgotten_stream_gives_back_the_rest(
         break
 
     async def one_is_ready() -> bool:
-        return (await aio_client.queue("jobs").info()).counts.ready == 1
+        return (await aio_client.queue("jobs").info()).counts.ready_count == 1
 
     await until_true(one_is_ready)
 

@@ -291,7 +291,7 @@ def test_an_argument_that_cannot_be_is_refused_where_it_is_given(
                 what = error
             wrong.append(_complaint(name, value, what))
     assert [each for each in wrong if each] == []
-    assert client.queue("jobs").info().counts.ready == 0
+    assert client.queue("jobs").info().counts.ready_count == 0
 
 
 async def test_so_it_is_in_tasks(aio_client: aio.Client, aio_jobs: aio.Queue) -> None:
@@ -307,7 +307,7 @@ async def test_so_it_is_in_tasks(aio_client: aio.Client, aio_jobs: aio.Queue) ->
                 what = error
             wrong.append(_complaint(name, value, what))
     assert [each for each in wrong if each] == []
-    assert (await aio_client.queue("jobs").info()).counts.ready == 0
+    assert (await aio_client.queue("jobs").info()).counts.ready_count == 0
 
 
 @pytest.mark.parametrize("connect", [spoolrack.connect, aio.connect])

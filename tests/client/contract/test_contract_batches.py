@@ -341,7 +341,7 @@ async def test_tasks_have_batches_too(aio_client: aio.Client, aio_jobs: aio.Queu
     assert batch.published.message_count == 2_100
     with pytest.raises(Refused):
         await dropped(aio_client, aio_jobs)
-    assert (await aio_client.queue("jobs").info()).counts.ready == 2_100
+    assert (await aio_client.queue("jobs").info()).counts.ready_count == 2_100
     staged = await aio_client.staging.stage("s", 0, "jobs", ["a"])
     assert [stage.name async for stage in aio_client.staging.list()] == ["s"]
     assert (await aio_client.staging.stage("s", 0, "jobs", ["a"])).expires_at == staged.expires_at

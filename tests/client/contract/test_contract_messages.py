@@ -319,7 +319,7 @@ def test_bytes_are_limited_too(client: spoolrack.Client) -> None:
     client.create_queue("held", max_bytes=100)
     held = client.queue("held")
     held.send("x" * 10, attributes={"name": "z" * 76})
-    assert client.queue("held").info().counts.bytes == 90
+    assert client.queue("held").info().counts.byte_count == 90
     (result,) = held.send_many([Outgoing(body="y" * 11)])
     assert isinstance(result.error, QueueFull)
     held.send("y" * 10)

@@ -26,7 +26,7 @@ def test_a_queue_whose_receiving_is_paused_takes_messages_and_hands_out_none(
     jobs.send("kept")
     assert jobs.receive(10) == []
     assert jobs.info().settings.receiving == "paused"
-    assert jobs.info().counts.ready == 1
+    assert jobs.info().counts.ready_count == 1
     client.update_queue("jobs", receiving="open")
     assert [message.text for message in jobs.receive(10)] == ["kept"]
 
@@ -39,4 +39,4 @@ def test_a_lease_is_kept_and_ended_while_receiving_is_paused(client: Client, job
     deleted.delete()
     released.extend(60)
     released.release()
-    assert (jobs.info().counts.ready, jobs.info().counts.leased) == (1, 0)
+    assert (jobs.info().counts.ready_count, jobs.info().counts.leased_count) == (1, 0)

@@ -133,7 +133,12 @@ def test_counts_say_what_is_in_a_queue(client: Client, jobs: Queue, world: World
     jobs.receive()
     world.advance(7)
     counts = client.queue("jobs").info().counts
-    assert (counts.ready, counts.leased, counts.delayed, counts.bytes) == (2, 1, 1, 8)
+    assert (counts.ready_count, counts.leased_count, counts.delayed_count, counts.byte_count) == (
+        2,
+        1,
+        1,
+        8,
+    )
     assert counts.oldest_age == 7
     client.create_queue("empty")
     assert client.queue("empty").info().counts == spoolrack.QueueCounts()
@@ -236,7 +241,7 @@ def test_a_message_that_is_too_old_is_never_delivered(client: Client, world: Wor
     jobs.send("young")
     world.advance(30)
     assert [message.text for message in jobs.receive(10)] == ["young"]
-    until(lambda: client.queue("jobs").info().counts.ready == 0)
+    until(lambda: client.queue("jobs").info().counts.ready_count == 0)
 
 
 @pytest.mark.needs("attributes")

@@ -37,7 +37,7 @@ def die(world: World, client: Client, *bodies: str, queue: str = "jobs") -> list
 
 
 def ready(client: Client, queue: str) -> int:
-    return client.queue(queue).info().counts.ready
+    return client.queue(queue).info().counts.ready_count
 
 
 def ended(client: Client, redrive: Redrive) -> Redrive:

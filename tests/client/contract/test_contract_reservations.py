@@ -270,7 +270,7 @@ def test_a_large_set_is_read_whole(client: spoolrack.Client, jobs: Queue) -> Non
     assert [message.text for message in client.reservations.read("s", 0)] == sent
     assert [message.text for message in client.reservations.read("s", 0, 4_990)] == sent[4_990:]
     assert client.reservations.commit("s", 0).deleted_count == 5_000
-    assert client.queue("jobs").info().counts.leased == 0
+    assert client.queue("jobs").info().counts.leased_count == 0
 
 
 def test_a_read_may_be_left_in_the_middle(client: spoolrack.Client, five: Queue) -> None:

@@ -114,7 +114,7 @@ def test_an_expired_lease_is_followed_by_the_back_off_where_the_queue_says_so(
     jobs.send("a")
     jobs.receive(visibility_timeout=5)
     world.advance(5)
-    until(lambda: jobs.info().counts.delayed == 1)
+    until(lambda: jobs.info().counts.delayed_count == 1)
     world.advance(9.9)
     assert jobs.receive() == []
     world.advance(0.1)
@@ -193,7 +193,7 @@ def test_a_rejection_that_is_refused_is_reported_and_ends_as_a_failure(
     def handler(message: spoolrack.Message) -> None:
         raise Reject("no customer")
 
-    errors = work(jobs, handler, lambda: jobs.info().counts.delayed == 1)
+    errors = work(jobs, handler, lambda: jobs.info().counts.delayed_count == 1)
     assert [type(error) for error in errors] == [NoDeadLetterQueue]
 
 

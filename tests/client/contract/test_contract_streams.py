@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 import spoolrack
 from spoolrack import Backoff, Client, MessageStream, Queue, Retry, Worker
-from spoolrack.errors import ClientClosed, StaleReceipt
+from spoolrack.errors import ClientClosed, InvalidRequest, StaleReceipt
 
 from tests.client.client_rig import until
 from tests.client.contract.conftest import World
@@ -36,13 +36,30 @@ def test_a_stream_leases_no_more_than_its_credits(jobs: Queue, other: Client) ->
     with jobs.messages(max_in_flight=3) as stream:
         held = take(stream, 3)
         counts = other.queue("jobs").info().counts
-        assert (counts.leased, counts.ready) == (3, 7)
+        assert (counts.leased_count, counts.ready_count) == (3, 7)
         # Through another connection, by receipt and by id: each gives a credit back.
         other.queue("jobs").delete(held[0].receipt)
         other.queue("jobs").delete_by_id(held[1].id)
         assert [message.text for message in take(stream, 2)] == ["3", "4"]
         held[2].release()
         assert [message.text for message in take(stream, 1)] == ["2"]
+
+
+@pytest.mark.needs("limits of bytes in flight")
+def test_a_stream_leases_no_more_than_its_bytes_and_one_message(jobs: Queue, other: Client) -> None:
+    jobs.send_many(str(number) * 10 for number in range(6))
+    with jobs.messages(max_bytes_in_flight=35) as stream:
+        held = take(stream, 4)
+        counts = other.queue("jobs").info().counts
+        assert (counts.leased_count, counts.ready_count) == (4, 2)
+        jobs.delete_many(held)
+        assert [message.text[0] for message in take(stream, 2)] == ["4", "5"]
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2**63, "1", 1.5, True])
+def test_bytes_in_flight_that_are_no_bytes_are_refused(jobs: Queue, wrong: int) -> None:
+    with pytest.raises(InvalidRequest, match="max_bytes_in_flight"):
+        jobs.messages(max_bytes_in_flight=wrong)
 
 
 def test_a_stream_gives_what_has_come_and_waits_for_no_more(jobs: Queue) -> None:
@@ -75,9 +92,9 @@ def test_a_closed_stream_gives_back_what_it_did_not_hand_out(jobs: Queue, other:
     jobs.send_many(str(number) for number in range(10))
     stream = jobs.messages(max_in_flight=5)
     (first,) = take(stream, 1)
-    until(lambda: other.queue("jobs").info().counts.leased == 5)
+    until(lambda: other.queue("jobs").info().counts.leased_count == 5)
     stream.close()
-    until(lambda: other.queue("jobs").info().counts.leased == 1)
+    until(lambda: other.queue("jobs").info().counts.leased_count == 1)
     assert list(stream) == []
     first.delete()
     again = jobs.receive(10)
@@ -89,7 +106,7 @@ def test_a_forgotten_stream_gives_back_what_it_did_not_hand_out(jobs: Queue, oth
     for message in jobs.messages():
         message.delete()
         break
-    until(lambda: other.queue("jobs").info().counts.ready == 2)
+    until(lambda: other.queue("jobs").info().counts.ready_count == 2)
 
 
 def test_a_closed_client_ends_its_streams(jobs: Queue, world: World, other: Client) -> None:
@@ -99,7 +116,7 @@ def test_a_closed_client_ends_its_streams(jobs: Queue, world: World, other: Clie
     waiting = threading.Thread(target=lambda: ended.append(list(stream)))
     jobs.send("a")
     waiting.start()
-    until(lambda: other.queue("jobs").info().counts.leased == 1)
+    until(lambda: other.queue("jobs").info().counts.leased_count == 1)
     client.close()
     waiting.join(60)
     assert not waiting.is_alive()
@@ -191,7 +208,7 @@ def fail_on(message: spoolrack.Message) -> None:
 
 def hidden(client: Client) -> int:
     counts = client.queue("jobs").info().counts
-    return counts.leased + counts.delayed
+    return counts.leased_count + counts.delayed_count
 
 
 def pause_of(jobs: Queue, message: spoolrack.Message) -> float:
@@ -412,9 +429,9 @@ def test_a_worker_that_stops_ends_what_runs_and_releases_what_waits(
     thread.start()
     for _ in range(2):
         assert running.acquire(timeout=60)
-    until(lambda: client.queue("jobs").info().counts.leased == 5)
+    until(lambda: client.queue("jobs").info().counts.leased_count == 5)
     worker.stop()
-    until(lambda: client.queue("jobs").info().counts.leased == 2)
+    until(lambda: client.queue("jobs").info().counts.leased_count == 2)
     free.set()
     thread.join(60)
     assert sorted(done) == ["0", "1"]

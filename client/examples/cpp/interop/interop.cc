@@ -189,7 +189,9 @@ class Driver {
             const std::lock_guard lock(mutex_);
             streams_[name] = context;
         }
-        std::shared_ptr frames = client_.stub().StreamReceive(context.get(), request);
+        std::shared_ptr frames = client_.stub().StreamReceive(context.get());
+        frames->Write(request);  // If it fails, the status tells why.
+        frames->WritesDone();
         std::thread([context, frames, name] {
             v1::StreamReceiveResponse frame;
             while (frames->Read(&frame))

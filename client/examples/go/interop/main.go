@@ -173,11 +173,15 @@ func (d *driver) begin(asked *request) {
 	d.streams[asked.Stream] = cancel
 	d.lock.Unlock()
 	follow := func() error {
-		stream, err := d.client.StreamReceive(ctx, &pb.StreamReceiveRequest{
-			Queue:             asked.Queue,
-			MaxInFlight:       asked.MaxInFlight,
-			VisibilityTimeout: span(asked.VisibilityMs),
-		})
+		stream, err := d.client.StreamReceive(ctx)
+		if err == nil {
+			// If it fails, Recv tells why.
+			_ = stream.Send(&pb.StreamReceiveRequest{
+				Queue:             asked.Queue,
+				MaxInFlight:       asked.MaxInFlight,
+				VisibilityTimeout: span(asked.VisibilityMs),
+			})
+		}
 		for err == nil {
 			var response *pb.StreamReceiveResponse
 			if response, err = stream.Recv(); err == nil {

@@ -110,10 +110,12 @@ func (w *worker) work(ctx context.Context, message *pb.Message) error {
 
 // follow works on what one stream brings, until it ends; it returns why it did.
 func (w *worker) follow(ctx context.Context) error {
-	stream, err := w.client.StreamReceive(ctx, &pb.StreamReceiveRequest{Queue: w.queue, MaxInFlight: inFlight})
+	stream, err := w.client.StreamReceive(ctx)
 	if err != nil {
 		return err
 	}
+	// If it fails, Recv tells why.
+	_ = stream.Send(&pb.StreamReceiveRequest{Queue: w.queue, MaxInFlight: inFlight})
 	for {
 		response, err := stream.Recv()
 		if err != nil {

@@ -97,7 +97,7 @@ module SpoolrackExample
     def do_stream(asked)
       request = V1::StreamReceiveRequest.new(queue: asked['queue'], max_in_flight: asked.fetch('max_in_flight', 0))
       request.visibility_timeout = duration(asked['visibility_ms']) if asked.key?('visibility_ms')
-      call = @stub.stream_receive(request, return_op: true, **options(asked))
+      call = @stub.stream_receive([request], return_op: true, **options(asked))
       frames = call.execute
       @lock.synchronize { @streams[asked['stream']] = call }
       Thread.new { follow(asked['stream'], frames) }

@@ -144,9 +144,10 @@ module SpoolrackExample
       end
     end
 
-    # Yields what a stream brings, until it ends or is stopped; returns the Failure that it ended with.
-    def stream(method, request, &block)
-      call = @stub.public_send(method, request, return_op: true)
+    # Sends the requests and yields what a stream brings, until it ends or is stopped; returns the Failure that it
+    # ended with.
+    def stream(method, requests, &block)
+      call = @stub.public_send(method, requests, return_op: true)
       frames = call.execute
       @lock.synchronize do
         @stream = call

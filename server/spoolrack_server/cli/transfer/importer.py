@@ -156,7 +156,9 @@ class Importer:
                 self._advance(1, item.length)
                 continue
             if item.path and item.length > LARGEST:
-                self.refused.append((item.key, "it has more than 64 MiB, and no message may"))
+                self.refused.append(
+                    (item.key, "it has more than 64 MiB: send it with spoolrack send --file")
+                )
                 continue
             try:
                 body = item.read()

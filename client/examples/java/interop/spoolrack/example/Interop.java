@@ -234,8 +234,7 @@ public final class Interop {
       stub = stub.withDeadlineAfter(asked.get("timeout_ms").getAsLong(), TimeUnit.MILLISECONDS);
     }
     String name = asked.get("stream").getAsString();
-    stub.streamReceive(
-        request.build(),
+    var requests = stub.streamReceive(
         new ClientResponseObserver<StreamReceiveRequest, StreamReceiveResponse>() {
           @Override
           public void beforeStart(ClientCallStreamObserver<StreamReceiveRequest> call) {
@@ -263,6 +262,8 @@ public final class Interop {
             write(line);
           }
         });
+    requests.onNext(request.build());
+    requests.onCompleted();
     return new JsonObject();
   }
 

@@ -2,6 +2,7 @@ package spoolrack.example;
 
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
+import io.grpc.stub.ClientCalls;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -12,6 +13,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import spoolrack.v1.Message;
+import spoolrack.v1.QueueServiceGrpc;
 import spoolrack.v1.StreamReceiveRequest;
 
 /**
@@ -127,9 +129,11 @@ public final class Worker implements AutoCloseable {
             .build();
     client.untilStopped().run(
         () ->
-            client
-                .stub()
-                .streamReceive(request)
+            ClientCalls.blockingServerStreamingCall(
+                    client.stub().getChannel(),
+                    QueueServiceGrpc.getStreamReceiveMethod(),
+                    client.stub().getCallOptions(),
+                    request)
                 .forEachRemaining(
                     frame -> {
                       backoff.reset();

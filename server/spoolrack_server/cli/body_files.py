@@ -1,0 +1,70 @@
+"""`receive --to`: bodies as files in a folder, each named by its message's id."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from spoolrack import Message
+
+if TYPE_CHECKING:
+    from .http_bodies import HttpBodies
+
+
+class BodyFolder:
+    """A folder that takes bodies."""
+
+    def __init__(self, path: str, http: Callable[[], HttpBodies]) -> None:
+        self._folder = Path(path)
+        self._http = http
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def add(self, message: Message) -> Path:
+        """Return the file that has the body now, on stable media.
+
+        It gets its name when it is whole. A body in a file of its own, in the root on this file system,
+        is linked and not copied.
+        """
+        target = self._folder / message.id
+        partial = self._folder / f".{message.id}.part"
+        partial.unlink(missing_ok=True)
+        try:
+            if message.path is None or not _is_linked(message.path, partial):
+                with partial.open("xb") as file:
+                    self._write(message, file)
+                    file.flush()
+                    os.fsync(file.fileno())
+            partial.replace(target)
+            partial.unlink(missing_ok=True)  # It stays if both are links of one file.
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        return target
+
+    def settle(self) -> None:
+        """Return once the names of the files are on stable media."""
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _write(self, message: Message, file: BinaryIO) -> None:
+        if message.path is not None:
+            with message.path.open("rb") as source:
+                shutil.copyfileobj(source, file, 1024 * 1024)
+        elif message.is_body_left_out:
+            self._http().save(message.queue_name, message.id, file)
+        else:
+            file.write(message.body)
+
+
+def _is_linked(source: Path, target: Path) -> bool:
+    with suppress(OSError):  # Another file system, or one without links.
+        os.link(source, target)
+        return True
+    return False

@@ -1,0 +1,188 @@
+"""Files of any size by the command line: over HTTP in a stream, into a folder by a copy or a link."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from types import SimpleNamespace
+from typing import IO, Any
+
+import pytest
+from spoolrack_server.cli.exit_codes import UNAVAILABLE, Failed
+from spoolrack_server.cli.shell_runner import Runner
+from spoolrack_server.server import Server
+
+from tests.cli.cli_rig import PROGRAM, Result, Spoolrack
+
+HUGE = 64 * 1024 * 1024 + 5
+Program = Callable[..., Awaitable[Result]]
+
+
+@pytest.fixture
+def huge(tmp_path: Path) -> Path:
+    path = tmp_path / "holiday.mov"
+    path.write_bytes(b"begin")
+    os.truncate(path, HUGE)
+    return path
+
+
+@pytest.fixture
+def on_root(offline: Spoolrack, tmp_path: Path) -> Callable[..., Result]:
+    def call(*arguments: str) -> Result:
+        return offline(*arguments, "--root", str(tmp_path / "root"))
+
+    return call
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    async with Server(tmp_path / "root") as server:
+        yield server
+
+
+@pytest.fixture
+def program(server: Server, tmp_path: Path) -> Program:
+    """Runs the program beside the server, without its HTTP port."""
+
+    async def call(*arguments: str) -> Result:
+        process = await asyncio.create_subprocess_exec(
+            *(*PROGRAM, *arguments),
+            env={**os.environ, "SPOOLRACK_URL": server.grpc_address},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        return Result(code=process.returncode or 0, out=out.decode(), err=err.decode())
+
+    return call
+
+
+def digest(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_folder_takes_a_file_by_a_copy_and_by_a_link(
+    on_root: Spoolrack, huge: Path, tmp_path: Path
+) -> None:
+    assert on_root("queues", "create", "films", "--max-message-size", "1GiB").code == 0
+    sent = [
+        on_root("send", "films", "--file", str(huge), "--attribute", "kind=copy"),
+        on_root("send", "films", "--link", str(huge), "--priority", "1"),
+    ]
+    assert [result.code for result in sent] == [0, 0], sent
+    copied, linked = (result.out.strip() for result in sent)
+    assert (tmp_path / "root" / "bodies" / linked).samefile(huge)
+    received = on_root("receive", "films", "--max", "0", "--delete", "--to", str(tmp_path / "films"))
+    assert received.out.split() == [str(tmp_path / "films" / id) for id in (linked, copied)]
+    assert {digest(Path(path)) for path in received.out.split()} == {digest(huge)}
+    assert on_root("receive", "films").code == 1
+    assert sorted(os.listdir(tmp_path / "films")) == sorted([copied, linked])
+
+
+def test_other_looks_at_a_large_body_tell_where_it_is(
+    on_root: Spoolrack, huge: Path, tmp_path: Path
+) -> None:
+    on_root("queues", "create", "films", "--max-message-size", "1GiB")
+    id = on_root("send", "films", "--link", str(huge)).out.strip()
+    path = tmp_path / "root" / "bodies" / id
+    shown = json.loads(on_root("peek", "films", "--json").out)
+    assert (shown["body"], shown["body_size"], shown["body_path"]) == (None, HUGE, str(path))
+    assert str(HUGE) in on_root("peek", "films").out
+    exported = on_root("export", "films", "--output", str(tmp_path / "archive"))
+    assert (exported.code, id in exported.err) == (65, True)
+    plain = on_root("receive", "films")
+    assert (plain.code, str(path) in plain.err) == (2, True)
+    command = 'test "$(head -c 5)" = begin && test "$(head -c 5 "$SPOOLRACK_MESSAGE_PATH")" = begin'
+    assert on_root("receive", "films", "--exec", command).code == 0
+    assert on_root("receive", "films").code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--file", "{huge}", "--link", "{huge}"), "Choose one of BODY, --file, --link and --lines."),
+        (("--file", "{huge}"), "takes 1048576 at most"),
+        (("--link", "{huge}"), "takes 1048576 at most"),
+        (("--link", "/dev/null"), "it must be a regular file"),
+        (("--link", "/nowhere"), "it must be there"),
+    ],
+)
+def test_what_can_not_be_sent_is_told(
+    on_root: Spoolrack, huge: Path, tmp_path: Path, arguments: tuple[str, ...], why: str
+) -> None:
+    on_root("queues", "create", "films")
+    result = on_root("send", "films", *(argument.format(huge=huge) for argument in arguments))
+    assert result.code != 0
+    assert why in result.err
+    assert os.listdir(tmp_path / "root" / "new") == []
+
+
+async def test_a_server_takes_and_gives_a_file_over_http(
+    program: Program, server: Server, huge: Path, tmp_path: Path
+) -> None:
+    await program("queues", "create", "films", "--max-message-size", "1GiB")
+    refused = await program("send", "films", "--file", str(huge))
+    assert (refused.code, "--http-url" in refused.err) == (2, True)
+    by_http = ("--http-url", str(server.http_url))
+    on_root = ("--root", str(tmp_path / "root"))
+    assert (await program("send", "films", "--link", str(huge), *on_root)).code == 0
+    ran = tmp_path / "ran"
+    # No command runs without the body.
+    result = await program("receive", "films", "--exec", f"touch {ran}")
+    assert (result.code, "--http-url" in result.err, ran.exists()) == (2, True, False)
+    assert (await program("receive", "films", "--exec", f"test $(wc -c) = {HUGE}", *by_http)).code == 0
+    assert (await program("receive", "films")).code == 1
+    sent = await program(
+        *("send", "films", "--file", str(huge), "-a", "näme=wört", "--group", "g ü"),
+        *("--priority", "2", "--deduplication-id", "i d", *by_http),
+    )
+    assert (sent.code, sent.err) == (0, "")
+    again = await program("send", "films", "--file", str(huge), "--deduplication-id", "i d", *by_http)
+    assert again.out == sent.out
+    shown = json.loads((await program("peek", "films", "--json")).out)
+    assert (shown["attributes"]["näme"], shown["group"], shown["priority"]) == ("wört", "g ü", 2)
+    into = ("--to", str(tmp_path / "films"), "--delete")
+    left = await program("receive", "films", *into)
+    assert (left.code, "--http-url" in left.err) == (2, True)
+    received = await program("receive", "films", *into, *by_http)
+    assert (received.code, received.err) == (0, "")
+    assert digest(Path(received.out.strip())) == digest(huge)
+    assert os.listdir(tmp_path / "films") == [sent.out.strip()]
+
+
+async def test_what_the_http_port_refuses_is_told(program: Program, server: Server, huge: Path) -> None:
+    await program("queues", "create", "films")
+    result = await program("send", "films", "--file", str(huge), "--http-url", str(server.http_url))
+    assert (result.code, "1048576" in result.err) == (65, True)
+    result = await program("send", "none", "--file", str(huge), "--http-url", str(server.http_url))
+    assert (result.code, "none" in result.err) == (1, True)
+    result = await program("send", "films", "--file", str(huge), "--http-url", "http://127.0.0.1:1")
+    assert (result.code, "can't be reached" in result.err) == (69, True)
+    result = await program("send", "films", "--file", str(huge), "--http-url", "films")
+    assert (result.code, "--http-url" in result.err) == (2, True)
+
+
+class Broken:
+    """A server that dies while it gives a body."""
+
+    def save(self, queue: str, id: str, file: IO[bytes]) -> None:
+        file.write(b"the first half")
+        raise Failed("http://127.0.0.1:8080 can't be reached: no answer in time", UNAVAILABLE)
+
+
+def test_a_command_that_had_a_part_of_its_body_has_failed(capfd: pytest.CaptureFixture[str]) -> None:
+    now = datetime.now(UTC)
+    message: Any = SimpleNamespace(
+        id="1", attributes={}, receive_count=1, sent_at=now, group="", priority=0
+    )
+    message.is_body_left_out, message.path, message.visibility_timeout = True, None, 30.0
+    http: Any = Broken()
+    assert not Runner("cat", "films", None, lambda: http).run(message)
+    told = capfd.readouterr()
+    assert told.out == "the first half"
+    assert "had not all of message 1: http://127.0.0.1:8080 can't be reached" in told.err
