@@ -16,10 +16,6 @@ Progress = Callable[[int, int], None]
 """Told how many messages were looked at, and how many there are, as far as their names say."""
 
 
-class NotRestorable(Exception):
-    """Why something in quarantine can't come back."""
-
-
 class Remedy(Enum):
     """The action of a repair on a problem."""
 
