@@ -6,7 +6,7 @@ Owns what the parts of one client share. Knows nothing of queues.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from random import Random
 from typing import Protocol, TypeVar
@@ -113,11 +113,11 @@ class Calling:
     async def in_chunks(
         self,
         chunks: Iterable[list[Item]],
-        call: Callable[[list[Item], float], Awaitable[list[Result]]],
+        call: Callable[[list[Item], float], Awaitable[Sequence[Result]]],
         failed: Callable[[SpoolrackError], Result],
         timeout: Seconds | None,
     ) -> list[Result]:
-        """The results of calls, one after the other.
+        """The results of calls with a deadline each, one after the other.
 
         The error of the first one is raised. That of a later one is the result of all whose turn it
         was or would have been: what became of those before must not be lost.
@@ -129,7 +129,7 @@ class Calling:
                 results.extend(failed(failure) for _ in chunk)
                 continue
             try:
-                results.extend(await self.ask(partial(call, chunk), timeout))
+                results.extend(await self.attempt(partial(call, chunk), timeout) or ())
             except SpoolrackError as error:
                 if not results:
                     raise

@@ -92,13 +92,18 @@ class EnvelopeStream:
         self._acks.add(receipt)
 
     async def _delete(self, receipts: Sequence[str]) -> Sequence[DeleteResult]:
+        calling = self._calling
+
         def delete(chunk: list[ByReceipt], left: float) -> Awaitable[list[DeleteResult]]:
-            return self._calling.transport.delete(self._queue, chunk, timeout=left)
+            return calling.transport.delete(self._queue, chunk, timeout=left)
 
         chunks = list(chunks_of(map(ByReceipt, receipts), lambda _: 0))
         with contextlib.suppress(ClientClosed):
-            return await self._calling.in_chunks(
-                chunks, delete, lambda error: DeleteResult(error=error), None
+            return await calling.in_chunks(
+                chunks,
+                lambda chunk, deadline: delete(chunk, calling.left(deadline)),
+                lambda error: DeleteResult(error=error),
+                None,
             )
         return [result for chunk in chunks for result in await delete(chunk, LAST_WORDS)]
 

@@ -152,11 +152,10 @@ class Queue:
         self, messages: Iterable[bytes | str | Outgoing], *, timeout: Seconds | None = None
     ) -> list[SendResult]:
         """Send messages in order; a result for each: see `spoolrack.Queue.send_many`."""
-        transport = self._calling.transport
         arguments.timeout(timeout)
         return await self._calling.in_chunks(
             chunks_of(outgoing_of_all(messages), size_of),
-            lambda chunk, left: transport.send(self._name, chunk, timeout=left),
+            self._sends.submit_many,
             lambda error: SendResult(error=error),
             timeout,
         )
