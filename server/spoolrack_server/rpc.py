@@ -285,6 +285,8 @@ class Requests:
         self._calls = calls
         self._memory = memory
         self._context = context
+        self._peer = context.peer()
+        """Asked once: gRPC has forgotten it when the call is over."""
         self._kind = GetMessageClass(method.input_type)
         self._name = method.name
         self.sends = method.name in SENDS
@@ -342,7 +344,7 @@ class Requests:
         size = request.ByteSize()
         if size <= SMALL:
             return 0
-        taken = self._memory.requests.take(self._context.peer(), size)
+        taken = self._memory.requests.take(self._peer, size)
         self._held += taken
         return taken
 
@@ -350,7 +352,7 @@ class Requests:
         """A request is answered."""
         if taken:
             self._held -= taken
-            self._memory.requests.give_back(self._context.peer(), taken)
+            self._memory.requests.give_back(self._peer, taken)
 
     def close(self) -> None:
         """The call is over."""
