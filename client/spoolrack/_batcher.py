@@ -56,7 +56,8 @@ class Linger:
         self._pause = 1
 
     def answered(self, carried: int, waiting: int, now: float, took: float) -> None:
-        """A call for so many is answered, after `took` seconds; others wait for the next one."""
+        """Note the answer to a call that carried so many items and took so many seconds, while
+        `waiting` callers wait."""
         self._expected = 0
         callers = carried + waiting
         if callers > SMALL:
@@ -68,11 +69,11 @@ class Linger:
             self.until = now + min(LONGEST, SHARE * took)
 
     def is_missing(self, gathered: int, now: float) -> bool:
-        """Whether a call lingers for more callers than these."""
+        """Return whether a call lingers for more callers than the `gathered` ones."""
         return gathered < self._expected and now < self.until
 
     def begun(self, gathered: int) -> None:
-        """A call for so many callers begins."""
+        """Note the start of a call that carries `gathered` items."""
         if not self._expected:
             return
         self.keeps_together = 2 * gathered > self._expected

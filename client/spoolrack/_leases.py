@@ -22,7 +22,8 @@ log = logging.getLogger("spoolrack")
 
 
 def next_round(visibility_timeout: float, random: Random) -> float:
-    """Seconds until the next extension: early enough that a round may fail and the next still help."""
+    """Return the seconds until the next extension: early enough that one round may fail and the next
+    still succeeds."""
     return visibility_timeout * random.uniform(0.3, 0.45)
 
 
@@ -60,7 +61,7 @@ class Leases:
             self._lost.discard(receipt)
 
     def hand_out(self, envelopes: Iterable[Envelope], *, keep: bool) -> list[Envelope]:
-        """Those whose leases are not lost; unless they are to `keep`, they are extended no more."""
+        """Return the messages whose leases are not lost; stop extending them, unless `keep`."""
         now = self._calling.runtime.monotonic()
         # A program that was stopped for so long has heard of no failure, and yet the lease is over.
         since = -math.inf if self._visibility_timeout is None else now - self._visibility_timeout
@@ -91,7 +92,8 @@ class Leases:
             log.exception("the leases of %s are extended no more", self._queue)
 
     async def _visibility(self) -> float:
-        """Seconds of a lease: said by the stream, or with its messages, or else by the queue."""
+        """Return the seconds of a lease: those of the stream, those sent with its messages, or the
+        queue's."""
         if self._visibility_timeout is not None:
             return self._visibility_timeout
         calling = self._calling

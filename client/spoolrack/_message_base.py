@@ -94,7 +94,7 @@ class MessageFacts:
 
     @property
     def receive_count(self) -> int:
-        """How many leases on it have begun, this one included."""
+        """Number of leases on the message so far, this one included."""
         return self._envelope.receive_count
 
     @property
@@ -104,7 +104,8 @@ class MessageFacts:
 
     @property
     def lease_expires_at(self) -> datetime | None:
-        """When the lease expires, by the server's clock; of a delayed message, when the delay ends."""
+        """Time at which the lease expires, by the server's clock; of a delayed message, the end of the
+        delay."""
         if self._lease_expires_at is not None:
             return self._lease_expires_at
         due = self._envelope.due_ms
@@ -123,12 +124,12 @@ class MessageFacts:
 
     @property
     def state(self) -> MessageState:
-        """Where the message was in its life when this answer was given."""
+        """State of the message (ready, leased, delayed) when this answer was given."""
         return self._envelope.state
 
     @property
     def dead_letter_records(self) -> Sequence[DeadLetterRecord]:
-        """How the message became a dead letter: its last 20 records, the oldest first.
+        """Records of the message's moves to dead-letter queues: its last 20 records, the oldest first.
 
         A redriven message keeps them. Only a message that was got or peeked has them.
         """

@@ -38,7 +38,7 @@ class Mailbox(Generic[Item]):
         return True
 
     def _to_be_woken(self) -> list[Signal]:
-        """Of those who wait as many as it takes for all that is here. With the lock held."""
+        """Return the signals of as many waiters as it takes for all items. With the lock held."""
         woken: list[Signal] = []
         left = len(self._items)
         while left > 0 and self._waiting:
@@ -67,7 +67,7 @@ class Mailbox(Generic[Item]):
         return left
 
     async def get(self) -> Item | None:
-        """The next item, when there is one; None when the mailbox is closed."""
+        """Return the next item, when there is one; None when the buffer is closed."""
         found = await self.get_many(1)
         return found[0] if found else None
 
@@ -106,6 +106,6 @@ class Mailbox(Generic[Item]):
 
 
 def _again(failure: Exception) -> Exception:
-    """The failure for one of many threads: one exception that all raise would mix their tracebacks. A
-    defect is raised as it is, with its traceback."""
+    """Copy the failure for one of many threads: one exception raised by all would mix their tracebacks.
+    A defect is raised as it is, with its traceback."""
     return copy.copy(failure) if isinstance(failure, SpoolrackError) else failure

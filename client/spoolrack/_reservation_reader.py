@@ -37,7 +37,7 @@ class Reading:
         self._pages: Pages | None = None
 
     async def envelopes(self) -> AsyncGenerator[Envelope, None]:
-        """The messages in the set's order. `timeout` is for each page, with its repetitions."""
+        """Yield the messages in the set's order. `timeout` is for each page, with its retries."""
         try:
             while self._end is None or self._place() < self._end:
                 page = await self._calling.attempt(self._next, self._timeout)

@@ -14,7 +14,7 @@ MAX_STAGES: Final = 10_000
 
 
 class BatchOptions(TypedDict, total=False):
-    """How a batch is made, as keyword arguments: see `spoolrack.Client.batch`."""
+    """Options of a batch, as keyword arguments: see `spoolrack.Client.batch`."""
 
     writer: str | None
     """The publishing writer. With an `epoch`; without both, the batch is a writer of its own."""

@@ -66,13 +66,15 @@ class EnvelopeStream:
         self._acks = Acks(self._runtime, queue, self._delete, max_in_flight=max_in_flight)
 
     async def next(self) -> Envelope | None:
-        """The next message; None once the stream is closed. Raises what ended it otherwise."""
+        """Return the next message; None once the stream is closed. Raise the error that ended it
+        otherwise."""
         found = await self.receive(1, None)
         return found[0] if found else None
 
     async def receive(self, max_messages: int, wait: Seconds | None) -> list[Envelope]:
-        """Up to `max_messages` of those that have come, as soon as there is one; none once the stream
-        is closed, or after `wait` seconds, if that is not None. Raises what ended it otherwise."""
+        """Return up to `max_messages` of those that have arrived, as soon as there is one; none once
+        the stream is closed, or after `wait` seconds, if that is not None. Raise the error that ended
+        it otherwise."""
         arguments.integer("max_messages", max_messages, 1)
         waits = arguments.optional_span("wait", wait)
         self._calling.check_process()
@@ -228,12 +230,12 @@ class EnvelopeStream:
         self._leases.stop()
 
     def abandon(self) -> None:
-        """`close` without waiting, from a finalizer."""
+        """Close without waiting, from a finalizer."""
         if self._reader is not None and not self._closing.is_set() and not self._calling.closed:
             self._runtime.soon(self.abandon_now)
 
     def abandon_now(self) -> None:
-        """`close` without waiting: the reader does the rest."""
+        """Close without waiting: the reader task does the rest."""
         with self._lock:
             self._closing.set()
             self._acks.end()

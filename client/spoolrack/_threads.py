@@ -80,7 +80,7 @@ _threads = _Threads()
 
 
 def _forget() -> None:
-    """A child that was forked off has none of its parent's threads."""
+    """Drop the threads in a forked child: it has none of its parent's."""
     global _threads
     _threads = _Threads()
 

@@ -30,7 +30,7 @@ MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
 
 
 class MessageState(StrEnum):
-    """Where a message is in its life."""
+    """State of a message."""
 
     READY = "ready"
     LEASED = "leased"
@@ -282,11 +282,11 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def millis_of(moment: datetime) -> int:
-    """The Unix time in milliseconds of an aware datetime, rounded up."""
+    """Return the Unix time in milliseconds of an aware datetime, rounded up."""
     return -((_EPOCH - moment) // timedelta(milliseconds=1))
 
 
 def moment_of(millis: int) -> datetime:
-    """The aware datetime of a Unix time in milliseconds, exact also where floats aren't."""
+    """Return the aware datetime of a Unix time in milliseconds, exactly: no floats are involved."""
     seconds, rest = divmod(millis, 1_000)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest * 1_000)

@@ -121,10 +121,10 @@ class MessageStream(Iterator[Message]):
         return Message(envelope, self._queue)
 
     def receive(self, max_messages: int = 1, *, wait: Seconds | None = None) -> list[Message]:
-        """Up to so many messages of those that have come, in order; waits for the first as long as
-        `wait` says, or for as long as it takes. Nobody waits for more than the first.
+        """Return up to `max_messages` of those that have arrived, in order. Waits up to `wait` seconds
+        for the first (None: without a bound), and not for more.
 
-        An empty list: there was none in time, or the stream is closed.
+        An empty list: none arrived in time, or the stream is closed.
         """
         envelopes = run(self._core.receive(max_messages, wait))
         return [Message(envelope, self._queue) for envelope in envelopes]

@@ -33,7 +33,7 @@ def task_channel(
 
 
 def with_metadata(channel: Any, credentials: Credentials) -> Any:
-    """The channel as a stub wants it: each call says who makes it."""
+    """Wrap a channel for stubs so that each call carries the caller's token."""
     metadata = credentials.metadata
     return channel if metadata is None else _Saying(channel, metadata)
 

@@ -1,9 +1,9 @@
-"""Requests of many callers on one long-lived call, and their answers back.
+"""Request streams: requests of many callers on one long-lived call, and their responses.
 
-A call of its own for each request costs gRPC twice the processor time, on both sides. The stream is
-opened by the first who asks, and again by the next one after it has ended. It knows its requests by
-their correlation ids and nothing of what they ask for; it doesn't retry. What can fail: the stream,
-and with it all that is under way; one request's time is up, which harms no other.
+A call of its own for each request costs gRPC twice the processor time, on both sides. The first request
+opens the stream, and so does the next one after it has ended. It knows its requests by their
+correlation ids and nothing of what they ask for; it doesn't retry. What can fail: the stream, and with
+it all that is under way; one request's time is up, which harms no other.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Asks(Protocol[Answer]):
     """Whether the server may know this kind of stream."""
 
     async def ask(self, request: Any, timeout: float) -> Answer:
-        """The response to a request, which gets a correlation id.
+        """Return the response to a request, which gets a correlation id.
 
         Raises `NotKnown` if nothing was done, because the server knows no such stream; the error of the
         stream if it breaks; `Timeout`, and then the request may take place all the same.
@@ -59,7 +59,7 @@ class _NotSent(NotKnown):
 
 
 class _PendingRequest:
-    """A request under way, for whoever waits for its answer."""
+    """A request under way, and the signal that its caller waits for."""
 
     __slots__ = ("error", "has_left", "response", "signal")
 
@@ -166,7 +166,7 @@ class RequestStream(Generic[Response]):
         return cast(Response, asked.response)
 
     def _usable(self) -> _Call:
-        """The call that is open, or a new one. With the lock held."""
+        """Return the open call, or a new one. With the lock held."""
         call = self._last.call
         if call is None or call.asking.has_ended:
             call = self._last.call = self._open(self._method, _Asking(self._target, self._lock))
@@ -186,7 +186,7 @@ class _Last:
 
 
 def _forget(last: _Last, runtime: Runtime, process: int) -> None:
-    """End the call of a stream that nobody has any more: its thread or its tasks would live on."""
+    """End the call of a stream that is garbage-collected: its thread or its tasks would live on."""
     if last.call is not None and not last.call.asking.has_ended and process == os.getpid():
         runtime.soon(last.call.cancel)
 

@@ -1,7 +1,7 @@
 """The transport to a server, over gRPC.
 
-Sends and deletes share a stream each. What is large has a call of its own, so that it holds up nobody,
-and so has everything if the server is too old to know these streams.
+Sends and deletes share a stream each. A large request has a call of its own, so that it delays no
+other; so has every request if the server is too old to know these streams.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ _SETTINGS: Final = pb.QueueSettings.DESCRIPTOR.fields_by_name
 
 
 def _numbers(setting: str) -> dict[str, int]:
-    """The numbers of a setting's choices in its enum: the one of "strict" is `..._STRICT`."""
+    """Return the numbers of a setting's choices in its enum: the one of "strict" is `..._STRICT`."""
     kind = cast(EnumDescriptor, _SETTINGS[setting].enum_type)
     prefix = kind.values_by_number[0].name.removesuffix("UNSPECIFIED")
     return {
@@ -87,7 +87,7 @@ def queue(
     labels: Mapping[str, str | None],
     version: int = 0,
 ) -> pb.Queue:
-    """A queue with the settings and labels that have a value; None is left out."""
+    """Return a queue with the settings and labels that have a value; None is left out."""
     values: dict[str, object] = {}
     for setting, value in settings.items():
         if value is None:
@@ -170,7 +170,7 @@ def outgoing(message: Outgoing) -> pb.OutgoingMessage:
 
 
 def leased(response: rpc.ReceiveResponse | rpc.StreamReceiveResponse) -> list[Envelope]:
-    """The messages that a response has leased."""
+    """Return the leased messages of a response."""
     said = response.HasField("visibility_timeout")
     visibility = _seconds(response.visibility_timeout) if said else None
     return [envelope(message, visibility) for message in response.messages]

@@ -32,8 +32,8 @@ class ThreadRunner:
         undo: Callable[[T], object] = _nothing,
         stop: Callable[[], object] = _nothing,
     ) -> T:
-        """The result of `work`. If the task is cancelled, `stop` is called at once, to end what waits,
-        and `undo`, beside the event loop, with a result that no caller gets any more."""
+        """Return the result of `work`. If the task is cancelled, call `stop` at once, to end what
+        waits, and `undo`, beside the event loop, with a result that no caller gets any more."""
         if not self._suspends:
             return work()
         loop = asyncio.get_running_loop()

@@ -90,7 +90,7 @@ class ExtendedLeases:
         self._names[receipt] = name
 
     def put_off(self, receipt: str) -> None:
-        """The message is hidden, and not leased."""
+        """Hide the message again, without a lease."""
         self._put_off = {each for each in self._put_off if not _is_over(lease_of(self.name(each)))}
         self._put_off.add(receipt)
 
@@ -127,7 +127,7 @@ class VsqsCalls:
 
     @contextlib.contextmanager
     def _opened(self, queue: str) -> Iterator[Folder]:
-        """The folder of the queue, and our errors for the system's."""
+        """Open the folder of the queue, and translate the system's errors."""
         place = self._place
         if queue != place.queue:
             raise QueueNotFound(
@@ -283,7 +283,7 @@ class VsqsCalls:
         ]
 
     def give_back(self, envelopes: Sequence[Envelope]) -> None:
-        """Release messages whose caller is gone; what can't be released comes back by itself."""
+        """Release messages whose caller is gone; those that can't be released expire by themselves."""
         for envelope in envelopes:
             with contextlib.suppress(OSError):
                 self._folder.release(envelope.receipt)
@@ -394,7 +394,7 @@ class VsqsCalls:
 
 
 def _is_wanted(wanted: MessageFilter, name: Name, now: int) -> bool:
-    """Whether a filter takes a message: in vsqs none has a group or attributes."""
+    """Return whether a message passes a filter: in vsqs none has a group or attributes."""
     sent_ms = in_micros(name.number) // 1_000
     return (
         (not wanted.states or state_of(name, now) in wanted.states)

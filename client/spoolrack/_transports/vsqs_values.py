@@ -95,7 +95,7 @@ def refusal_of(message: Outgoing) -> SpoolrackError | None:
 
 
 def lease_of(receipt: str) -> Name:
-    """The name of the lease that a receipt proves; raises `InvalidReceipt`."""
+    """Return the name of the lease that a receipt proves; raise `InvalidReceipt`."""
     name = names.parse(receipt) if _RECEIPT.fullmatch(receipt) else None
     if name is None:
         raise InvalidReceipt(f"{receipt[:80]!r} is not a receipt of a vsqs folder.")
@@ -103,7 +103,7 @@ def lease_of(receipt: str) -> Name:
 
 
 def number_of(id: str, queue: str) -> int:
-    """The number that an id is; raises `MessageNotFound` for what can be none."""
+    """Return the number that an id is; raise `MessageNotFound` for an id of another form."""
     if not _NUMBER.fullmatch(id):
         raise MessageNotFound(f"There is no message {id[:80]} in the queue {queue}.")
     return int(id)
@@ -116,7 +116,7 @@ def state_of(name: Name, now: int) -> MessageState:
 
 
 def envelope_of(name: Name, body: bytes, *, size: int, now: int, receipt: str = "") -> Envelope:
-    """`receive_count` stays 0: vsqs doesn't count."""
+    """Return a message of vsqs. Its `receive_count` stays 0: vsqs doesn't count."""
     state = state_of(name, now)
     leased = bool(receipt) or state is MessageState.LEASED
     return Envelope(

@@ -37,7 +37,7 @@ MESSAGE_BYTES: Final = 200
 _OWN_RETENTION: Final = 3_600.0
 """Seconds. Only the batch itself repeats a publication without a writer."""
 PATIENCE: Final = 5.0
-"""Seconds for what a batch that failed still does. What it leaves expires."""
+"""Seconds for the cleanup of a batch that failed. Stages that are left expire."""
 
 log = logging.getLogger("spoolrack")
 
@@ -103,12 +103,12 @@ class Batch:
 
     @property
     def message_count(self) -> int:
-        """How many messages the batch has by now."""
+        """Number of messages in the batch so far."""
         return self._messages
 
     @property
     def expires_at(self) -> datetime | None:
-        """When the stage expires, unless it is published. None: nothing is staged yet."""
+        """Time at which the stage expires unless it is published. None: nothing is staged yet."""
         return self._expire_time
 
     @property
@@ -215,7 +215,7 @@ class Batch:
             raise copy.copy(self._failure) from self._failure
 
     async def _store(self, chunk: int, queue: str, messages: Sequence[Outgoing]) -> None:
-        """Stage a chunk, unless the batch is dropped. What fails is kept for the caller."""
+        """Stage a chunk, unless the batch is dropped. An error is kept for the caller."""
         ended = self._calling.runtime.signal()
         with self._lock:
             if self._dropped:

@@ -42,7 +42,7 @@ def connect(
     retry: RetryPolicy | None = None,
     **credentials: Unpack[CredentialOptions],
 ) -> Client:
-    """A client of the server at `url`, for the event loop that runs now: see `spoolrack.connect`."""
+    """Return a client of the server at `url`, for the running event loop: see `spoolrack.connect`."""
     runtime = Tasks()
     return Client(open_transport(url, runtime, **credentials), runtime, timeout=timeout, retry=retry)
 
@@ -71,7 +71,8 @@ class Client:
         """Schedules: messages that are sent again and again."""
 
     def queue(self, name: str) -> Queue:
-        """A handle on a queue. Makes no call: whether the queue exists shows at its first use."""
+        """Return a handle on a queue. Makes no call: a missing queue shows at the first use of the
+        handle."""
         # One per name, so that all who send to a queue share its calls.
         found = self._queues.get(arguments.text("name", name))
         return found or self._queues.setdefault(name, Queue(self._calling, name))
@@ -153,7 +154,7 @@ class Client:
         )
 
     def batch(self, **options: Unpack[BatchOptions]) -> Batch:
-        """Messages for several queues that appear together: see `spoolrack.Client.batch`."""
+        """Open a batch: messages for several queues that appear together;"""
         return Batch(self._calling, **options)
 
     async def close(self) -> None:
@@ -177,7 +178,7 @@ class Client:
 
 
 def _checked(settings: Mapping[str, Any]) -> dict[str, object]:
-    """Settings as the transport takes them: known names, spans in seconds."""
+    """Return settings as the transport takes them: known names, spans in seconds."""
     checked: dict[str, object] = {}
     for name, value in settings.items():
         if name not in _KNOWN:

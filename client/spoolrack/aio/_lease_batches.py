@@ -1,4 +1,5 @@
-"""Deletions, extensions and releases of one queue: what is asked for at one time travels together."""
+"""Batching of one queue's deletes, extensions, releases and rejections: concurrent ones share a
+call."""
 
 from __future__ import annotations
 
@@ -68,7 +69,7 @@ class Settling:
         )
 
     async def extend(self, target: ByReceipt, seconds: Seconds, timeout: Seconds | None) -> datetime:
-        """The moment at which the lease ends now."""
+        """Extend a lease; return the time at which it expires now."""
         change = _extended(target, _extension(seconds))
 
         async def once(deadline: float) -> datetime:

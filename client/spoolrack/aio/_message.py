@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 def receipt_of(message: MessageFacts | str) -> str:
-    """The receipt of a message, or the one given; raises `InvalidReceipt` for a message without."""
+    """Return the receipt of a message, or the one given; raise `InvalidReceipt` for a message
+    without."""
     if isinstance(message, MessageFacts):
         receipt = message.receipt
     elif isinstance(message, str):
@@ -38,7 +39,7 @@ def receipt_of(message: MessageFacts | str) -> str:
 
 
 def last_receive_of(message: MessageFacts | str, *, allow_expired: bool) -> LastReceive | None:
-    """The receive that a message came with, if its lease may be over."""
+    """Return the receive that a message came with, if its lease may be over."""
     if not allow_expired:
         return None
     if not isinstance(message, MessageFacts):
@@ -222,7 +223,8 @@ class MessageStream(AsyncIterator[Message]):
         return Message(envelope, self._queue)
 
     async def receive(self, max_messages: int = 1, *, wait: Seconds | None = None) -> list[Message]:
-        """Up to so many messages of those that have come: see `spoolrack.MessageStream.receive`."""
+        """Return up to `max_messages` of those that have arrived: see
+        `spoolrack.MessageStream.receive`."""
         envelopes = await self._core.receive(max_messages, wait)
         return [Message(envelope, self._queue) for envelope in envelopes]
 

@@ -28,7 +28,7 @@ def peek_envelopes(
     limit: int | None,
     timeout: Seconds | None,
 ) -> AsyncIterator[Envelope]:
-    """Messages in order, `limit` at most. `timeout` is for each page."""
+    """Yield messages in order, `limit` at most. `timeout` is for each page."""
     if max_body_bytes is not None:
         arguments.integer("max_body_bytes", max_body_bytes)
     if limit is not None:
@@ -56,7 +56,7 @@ def filter_of(
 
 
 def states_of(states: Collection[MessageState | str]) -> frozenset[MessageState]:
-    """The states that a caller names, one alone or several."""
+    """Return the states that a caller names, one alone or several."""
     named = [states] if isinstance(states, str) else arguments.some("states", states, "states")
     return frozenset(map(_state, named))
 

@@ -162,7 +162,7 @@ class Queue:
         )
 
     def batch(self, **options: Unpack[BatchOptions]) -> Batch:
-        """Messages for this queue that appear together: see `spoolrack.Client.batch`."""
+        """Open a batch: messages for this queue that appear together;"""
         return Batch(self._calling, self._name, **options)
 
     async def receive(
@@ -248,7 +248,7 @@ class Queue:
         visibility_timeout: Seconds | None = None,
         timeout: Seconds | None = None,
     ) -> MessageStream:
-        """The queue's messages as they come, without end: see `spoolrack.Queue.messages`."""
+        """Return the queue's messages as they arrive, without end: see `spoolrack.Queue.messages`."""
         stream = self._envelopes(
             max_in_flight=max_in_flight,
             max_bytes_in_flight=max_bytes_in_flight,
@@ -407,7 +407,7 @@ class Queue:
         )
 
     async def get(self, id: str, *, timeout: Seconds | None = None) -> Message:
-        """A message without leasing it; raises `MessageNotFound`."""
+        """Return a message without leasing it; raises `MessageNotFound`."""
         return Message(await self._get_envelope(id, timeout=timeout), self)
 
     async def _get_envelope(self, id: str, *, timeout: Seconds | None) -> Envelope:
@@ -429,7 +429,7 @@ class Queue:
         limit: int | None = None,
         timeout: Seconds | None = None,
     ) -> AsyncIterator[Message]:
-        """Messages in order, without leasing them: see `spoolrack.Queue.peek`."""
+        """Return messages in order, without leasing them: see `spoolrack.Queue.peek`."""
         envelopes = self._peek_envelopes(
             filter_of(states, sent_since, sent_before, group, attributes),
             max_body_bytes=max_body_bytes,
@@ -470,7 +470,7 @@ class Queue:
         on_error: Callable[[Message, Exception], object] | None = None,
         grace: Seconds = 30.0,
     ) -> Worker:
-        """A worker that calls `handler` with each message, in `concurrency` tasks: see
+        """Return a worker that calls `handler` with each message, in `concurrency` tasks: see
         `spoolrack.Queue.worker`. Handlers that outlast `grace` are cancelled."""
         return Worker(
             WorkerCore(

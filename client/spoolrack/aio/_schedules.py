@@ -77,7 +77,7 @@ class Schedules:
         )
 
     async def delete(self, queue: object, name: str, *, timeout: Seconds | None = None) -> None:
-        """Delete a schedule; raises `ScheduleNotFound`. What it has sent stays."""
+        """Delete a schedule; raises `ScheduleNotFound`. Its messages stay."""
         schedules, place = self._calling.transport.schedules, arguments.queue_name(queue)
         arguments.text("name", name)
         await self._calling.ask(lambda left: schedules.delete(place, name, timeout=left), timeout)

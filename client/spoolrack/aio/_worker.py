@@ -1,4 +1,4 @@
-"""Calls a handler with each message of a queue, and deletes, releases or rejects the message.
+"""Worker: calls a handler with each message of a queue, and deletes, releases or rejects the message.
 
 Owns the lanes (as many handlers run at once) and their orderly end. Leases are extended by the stream
 for as long as a handler runs. What can fail: a handler (its message is released with a delay), a

@@ -111,7 +111,8 @@ class _Consumer:
         return settled
 
     def close(self) -> None:
-        """End the stream; what was handed out stays leased until it is settled."""
+        """End the stream; messages that were handed out stay leased until they are acknowledged or
+        rejected."""
         run(self._stream.close())
         with self._lock:
             self._is_closed = True
@@ -322,7 +323,7 @@ class Channel(virtual.Channel):
         return False
 
     def _may_take(self, consumer_tag: str, consumer: _Consumer) -> bool:
-        """Whether the prefetch count allows one more; fits the stream's credits to it."""
+        """Return whether the prefetch count allows one more message; fit the stream's credits to it."""
         if not self.qos.can_consume():
             return False
         wanted = self._credits()
@@ -416,8 +417,8 @@ def _delete(queue: Queue, envelope: Envelope) -> None:
 
 
 def _payload(envelope: Envelope) -> dict[str, Any]:
-    """Return a message as kombu's virtual transports keep it; what another program sent is a body
-    without a content type that kombu knows."""
+    """Return a message as kombu's virtual transports keep it; a message of another program becomes a
+    body without a content type."""
     try:
         payload = json.loads(envelope.body)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The light client: calls over one channel to each server, in each process, repeated where that helps.
+"""The light client: calls over one channel to each server, in each process, with retries.
 
 A channel is made at the first call and belongs to the process that made it: Spark's daemon forks its
 workers, and a channel doesn't survive a fork. All calls but a plain `Send` may be repeated as they are,
@@ -49,7 +49,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def stub_of(address: str, credentials: Credentials = NONE) -> Stubs:
-    """The calls of a server; the channel is this process's own."""
+    """Return the stubs of a server; the channel is this process's own."""
     key = (os.getpid(), address, credentials)
     with _lock:
         if key not in _channels:
@@ -60,7 +60,7 @@ def stub_of(address: str, credentials: Credentials = NONE) -> Stubs:
 
 @dataclass(slots=True)
 class Patience:
-    """How long calls are repeated, and how it is waited between them."""
+    """Bound and pauses of a call's retries, with the clock that they use."""
 
     seconds: float
     sleep: Callable[[float], Any] = time.sleep
@@ -69,7 +69,7 @@ class Patience:
 
 
 def may_repeat(error: SpoolrackError) -> bool:
-    """Whether a call that is idempotent by name may succeed when it is repeated."""
+    """Return whether a call that is idempotent by name may succeed when it is repeated."""
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return False  # The query was given another CA: gRPC has no code of its own for that.
     return error.retryable or isinstance(error, Timeout | OutcomeUnknown)
@@ -103,7 +103,7 @@ def log_retry(what: str, error: SpoolrackError, pause: float, left: float) -> No
 
 
 def pause_after(error: SpoolrackError, failed: int, left: float, random: Random) -> float | None:
-    """Seconds to wait before the repetition of an idempotent call; None: give up."""
+    """Return the seconds to wait before the repetition of an idempotent call; None: give up."""
     if not may_repeat(error):
         return None
     if not error.retryable:
@@ -124,7 +124,7 @@ class Caller:
         return repeated(lambda: self.once(method, request, timeout=timeout), self.patience, method)
 
     def once(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
-        """One try; raises `SpoolrackError`."""
+        """Make one attempt; raise `SpoolrackError`."""
         try:
             stub = stub_of(self.address, self.credentials)
             return getattr(stub, method)(request, timeout=timeout)
@@ -132,12 +132,12 @@ class Caller:
             raise error_from(error, self.address, timeout, is_ours=False) from None
 
     def begin(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
-        """A call under way: `finished` waits for it."""
+        """Begin a call; `finished` waits for it."""
         stub = stub_of(self.address, self.credentials)
         return getattr(stub, method).future(request, timeout=timeout)
 
     def finished(self, under_way: Any) -> Any:
-        """The answer of a call that was begun; raises `SpoolrackError`."""
+        """Return the answer of a call that was begun; raise `SpoolrackError`."""
         try:
             return under_way.result()
         except grpc.RpcError as error:

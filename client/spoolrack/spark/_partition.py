@@ -135,8 +135,8 @@ class EpochWriter:
 
 
 def writer(endpoint: str, queue: str, *, query: str, **options: Any) -> Writer:
-    """A writer for `foreachBatch` and `foreachPartition`, also with a Spark that has no Python data
-    sources: 3.4 and newer.
+    """Return a writer for `foreachBatch` and `foreachPartition`, also with a Spark that has no Python
+    data sources: 3.4 and newer.
 
     `query` names the query, in up to 70 of A-Z, a-z, 0-9, '_' and '-': no other one has that name, and
     it stays over restarts. `options`: credentials, retry_seconds. Raises `InvalidOption`.
@@ -150,7 +150,8 @@ def writer(endpoint: str, queue: str, *, query: str, **options: Any) -> Writer:
 
 
 def write_partition(endpoint: str, queue: str, **options: Any) -> PartitionWriter:
-    """A function that sends the rows of a partition: `df.foreachPartition(write_partition(...))`.
+    """Return a function that sends the rows of a partition:
+    `df.foreachPartition(write_partition(...))`.
 
     A row is bytes or text, which are its body, or has `body` and perhaps `attributes`,
     `binary_attributes`, `deduplication_id` and `delay_seconds`: a Row or a mapping. With
@@ -161,7 +162,7 @@ def write_partition(endpoint: str, queue: str, **options: Any) -> PartitionWrite
 
 
 def write_batches(endpoint: str, queue: str, **options: Any) -> BatchWriter:
-    """The same for Arrow: `df.mapInArrow(write_batches(...), COUNTS)`, many times as fast."""
+    """Return the same for Arrow: `df.mapInArrow(write_batches(...), COUNTS)`, many times as fast."""
     return BatchWriter(queue_address(endpoint, queue, **options))
 
 

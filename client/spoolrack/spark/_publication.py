@@ -96,7 +96,7 @@ def publish(
 
 
 def _kept(stages: Sequence[str]) -> str:
-    """Where the rows of a batch are that can't be published."""
+    """Say where the rows of a batch are that can't be published."""
     names = ", ".join(stages[:3]) + (f" and {len(stages) - 3} others" if len(stages) > 3 else "")
     return (
         f"They stay for {LIVES / 3_600:.0f} hours, invisible, in the stages {names}: "

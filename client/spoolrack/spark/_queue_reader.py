@@ -1,10 +1,10 @@
-"""How a streaming query reads a queue, without Spark: it reserves, reads and commits.
+"""Streaming reads of one queue, without Spark: reserve, read, commit.
 
 A batch is a reservation. It is deleted when the query asks for the next one, because only then Spark
 has written down that it is done; Spark's own word for it comes one batch late. What can fail: a
-reservation that is with others now (`BatchLost`), one that was deleted long ago (`CheckpointTooOld`),
-one that no task has read, because the sink has skipped the batch (`BatchUnread`), and each call that
-fails longer than `retrySeconds`.
+reservation whose messages other consumers have leased (`BatchLost`), one that was deleted long ago
+(`CheckpointTooOld`), one that no task has read, because the sink has skipped the batch (`BatchUnread`),
+and each call that fails longer than `retrySeconds`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class StreamReading:
         self._may_be_reserved = False
 
     def only_what_is_there(self) -> None:
-        """From now on, no more messages than are ready now."""
+        """Limit the next batches to the messages that are ready now."""
         self._may_be_reserved = True
         try:
             request = rpc.GetQueueRequest(name=self._options.place.queue)
@@ -126,8 +126,8 @@ class StreamReading:
                 request.sequence_number += 1
 
     def _is_reserved(self, start: Offset) -> bool:
-        """Whether a run that died left a reservation that it didn't write down: its messages were not
-        ready when they were counted. It is asked once."""
+        """Return whether a run that died left a reservation that it didn't write down: its messages
+        were not ready when they were counted. Asks the server once."""
         asks, self._may_be_reserved = self._may_be_reserved, False
         if not asks:
             return False
@@ -208,7 +208,7 @@ class StreamReading:
 def read_slice(
     place: QueueAddress, gen: str, sequence_number: int, part: Slice, patience: Patience
 ) -> Iterator[Any]:
-    """The messages of a slice, in lists; a connection that breaks is taken up where it was."""
+    """Yield the messages of a slice, in lists; resume where a broken connection ended."""
     seen: set[str] = set()
     failed = 0
     deadline = patience.monotonic() + patience.seconds

@@ -1,8 +1,9 @@
-"""Keeps the reservations of a running query, however long its batch or its pause is.
+"""Extension of a running query's reservations, however long its batch or its pause is.
 
-A thread of the process that plans the query extends them several times within the hold, and once more
-when the query stops. It ends with that process: then their hold runs out, unless the query is started
-again in time. What can fail: an extension; the next call of the query itself says so.
+A thread of the process that plans the query extends them several times within the visibility timeout,
+and once more when the query stops. It ends with that process: then the reservations expire, unless the
+query is started again in time. What can fail: an extension; the next call of the query itself reports
+it.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Keeper:
                         del self._held[held.gen]
 
     def _extend(self, held: Offset) -> bool:
-        """Whether it is worth another time."""
+        """Extend one reservation; return whether another extension may succeed."""
         request: Any = reserved.ExtendReservationRequest(
             stream=held.gen, sequence_number=held.sequence_number, visibility_timeout=self._span
         )

@@ -1,14 +1,14 @@
 """The messages of a root as Arrow record batches: no server, no lock, no change of any file.
 
 A name says the state of the messages that it lists, and the highest version counts. So all names of a
-file, and of the copies that dead letters are, belong to one range of ids, and a task reads one range.
-A file is opened once, and only for a column that its name can't fill.
+file, and of the copies that dead letters are, belong to one range of ids, and a task reads one range. A
+file is opened once, and only for a column that its name can't fill.
 
 A live root moves meanwhile. Names only rise in version, so listings may be added up: each folder is
 listed before the folders that its messages move to, and `delay/`, which they leave again, twice.
 
-What can fail: a folder that is no root. A file that can't be read costs its own rows what it would have
-told: the column `error` says why.
+What can fail: a folder that is no root. A file that can't be read leaves columns of its own rows null;
+the column `error` says why.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class RootOptions:
     partitions: int | None = None
 
     def has(self, queue: str, state: str) -> bool:
-        """Whether messages of this queue in this state are asked for."""
+        """Return whether messages of this queue in this state are asked for."""
         return state in self.states and (
             not self.queues or any(fnmatchcase(queue, pattern) for pattern in self.queues)
         )
@@ -481,7 +481,7 @@ class _Reading:
             yield from self._archived()
 
     def _is_opened(self, stem: Stem) -> bool:
-        """Whether a column needs more than the name, or its state."""
+        """Return whether a column needs more than the name, or its state."""
         return self._wants_body or self._wants_line or (self._wants_batches and stem.count > 0)
 
     def _file(self, name: Name) -> _File:
@@ -664,7 +664,7 @@ class _Reading:
 
 
 def _is_out(batch: Batch) -> bool:
-    """Whether the file has left `new/`: the copy of a dead letter counts from then on."""
+    """Return whether the file has left `new/`: the copy of a dead letter counts from then on."""
     return any(entry.name.state in _OUT for entry in batch.entries)
 
 

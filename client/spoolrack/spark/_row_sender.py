@@ -1,7 +1,7 @@
-"""Rows out: into a stage, or straight into the queue. What an executor does, without Spark.
+"""Sending of rows, into a stage or straight into the queue: an executor's part, without Spark.
 
-What can fail: a call that can't succeed or not in time, and a row that can't be a message. What was
-written before stays: of a stage nobody sees it, of a direct send everybody.
+What can fail: a call that can't succeed or not in time, and a row that can't be a message. Messages
+written before stay: in a stage they are invisible, after a direct send they are not.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class StagedRows:
 
     messages: int
     total: int
-    """The sum of their checksums: whatever the order of the messages, and however they are divided into
-    stages, it is the same."""
+    """The sum of the messages' checksums: it is the same for any order of the messages, and any
+    division into stages."""
 
     @property
     def digest(self) -> str:
-        """As `PublishRequest` takes it."""
+        """Return the digest as `PublishRequest` takes it."""
         return f"{self.messages}-{self.total:032x}"
 
 
@@ -103,7 +103,7 @@ def stage(
 
 
 def abort(caller: Caller, stages: Iterable[str]) -> None:
-    """Drop stages that nobody will publish. What can't be reached now expires."""
+    """Delete stages that will not be published. Those that can't be reached now expire."""
     for name in stages:
         try:
             caller.once("AbortStage", staging.AbortStageRequest(stage=name), timeout=5.0)

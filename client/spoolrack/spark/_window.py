@@ -1,7 +1,7 @@
-"""A few requests under way at once, each repeated until it is answered.
+"""A few requests in flight at once, each retried until it is answered.
 
-The window is the backpressure: who puts a request in waits while it is full. What can fail: a request
-that can't succeed, or not in time; the others may have been taken all the same.
+The window is the backpressure: a caller waits while it is full. What can fail: a request that can't
+succeed, or not in time; the others may have taken place all the same.
 """
 
 from __future__ import annotations

@@ -306,25 +306,25 @@ class Folder:
     # Looking.
 
     def messages(self) -> list[Name]:
-        """All messages in order."""
+        """Return all messages in order."""
         with self._watched as content:
             self._watched.refresh()
             return list(content)
 
     def named(self, number: int) -> list[Name]:
-        """All names of one message: none if it is gone."""
+        """Return all names of one message: none if it is gone."""
         with self._watched as content:
             self._watched.refresh()
             return content.named(number)
 
     def size(self) -> int:
-        """How many messages there are, leased ones included."""
+        """Return the number of messages, leased ones included."""
         with self._watched as content:
             self._watched.refresh()
             return len(content)
 
     def read(self, text: str, limit: int | None = None) -> bytes:
-        """The content of a message, or its beginning."""
+        """Return the content of a message, or its beginning."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(os.path.join(self.path, text), flags), "rb", buffering=0) as file:
             return file.read() if limit is None else file.read(limit)

@@ -25,18 +25,18 @@ class Content:
         self._leased: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
-        """How many messages there are, ready and leased."""
+        """Return the number of messages, ready and leased."""
         return len(self._names)
 
     def __contains__(self, text: str) -> bool:
         return text in self._names
 
     def __iter__(self) -> Iterator[Name]:
-        """All messages in order."""
+        """Iterate over all messages in order."""
         return iter(sorted(self._names.values(), key=lambda name: (name.number, name.text)))
 
     def named(self, number: int) -> list[Name]:
-        """All names of a message. More than one only after something went wrong."""
+        """Return all names of a message. More than one only after something went wrong."""
         return [self._names[text] for text in self._numbers.get(number, ())]
 
     def replace(self, texts: Iterable[str]) -> bool:
@@ -49,7 +49,7 @@ class Content:
         return bool(gone or came)
 
     def appear(self, text: str) -> bool:
-        """A name is there; answers whether it is a message's that was not known."""
+        """Add a name; return whether it is that of a message that was not known."""
         if text in self._names or text in self._foreign:
             return False
         name = parse(text)
@@ -61,7 +61,7 @@ class Content:
         return True
 
     def vanish(self, text: str) -> None:
-        """A name is gone."""
+        """Remove a name."""
         self._foreign.discard(text)
         name = self._names.pop(text, None)
         if name is None:
@@ -77,12 +77,12 @@ class Content:
                 self._push(name)
 
     def shun(self, text: str) -> None:
-        """The name is no message's, whatever it looks like: a folder's, or a link's."""
+        """Exclude a name that looks like a message's, but is that of a folder or a link."""
         self.vanish(text)
         self._foreign.add(text)
 
     def oldest(self) -> Name | None:
-        """The ready message that is next."""
+        """Return the ready message that is next."""
         while self._ready:
             name = self._names.get(self._ready[0][1])
             if name is not None:
@@ -91,7 +91,7 @@ class Content:
         return None
 
     def take_expired(self, now: int) -> list[Name]:
-        """The leased messages whose time is over. They are named once: see `postpone`."""
+        """Return the leased messages whose leases have expired, each once: see `postpone`."""
         taken = {}
         while self._leased and self._leased[0][0] <= now:
             text = heapq.heappop(self._leased)[1]
@@ -104,7 +104,7 @@ class Content:
         heapq.heappush(self._leased, (until, name.text))
 
     def next_expiration(self) -> int | None:
-        """When `take_expired` will have something to name."""
+        """Return the time at which `take_expired` will return something."""
         while self._leased and self._leased[0][1] not in self._names:
             heapq.heappop(self._leased)
         return self._leased[0][0] if self._leased else None

@@ -74,5 +74,5 @@ def leased(number: int, expiration: int) -> str:
 
 
 def in_micros(time: int) -> int:
-    """A time of a name in microseconds, whichever unit it was written in."""
+    """Return a time of a name in microseconds, whichever unit it was written in."""
     return time * 1_000 if time in _MILLISECONDS else time

@@ -44,7 +44,7 @@ class Watched:
         self._has_listener = False
 
     def after_fork(self) -> None:
-        """In the child: what was inherited would steal changes from the parent."""
+        """Close the inherited watch in a forked child: it would take events from the parent."""
         if self._watcher is not None:
             self._watcher.close()
         self._start_anew()
@@ -124,7 +124,7 @@ class Watched:
             watcher.close()
 
     def wake(self) -> None:
-        """`announce` for those who don't hold the lock."""
+        """Call `announce` with the lock."""
         with self._condition:
             self.announce()
 

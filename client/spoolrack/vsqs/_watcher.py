@@ -1,9 +1,10 @@
-"""Changes of folders by other processes, from inotify(7) where it tells, else by listing.
+"""Watcher: changes of folders by other processes, from inotify(7) where it reports them, else by
+listing.
 
-Owns the watches and nothing else: what a name means, and what to do about it, is the caller's business.
-A watch only makes it sooner and cheaper to see a change. What can fail are the kernel's limits; then
-`changes` says every so often "look again", which a caller must be able to do anyway, because the kernel
-drops events that aren't fetched in time. On a file system that other hosts write to, both are done.
+Owns the watches and nothing else: the caller knows the meaning of names. A watch only makes it sooner
+and cheaper to see a change. What can fail are the kernel's limits; then `changes` says every so often
+"look again", which a caller must be able to do anyway, because the kernel drops events that aren't
+fetched in time. On a file system that other hosts write to, both are done.
 """
 
 from __future__ import annotations
@@ -85,9 +86,9 @@ class Watcher:
         return self._kernel is not None and not self._unheard and not self._shared
 
     def watch(self, folder: str) -> None:
-        """Tell of `folder`, a path from the root, from now on; watching twice is as once.
+        """Report changes of `folder`, a path from the root, from now on; a second call changes nothing.
 
-        A folder that isn't there is not watched: who watches the one above it hears when it comes.
+        A folder that doesn't exist is not watched: a watch on its parent reports its creation.
         """
         if folder not in self._watches:
             heard_all = self.hears_all
@@ -96,14 +97,14 @@ class Watcher:
                 self._next_look = Millis(self._clock.monotonic() + self._look_again)
 
     def is_watched(self, folder: str) -> bool:
-        """Whether `folder` was there when it was last looked for, and is listened to or looked at."""
+        """Return whether `folder` existed at the last look, and is watched or listed."""
         return folder in self._watches or folder in self._unheard
 
     def changes(self, timeout: Millis | None = NO_TIME) -> list[Change] | None:
-        """All that has happened since the last call, in order; None if that can't be told: list again.
+        """Return all changes since the last call, in order; None if they can't be told: list again.
 
-        Waits for something to tell as long as `timeout` says, None for ever. Empty: nothing in time, or
-        `wake` is called. Changes of this process are told, too.
+        Waits for a change as long as `timeout` says, None for ever. Empty: none in time, or `wake` was
+        called. Changes of this process are reported, too.
         """
         if timeout is None or timeout > 0:
             self.wait(timeout)
@@ -240,7 +241,7 @@ _HEADER: Final = struct.Struct("iIII")
 
 
 class Event(NamedTuple):
-    """As the kernel tells it."""
+    """An event as the kernel reports it."""
 
     watch: int
     mask: int
@@ -272,7 +273,7 @@ class Inotify:
         self._libc.inotify_rm_watch(self.descriptor, watch)
 
     def events(self) -> Iterator[Event]:
-        """All that was waiting when the call began, in order."""
+        """Return all events that were waiting when the call began, in order."""
         # No more than that, or a busy neighbour could keep us here for ever.
         pending = struct.unpack("i", fcntl.ioctl(self.descriptor, termios.FIONREAD, bytes(4)))[0]
         if not pending:

@@ -31,7 +31,7 @@ class QueueFullException(QueueException):
 
 
 def micros() -> int:
-    """The Unix time in microseconds. A test may put another function into its place."""
+    """Return the Unix time in microseconds. A test may replace it."""
     return time.time_ns() // 1_000
 
 
@@ -90,7 +90,7 @@ class Queue:
             self._folder.sync()
 
     def size(self) -> int:
-        """How many messages there are, those that are being consumed included."""
+        """Return the number of messages, those that are being consumed included."""
         return self._folder.size()
 
     def close(self) -> None:
@@ -116,8 +116,8 @@ class QueueManager:
         self.path = os.fspath(path)
 
     def get_queue(self, name: str, capacity: int | None = None) -> Queue:
-        """The queue in the folder `name` below this one, which is made if need be."""
+        """Return the queue in the folder `name` below this one, which is made if need be."""
         return Queue(os.path.join(self.path, name), capacity)
 
     def close(self) -> None:
-        """Does nothing: each queue is closed by itself."""
+        """Do nothing: each queue is closed by itself."""
