@@ -53,7 +53,7 @@ class FlowControl:
         self._event.set()
 
     def disable(self) -> None:
-        """Nobody asks any more, and yet credits may come back."""
+        """Stop calling the listener; credits may still come back."""
         self._event.disable()
 
     async def _free(self, awaited: tuple[int, int]) -> None:

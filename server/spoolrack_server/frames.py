@@ -93,7 +93,7 @@ class FrameWriter:
             await put(context, response.SerializeToString())
 
     def _is_free(self, peer: str, size: int) -> bool:
-        """Whether a frame of at most `size` bytes needs no room before its lease."""
+        """Return whether a frame of at most `size` bytes needs no reserved memory before its lease."""
         half = self._budget.total // 2
         return size <= USUAL and self._budget.used <= half and self._budget.fits(peer, size)
 
@@ -130,7 +130,7 @@ class FrameWriter:
         return LeasedFrame(self, context, peer, taken, queue, deliveries)
 
     async def _size(self, wanted: Receive) -> int:
-        """Bytes that the messages of a receive may have together."""
+        """Return the bytes that the messages of a receive may have together."""
         found = self._largest.get(wanted.queue)
         now = stopwatch()
         if found is None or now - found[1] > KNOWN_FOR:
@@ -168,7 +168,8 @@ class LeasedFrame:
         self._deliveries = deliveries
 
     async def hand_over(self, writes: asyncio.Lock | None = None) -> None:
-        """Write the messages in one response; what isn't taken goes back.
+        """Write the messages in one response; return the leases of those that the transport didn't
+        take.
 
         Of a stream, which takes one response at a time, `writes` is held meanwhile.
         """

@@ -1,4 +1,4 @@
-"""Whether this server serves, and why it doesn't.
+"""Health of this server: whether it serves, and the reason if it doesn't.
 
 One state, which the drain and a failed store change, and two ways to ask: gRPC's health service here
 and `/-/health` in `http`. The library's own servicer is not used: its `Watch` forgets the other
@@ -54,7 +54,7 @@ class Health:
         self._changed = asyncio.Event()
 
     def finish(self, why: str) -> None:
-        """Stop serving for good: who watches is told, and then watches no longer."""
+        """Stop serving for good: watchers are told, and their watches end."""
         self.is_final = True
         self.fail(why)
 

@@ -1,9 +1,9 @@
-"""Lease messages for a transport; a lease that no transport took goes back at once.
+"""Lease messages for a transport; a lease that no transport took is released at once.
 
-A receive whose client is gone before the store answers leases nothing, or gives back what it leased;
-a message that couldn't be written to its client is ready again, and the receive isn't counted. The same
-goes for a reservation, unless somebody was told of it: its name may be asked for again. Knows nothing
-of gRPC or HTTP.
+A receive whose client is gone before the store answers leases nothing, or releases its messages. A
+message that couldn't be written to its client is ready again, and the receive isn't counted. The same
+goes for a reservation, unless another call has asked for its name meanwhile and was answered. Knows
+nothing of gRPC or HTTP.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ class LeaseRequests:
         self._run(self._give_back(queue, receipts))
 
     def unreserve(self, reservation: Reservation | None) -> None:
-        """The same for a reservation."""
+        """Release a reservation that no transport took."""
         self._run(self._unreserve(reservation))
 
     async def close(self) -> None:
-        """Return once every lease that goes back is back. Nobody may lease any more."""
+        """Return once every release in flight is done. No lease may begin any more."""
         while self._returns:
             await asyncio.wait(set(self._returns))
 

@@ -48,7 +48,7 @@ def _with_request(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 def make_log(
     *, format: LogFormat = "logfmt", level: int = logging.INFO, stream: TextIO | None = None
 ) -> Log:
-    """A logger of lines in `format`: `time=… level=… event=…` and facts, or the same as JSON."""
+    """Return a logger of lines in `format`: `time=… level=… event=…` and facts, or the same as JSON."""
     processors: list[Processor] = [
         _with_request,
         structlog.processors.add_log_level,

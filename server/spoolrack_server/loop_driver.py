@@ -2,8 +2,8 @@
 
 Beside an event loop, a thread of its own costs the committer a fifth of the processor's time: the two
 take the interpreter's lock from each other for every call and every answer. So a short commit is done
-in the loop's own thread, and only its sync waits elsewhere. Whatever may take longer is done elsewhere
-altogether, and the loop goes on.
+in the loop's own thread, and only its sync waits elsewhere. A commit that may take longer is done in
+another thread altogether, and the loop goes on.
 """
 
 from __future__ import annotations

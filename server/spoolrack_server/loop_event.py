@@ -17,7 +17,7 @@ class LoopEvent:
         self._is_set = False
 
     def set(self) -> None:
-        """Return at once; what the listener then looks at must have changed before."""
+        """Wake the listener, and return at once; change the state that it checks before."""
         if self._is_set:
             return
         self._is_set = True

@@ -3,8 +3,8 @@
 gRPC core buffers a request before its size is known here, so a count of bytes can't bound it. The
 watermark does: the resident memory is measured once a second, and every `FAST` seconds while many
 requests are being read. Past it sends are refused, and their requests that are still being read end;
-past `HARD` times the watermark so do all other requests that are being read. What is complete is
-bounded by `Budget`. Linux only: elsewhere there is no watermark.
+past `HARD` times the watermark so do all other requests that are being read. Complete requests and
+responses are bounded by `Budget`. Linux only: elsewhere there is no watermark.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class MemoryLimiter:
     # Requests.
 
     async def read(self, reader: RequestReader, context: Context) -> Any:
-        """The next request of a call, as bytes, or gRPC's EOF.
+        """Return the next request of a call, as bytes, or gRPC's EOF.
 
         Raises `MemoryLimit` when the memory that is left is needed.
         """
@@ -100,7 +100,7 @@ class MemoryLimiter:
                 reader.refuse(error)
 
     def require(self, more: int = 0) -> None:
-        """Raises `MemoryLimit` past the watermark, or if `more` bytes would reach it."""
+        """Raise `MemoryLimit` past the watermark, or if `more` bytes would reach it."""
         if self.watermark is None:
             return
         if self.is_over or (more and self._measure() + more > self.watermark):
@@ -181,7 +181,7 @@ class Budget:
         self._has_ended = False
 
     def fits(self, peer: str, size: int) -> bool:
-        """Whether `take` would find room."""
+        """Return whether `take` would find room."""
         return (
             size <= SMALL
             or not self.used
@@ -215,7 +215,7 @@ class Budget:
 
     @contextmanager
     def share(self, peer: str, size: int) -> Iterator[None]:
-        """While `size` bytes are in flight; raises `MemoryLimit`."""
+        """Reserve `size` bytes while they are in flight; raise `MemoryLimit`."""
         taken = self.take(peer, size)
         try:
             yield
@@ -247,7 +247,7 @@ class Budget:
 
 
 def resident() -> int:
-    """Bytes of this process that are in memory; 0 where that can't be told."""
+    """Return the resident bytes of this process; 0 where the system doesn't report them."""
     try:
         with open("/proc/self/statm", "rb", buffering=0) as file:
             return int(file.read(200).split()[1]) * _PAGE

@@ -2,8 +2,8 @@
 
 Here are those about queues and messages; those about stages, reservations and redrives are parts of
 their own. A handler checks what the contract bounds, submits to the store and awaits the answer; it
-never waits for a disk in the event loop. What no transport took, because its client was gone, is given
-back at once.
+never waits for a disk in the event loop. A message that no transport took, because its client was gone,
+is released at once.
 """
 
 # ruff: noqa: N802 - the contract names the methods
@@ -90,7 +90,7 @@ class QueueService:
         )
 
     def credits(self) -> tuple[int, int]:
-        """How many messages all streams of receives may hold, and how many they hold."""
+        """Return how many messages all streams of receives may hold, and how many they hold."""
         return self._receive_streams.credits()
 
     def drain(self) -> None:

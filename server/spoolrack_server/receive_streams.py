@@ -63,7 +63,7 @@ class ReceiveStreams:
         self._flow_controls: set[FlowControl] = set()
 
     def credits(self) -> tuple[int, int]:
-        """How many messages all streams may hold, and how many they hold."""
+        """Return how many messages all streams may hold, and how many they hold."""
         held = [flow_control.credits for flow_control in self._flow_controls]
         return sum(each.limit for each in held), sum(each.in_flight for each in held)
 
@@ -179,7 +179,7 @@ class ReceiveStreams:
 
 
 def _wanted(request: rpc.StreamReceiveRequest) -> _Wanted:
-    """Raises the `StoreError` of a first request that is wrong."""
+    """Validate a first request; raise the `StoreError` for a wrong one."""
     if request.WhichOneof("request") is not None:
         rule = "the first request of a stream says what to receive, and nothing else"
         raise InvalidRequest(what="the request", value="", rule=rule)

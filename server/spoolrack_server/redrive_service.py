@@ -1,7 +1,7 @@
-"""The RPCs about redrives: dead letters that go back, in the background.
+"""The RPCs about redrives: dead letters that are moved back, in the background.
 
-The store does the work, and goes on with it after a restart; here its requests are checked and its
-answers told. Nothing waits for the end of a redrive: who wants to see it asks again.
+The store does the work, and continues it after a restart; here its requests are checked and its answers
+converted. No call waits for the end of a redrive: a client polls it.
 """
 
 # ruff: noqa: N802 - the contract names the methods
@@ -50,7 +50,8 @@ class RedriveService:
         return rpc.GetRedriveResponse(redrive=_told(found))
 
     async def _find(self, id: str, permission: Permission) -> ops.Redrive:
-        """A redrive of a queue to which the caller may do this; any other is not found."""
+        """Return a redrive of a queue on which the caller has this permission; any other is not
+        found."""
         found = await self._access.read(self._access.store.redrive, id)
         allowed = queues_for(permission)
         if allowed is not None and not allowed(found.queue):

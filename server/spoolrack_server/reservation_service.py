@@ -1,8 +1,8 @@
-"""The RPCs about reservations: messages that are leased under a name, and read as often as one likes.
+"""The RPCs about reservations: messages that are leased under a name, and read as often as asked.
 
-A reservation whose client has gone before it could hear of it is undone, unless somebody has asked for
-the name again meanwhile and found it. A read holds one page in memory, and asks the store for the next
-when the transport has taken that one.
+A reservation whose client is gone before the response is written is undone, unless another call has
+asked for the name meanwhile and found it. A read holds one page in memory, and asks the store for the
+next when the transport has taken that one.
 """
 
 # ruff: noqa: N802 - the contract names the methods
@@ -210,7 +210,7 @@ def _told(reservation: ops.Reservation) -> rpc.Reservation:
 
 
 def _frames(messages: Sequence[Message]) -> Iterator[list[pb.Message]]:
-    """The messages in frames of at most `FRAME_BYTES`, or of one message."""
+    """Yield the messages in frames of at most `FRAME_BYTES`, or of one message."""
     frame: list[pb.Message] = []
     size = 0
     for message in messages:

@@ -1,10 +1,10 @@
-"""How a handler meets the wire: what is garbage is refused, what it raises becomes a status.
+"""RPC plumbing: malformed requests are refused, and a handler's error becomes a status.
 
-Owns the registration of the services' methods and what is the same for all of them, so that a
-handler only takes a request, awaits the store and answers or raises a `StoreError`. A request is read
+Owns the registration of the services' methods and the work that is the same for all of them. A handler
+takes a request, awaits the store and returns a response or raises a `StoreError`. A request is read
 only after its caller is known and allowed to make such a call: to gRPC, each method has a stream of
-requests, of which all but the streaming ones read one. An exception that
-nobody foresaw is logged with its traceback and answered with `INTERNAL_ERROR`, and nothing of it leaks.
+requests, of which all but the streaming ones read one. Any other exception is logged with its traceback
+and answered with `INTERNAL_ERROR`, and nothing of it leaks.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ServerCalls:
         admissions: CallAuthorizer | None = None,
         memory: MemoryLimiter | None = None,
     ) -> None:
-        """Without `admissions` nobody is asked who he is."""
+        """Without `admissions` callers are not authenticated."""
         self._log = log
         self._memory = memory or MemoryLimiter(log)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
@@ -97,11 +97,11 @@ class ServerCalls:
     def handlers(
         self, parts: Sequence[object], writes_itself: frozenset[str]
     ) -> tuple[grpc.GenericRpcHandler, ...]:
-        """The services, each method by its name in the contract, in the part that has it.
+        """Return the services, each method by its name in the contract, in the part that has it.
 
-        Those in `writes_itself` answer by `write` and return None, also where the contract has a
-        single response: on the wire, that is a stream of one. So they learn whether the response was
-        taken; every streaming method does it anyway.
+        Those in `writes_itself` answer by `write` and return None, also where the contract has a single
+        response: on the wire, that is a stream of one. So they learn whether the transport took the
+        response; every streaming method does it anyway.
         """
         return tuple(self._service(service, parts, writes_itself) for service in SERVED)
 
@@ -164,7 +164,7 @@ class ServerCalls:
         return self._watch.rpc(run, name, streams=streams)
 
     async def _only(self, requests: Requests) -> Any:
-        """The request of a call that has one."""
+        """Return the request of a call that has one."""
         request = await requests.first()
         if request is None:
             # Without one, nothing can be answered, and mostly the client is gone.
@@ -176,7 +176,7 @@ class ServerCalls:
     def _respond(
         self, context: Context, response: Message | bytes | None, task: asyncio.Task[Any]
     ) -> bytes | None:
-        """The bytes of a single response, which are counted until gRPC has taken them."""
+        """Return the bytes of a single response, which are counted until gRPC has taken them."""
         if response is None:
             return None
         raw = response if isinstance(response, bytes) else response.SerializeToString()
@@ -190,8 +190,8 @@ class ServerCalls:
     def _admitted(
         self, context: Context, name: str, *, is_long: bool
     ) -> Iterator[AuthorizedCall | None]:
-        """A call whose caller may make it; raises `Unauthenticated` or `PermissionDenied`, also for a
-        call that runs and could not begin any more."""
+        """Authorize a call; raise `Unauthenticated` or `PermissionDenied`, also for a call that runs
+        and could not begin any more."""
         if self._admissions is None:
             yield None
             return
@@ -313,16 +313,16 @@ class Requests:
             await self._calls.end(self._context, error, self._name)
 
     def tell(self, request: Any) -> None:
-        """The call asks for this; None: its requests do. Only the first word counts."""
+        """Tell the observer the call's request; None: its requests follow. Only the first call
+        counts."""
         if self.asked is not None:
             self.asked(request)
             self.asked = None
 
     async def first(self) -> Any | None:
-        """The first request, which says what the call is for; None if there is none. Raises what `next`
-        and `check` raise.
+        """Return the first request; None if there is none. Raise the errors of `next` and `check`.
 
-        A long call ends when its caller may not do that any more.
+        A long call ends when its caller's permission does.
         """
         request = await self.next()
         if request is not None:
@@ -347,18 +347,18 @@ class Requests:
         return taken
 
     def leave(self, taken: int) -> None:
-        """A request is answered."""
+        """Note that a request is answered."""
         if taken:
             self._held -= taken
             self._memory.requests.give_back(self._context.peer(), taken)
 
     def close(self) -> None:
-        """The call is over."""
+        """Note that the call is over."""
         self.leave(self._held)
 
     async def next(self) -> Any | None:
-        """The next request; None when the client has ended its side. Raises `InvalidRequest` for what
-        can't be read, `MemoryLimit`, and gRPC's `AbortError` once the call is refused."""
+        """Return the next request; None when the client has ended its side. Raise `InvalidRequest` for
+        one that can't be read, `MemoryLimit`, and gRPC's `AbortError` once the call is refused."""
         # Not by gRPC's own iterator: it costs more with each request.
         self.is_reading = True
         try:

@@ -1,4 +1,4 @@
-"""A send on its way to the store: what is valid of it, by column, and the response it will have."""
+"""Send requests: validation by column, and the response."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> S
 async def start_in_turn(
     store: Store, workers: ConcurrencyLimit, request: rpc.SendRequest
 ) -> SubmittedSend:
-    """`start` once there is a worker for it, which is free again when the store has answered."""
+    """Call `start` once a worker is free for it; free the worker when the store has answered."""
     await workers.begin_save()
     try:
         sending = start(store, request.queue, request.messages)

@@ -19,7 +19,7 @@ from .worker_processes import WorkerProcess
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenAddresses:
-    """Where a server that has started can be reached."""
+    """Addresses of a server that has started."""
 
     root: str
     grpc_address: str

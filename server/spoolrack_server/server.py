@@ -156,7 +156,7 @@ class Server:
         await self.stop()
 
     async def start(self) -> None:
-        """Return once calls are served; what can't start leaves nothing behind."""
+        """Return once calls are served; a failed start leaves nothing open."""
         self._security.check((self.host, self.grpc_port))
         for address in self._http_addresses():
             self._security.check(address)
@@ -212,10 +212,11 @@ class Server:
         )
 
     async def stop(self, grace: float | None = None) -> None:
-        """Drain, and return once all is closed; what hasn't ended after `grace` seconds is cut off.
+        """Drain, and return once all is closed; calls that haven't ended after `grace` seconds are cut
+        off.
 
-        Drained means: health says so, nothing is leased any more, new calls and streams end with a
-        status that says "try again", and the sends and deletes under way are committed and answered.
+        Drained means: health reports it, nothing is leased any more, new calls and streams end with a
+        status that says "try again", and the sends and deletes in flight are committed and answered.
         """
         store, self._store = self._store, None
         if store is None:

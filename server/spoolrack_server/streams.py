@@ -206,14 +206,14 @@ class _Line:
             self.inflow.cancel()
 
     def end(self, inflow: asyncio.Task[None] | None = None) -> None:
-        """Nothing enters any more."""
+        """Close the line: no request enters any more."""
         self._has_ended = True
         if inflow is not None and not inflow.cancelled():
             inflow.exception()  # Of a call that is over nobody else may ask for it.
         self._look()
 
     async def first(self) -> _Turn | None:
-        """The first in the line, once it is answered; None when the line has ended."""
+        """Return the first request in the line, once it is answered; None when the line has ended."""
         while True:
             if self._turns:
                 if self._turns[0].is_answered:
@@ -230,7 +230,7 @@ class _Line:
 
 
 class FlowWindow:
-    """How much of one stream may be on its way: so many requests, and no more once so many bytes are.
+    """Flow control of one stream: so many requests in flight, and no more once so many bytes are.
 
     One that reads, one that writes, in one event loop.
     """

@@ -1,9 +1,9 @@
-"""Several servers on one root and one pair of ports, with one process above them that serves nothing.
+"""Supervisor: several worker processes on one root and one pair of ports.
 
-The kernel deals out the connections. The supervisor reserves the ports, so that they stay the same and
-nobody else's, starts again who has died, and hands a signal on as a drain to all. It has a line to each
-of its servers, by which they hear of each other's figures; when that breaks, because the supervisor is
-gone, they drain by themselves. It answers probes for all of them.
+It serves no calls. The kernel spreads connections over the workers. The supervisor reserves the ports,
+so that no other program takes them, restarts dead workers, and forwards a signal to all as a drain. A
+control channel to each worker carries the others' metrics; when it breaks, because the supervisor is
+gone, a worker drains by itself. The supervisor answers probes for all of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 5.0
 """Seconds before a server is started again: doubled each time, until one has served."""
 MOST_FAILURES: Final = 10
-"""So many starts in a row may fail while nobody serves; then there is no sense in going on."""
+"""Failed starts in a row, with no worker serving, after which the supervisor gives up."""
 
 
 class Supervisor:
@@ -110,7 +110,7 @@ class Supervisor:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _go_on(self, n: int, code: int) -> bool:
-        """Whether there is sense in another start, after one that failed."""
+        """Return whether to start a worker again after its `code`."""
         self._failures += 1
         was_ever_ready = self._ready[n].is_set()
         if was_ever_ready and (self._serving or self._failures < MOST_FAILURES):
@@ -197,7 +197,7 @@ async def supervise(
 
 
 async def _probes(supervisor: Supervisor, address: tuple[str, int] | None) -> Probes | None:
-    """The listener for probes, if there shall be one, listening."""
+    """Return a listener for probes, listening, if there shall be one."""
     if address is None:
         return None
     from .observability.probes import probes_of_all

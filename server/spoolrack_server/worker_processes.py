@@ -34,7 +34,7 @@ class WorkerReport(Protocol):
 
 
 class WorkerProcess:
-    """One of several: answers its supervisor, and asks him for the others."""
+    """One worker of several: answers its supervisor, and asks it for the others' answers."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -45,11 +45,11 @@ class WorkerProcess:
         self._line = line
 
     def join(self, watched: WorkerReport) -> None:
-        """From now on there is something to be told of this one."""
+        """Begin to answer the supervisor about this process."""
         self._watched = watched
 
     async def others(self, what: str) -> dict[int, Any]:
-        """The answer of each other process; None: it didn't answer in time."""
+        """Return the answer of each other process; None: it didn't answer in time."""
         found = None if self._line is None else await self._line.ask(what, PATIENCE + 1)
         return {int(number): answer for number, answer in (found or {}).items()}
 
@@ -87,7 +87,7 @@ class WorkerProcesses:
         self._lines.pop(number, None)
 
     async def states(self) -> dict[int, str | None]:
-        """How each process that runs is; None: it doesn't answer."""
+        """Return the state of each process that runs; None: it doesn't answer."""
         return await self._ask_all_but(None, STATE)
 
     async def _ask_all_but(self, asker: int | None, what: str) -> dict[int, Any]:

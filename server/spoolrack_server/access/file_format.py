@@ -18,7 +18,7 @@ class UnreadableFile(Exception):
 
 
 def lines_of(text: str) -> Iterator[tuple[int, list[str]]]:
-    """The number and the words of each line that says something; `#` begins a comment."""
+    """Yield the number and the words of each line that isn't empty; `#` begins a comment."""
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
         if words:
@@ -26,5 +26,5 @@ def lines_of(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def is_identity(name: str) -> bool:
-    """Whether a token or a rule can be for this name; a certificate may have any."""
+    """Return whether a token or a rule can be for this name; a certificate may have any."""
     return _IDENTITY.fullmatch(name) is not None

@@ -1,8 +1,8 @@
-"""The permissions' file: who may do what to which queues.
+"""Permissions file: identities, permissions and the queues that they apply to.
 
-A line is `<identity or *> <permission>[,<permission>...] <queue pattern> [...]`. What no line allows is
-refused; no line takes anything away, so their order means nothing. A line that can't be read makes all
-of the file unreadable (`UnreadableFile`).
+A line is `<identity or *> <permission>[,<permission>...] <queue pattern> [...]`. Anything that no line
+allows is refused; no line takes anything away, so their order means nothing. A line that can't be read
+makes all of the file unreadable (`UnreadableFile`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Rules:
 
     @classmethod
     def parsed(cls, text: str) -> Rules:
-        """Those of a file; raises `UnreadableFile`."""
+        """Parse a file; raise `UnreadableFile`."""
         rules: list[tuple[str, frozenset[Permission], str]] = []
         for number, words in lines_of(text):
             if len(words) < 3:

@@ -122,7 +122,7 @@ def _version(contents: Sequence[bytes]) -> Version:
 
 @contextmanager
 def _in_memory(content: bytes) -> Iterator[str]:
-    """The path of a file that no disk ever has."""
+    """Return the path of a file that exists in memory only."""
     with open(os.memfd_create("spoolrack"), "wb") as file:
         file.write(content)
         file.flush()

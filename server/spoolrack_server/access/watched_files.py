@@ -1,8 +1,8 @@
 """Files that an operator changes while the server runs: read at the start, and again when they change.
 
-What they say is exchanged as a whole, between two calls. A new version that can't be read, is damaged,
-or may be touched by people whom it doesn't concern, is logged once, and the old one stays: a slip of an
-editor must neither shut all callers out, nor let any in. At the start the same is an `AccessUnusable`.
+The content is replaced as a whole, between two calls. A new version that can't be read, is damaged, or
+can be written by other users, is logged once, and the old one stays: a slip of an editor must neither
+shut all callers out, nor let any in. At the start the same is an `AccessUnusable`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class WatchedFiles(Generic[T]):
         return f"{self._what} {', '.join(path for path, _ in self._paths)}"
 
     def reload(self) -> bool:
-        """Whether there was a new version, which is the current one from now on."""
+        """Return whether there was a new version, which is the current one from now on."""
         stamps = self._seen()
         if stamps == self._stamps:
             return False

@@ -63,7 +63,7 @@ class Declared:
 
 
 def declared_in(text: bytes, source: str) -> dict[str, Declared]:
-    """The queues that a file declares, dead-letter queues before those that lead to them."""
+    """Return the queues that a file declares, dead-letter queues before those that lead to them."""
     try:
         declared = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:

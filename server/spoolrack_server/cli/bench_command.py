@@ -77,7 +77,7 @@ def command(reach: Reach, disk: str | None, seconds: float, size: int, as_json: 
     """Measure a server and its disk, in about a minute.
 
     Works in a queue of its own with a random name, which it deletes at the end, and for the disk in a
-    folder of its own. Nothing else should be going on: what else the server does is slower meanwhile.
+    folder of its own. The server should be idle otherwise: other calls are slower meanwhile.
     """
     body = os.urandom(size)
     rows: list[Row] = []

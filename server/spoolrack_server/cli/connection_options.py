@@ -1,6 +1,6 @@
-"""How the commands reach the queues: the options that all of them have.
+"""Connection options, which all commands on queues share.
 
-The queues are a server's, or those of a folder, in which this process then does what a server would do.
+The queues are a server's, or those of a folder, which this process then opens itself.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _A_FILE: Final = click.Path(exists=True, dir_okay=False)
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Where the queues are, and how long to wait for an answer."""
+    """Location of the queues, and the timeout of a call."""
 
     url: str
     timeout: float
@@ -45,18 +45,20 @@ class Reach:
     credentials: CredentialOptions = field(default_factory=CredentialOptions, repr=False)
 
     def quick(self) -> Client:
-        """For a user at a terminal: fails within moments if no server is there."""
+        """Return a client for a user at a terminal: it fails within moments if no server is there."""
         return self.patient(_FEW)
 
     def patient(self, retry: RetryPolicy | None = None) -> Client:
-        """For long work: goes on after a restart of the server, if that takes less than the timeout."""
+        """Return a client for long work: it outlasts a restart of the server that takes less than the
+        timeout."""
         try:
             return connect(self.url, timeout=self.timeout, retry=retry, **self.credentials)
         except InvalidUrl as error:
             raise Failed(f"--url: {error}", USAGE) from error
 
     def http(self, url: str | None) -> HttpBodies:
-        """The server's HTTP port, for bodies that are too large for gRPC; raise `Failed` without."""
+        """Return a client of the server's HTTP port, for bodies that are too large for gRPC; raise
+        `Failed` without one."""
         if url is None:
             raise Failed(
                 "a body of more than 64 MiB goes over HTTP, or into a folder on this machine: give "
@@ -69,7 +71,7 @@ class Reach:
         return HttpBodies(url, self.credentials)
 
     def look_at(self, queue: str) -> QueueInfo:
-        """The queue, before long work on it begins."""
+        """Check that the queue exists, before long work on it begins."""
         with self.quick() as client:
             return client.queue(queue).info()
 
@@ -83,7 +85,8 @@ http_url = option(
 
 
 def looks_at_queues(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for a command that changes nothing: with --root, a folder at rest stays as it is."""
+    """Declare the connection options of a command that changes nothing: with --root, a folder at rest
+    stays as it is."""
     return reaches_queues(command, only_looks=True)
 
 
@@ -198,9 +201,9 @@ def reaches_queues(command: Callable[..., Any], only_looks: bool = False) -> Cal
 
 
 def _rest_of(root: str) -> Callable[[], bool] | None:
-    """Whether the folder is still as it was at this call; None if a process has it open.
+    """Return a check that the folder is still as it was at this call; None if a process has it open.
 
-    Beside others the command opens the folder as they do, and follows what they move.
+    Beside other processes the command opens the folder as they do, and follows their moves.
     """
     try:
         if os.access(root, os.W_OK) and has_owners(root):
@@ -212,7 +215,7 @@ def _rest_of(root: str) -> Callable[[], bool] | None:
 
 
 def _token(path: str | None) -> str | None:
-    """From a file, or the environment: every user can read a command line."""
+    """Return the token of a file, or of the environment: every user can read a command line."""
     if path is None:
         return os.environ.get(TOKEN) or None
     with open(path, encoding="utf-8", errors="replace") as file:
@@ -220,8 +223,8 @@ def _token(path: str | None) -> str | None:
 
 
 def _is_meant() -> bool:
-    """Whether the root counts: what is typed comes before what is in the environment, and in each of
-    them a server before the folder that it may serve."""
+    """Return whether the root counts: an option precedes the environment, and in each of them a server
+    precedes the folder that it may serve."""
     source = click.get_current_context().get_parameter_source
     root, url = source("root"), source("url")
     if root is ParameterSource.COMMANDLINE and url is ParameterSource.COMMANDLINE:

@@ -50,8 +50,8 @@ Write = Callable[[bytes], None]
 def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> int:
     """Copy QUEUEs, their settings, schedules and all of their messages, into an archive.
 
-    What is leased is in it as ready, for a lease can't be exported; what is delayed
-    appears when it would have. The messages stay in their queues. What is sent or deleted in the
+    Leased messages are exported as ready, for a lease can't be exported; delayed ones keep the time at
+    which they appear. The messages stay in their queues. Messages that are sent or deleted in the
     meantime may be in the archive or not.
     """
     names = list(dict.fromkeys(queues))
@@ -147,7 +147,7 @@ def _told(queue: str, states: Counter[MessageState]) -> str:
 
 @contextmanager
 def _opened(name: str) -> Iterator[Write]:
-    """Writes to a file that gets its name once it is whole and on stable media."""
+    """Open a file that gets its name once it is whole and on stable media."""
     if name == "-":
         yield Output().write
         return

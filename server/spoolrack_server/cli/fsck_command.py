@@ -54,9 +54,9 @@ def command(
     """Check every name, size and checksum in the folder ROOT.
 
     Changes nothing without --repair and --restore, and may then run beside a server. Nothing is ever
-    destroyed: --repair moves what is damaged or foreign to quarantine, and gives a queue that has
-    messages and no settings the default ones. What a crash has left unfinished is no problem: the next
-    start of a server finishes it.
+    destroyed: --repair moves damaged and foreign files to quarantine, and gives a queue that has
+    messages and no settings the default ones. Work that a crash has left unfinished is no problem: the
+    next start of a server finishes it.
 
     Exits with 0 if there is no problem (any more), with 1 if there is one, and above if ROOT can't be
     checked.

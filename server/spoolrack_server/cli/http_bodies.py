@@ -46,7 +46,7 @@ class HttpBodies:
         self._tls = ssl.create_default_context(cafile=ca) if ca else True
 
     def send(self, queue: str, path: str, message: Outgoing, advance: Advance) -> str:
-        """Send a file; return the message's id. What is sent is told to `advance`."""
+        """Send a file; return the message's id. `advance` is called with the bytes sent."""
         return asyncio.run(self._send(queue, path, message, advance))
 
     def save(self, queue: str, id: str, file: IO[bytes]) -> None:

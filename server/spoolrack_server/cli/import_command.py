@@ -81,8 +81,8 @@ def command(
 ) -> int:
     """Bring messages from elsewhere into queues, in their order, and make the queues that are missing.
 
-    Whatever ends it, the same command goes on where it was, loses nothing, and sends nothing twice:
-    each message carries its origin as the attribute imported-from. A message is removed from its
+    After an interruption of any kind the same command continues: it loses nothing, and sends nothing
+    twice: each message carries its origin as the attribute imported-from. A message is removed from its
     folder once it is on stable media in its queue; --keep leaves it there, and an archive is never
     changed. For that time other programs should leave the folder alone, and consumers the queues.
     """
@@ -121,7 +121,7 @@ def command(
 
 
 def _outcome(run: Callable[[], None]) -> tuple[int, str]:
-    """How it ends, as an exit code and in words."""
+    """Return the exit code and the words of an import's end."""
     try:
         run()
     except Terminated:

@@ -1,7 +1,7 @@
 """Lines of a file or a pipe as they come, in chunks that one call can carry.
 
-A chunk is cut when it is full, and also when the input pauses: what somebody has typed, or a program
-has logged, is sent at once and doesn't wait for a thousand lines to come together.
+A chunk is cut when it is full, and also when the input pauses: a line that a user has typed, or a
+program has logged, is sent at once and doesn't wait for a thousand others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _AT_ONCE: Final = 256 * 1024
 
 
 def named_in(arguments: Sequence[str]) -> list[str]:
-    """Ids or receipts: those of the command line, and, where "-" stands, those of standard input."""
+    """Return ids or receipts: those of the command line, and, where "-" stands, those of standard
+    input."""
     named: list[str] = []
     for argument in arguments:
         if argument != "-":
@@ -68,7 +69,7 @@ class Lines:
         self._held = 0
 
     def chunks(self) -> Iterator[Chunk]:
-        """All lines in order, but for those that are too long."""
+        """Yield all lines in order, but for those that are too long."""
         chunk = Chunk(1)
         read = size = 0
         while True:
@@ -97,7 +98,8 @@ class Lines:
         return bool(select.select([self._file], [], [], 0)[0])
 
     def _split(self, content: bytes) -> list[bytes | None]:
-        """The lines that `content` ends; no `content` at all ends the last one. None: one too long."""
+        """Return the lines that `content` ends; no `content` at all ends the last one. None: one is too
+        long."""
         first, *others = content.split(b"\n")
         self._held += len(first)
         if self._held > LARGEST:

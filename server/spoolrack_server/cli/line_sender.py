@@ -1,7 +1,7 @@
-"""Sends lines in calls of many, several at one time if asked, and knows at any moment what is done.
+"""Sends lines in batches, several calls in flight if asked, and knows which lines are acknowledged.
 
-What a full queue or disk refuses is tried again for as long as the user's patience lasts; what can
-never be sent is noted, with its line, and the rest goes on.
+A line that a full queue or disk refuses is retried until the user interrupts; a line that can never be
+sent is noted, and the rest goes on.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LineSender:
         """Lines that can never be sent, with the reason."""
 
     def send(self, lines: Lines) -> None:
-        """Send all lines. Raises what ends it early; what was under way then is waited for."""
+        """Send all lines. Raise the error that ends it early, after the calls in flight have ended."""
         pool = ThreadPoolExecutor(self._in_flight, "spoolrack-send")
         try:
             for chunk in lines.chunks():

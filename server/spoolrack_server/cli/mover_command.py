@@ -30,8 +30,9 @@ DELAY: Final = "delay"
 def command(source: str, destination: str, delay: float, log_format: Any) -> int:
     """Move messages into their queues, until SIGTERM or Ctrl-C.
 
-    From ROOT/new: what was put there by hand, and what processes that died have left. From ROOT/delay:
-    what is due. Servers work without it, and those without --no-mover do the same by themselves.
+    From ROOT/new: files put there by hand, and messages that dead processes have left. From ROOT/delay:
+    messages that are due. Servers work without it, and those without --no-mover do the same by
+    themselves.
     """
     from spoolrack_store.model.background_work import Chores
     from spoolrack_store.model.clock import Millis

@@ -1,4 +1,4 @@
-"""How messages and tables are written: all that the commands print goes through here.
+"""Output of messages and tables: all that the commands print goes through here.
 
 Messages go to standard output unbuffered, so that a message is known to be written before it is
 deleted. Terminal escapes: of whatever came from elsewhere (a body, an attribute, a name, an error's
@@ -75,7 +75,7 @@ def tell_if_typed(what: str) -> None:
 
 
 def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
-    """A message as a line of JSON; bodies and attributes that aren't text are base64."""
+    """Return a message as a line of JSON; bodies and attributes that aren't text are base64."""
     fields: dict[str, object] = {"id": message.id}
     if queue is not None:
         fields["queue"] = queue
@@ -122,7 +122,7 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
 
 
 def schedule_json(schedule: Schedule) -> str:
-    """A schedule as a JSON object; what isn't text is base64."""
+    """Return a schedule as a JSON object; bytes that aren't text are base64."""
     fields: dict[str, object] = {"queue": schedule.queue, "name": schedule.name}
     fields |= {"cron": schedule.cron, "time_zone": schedule.time_zone}
     try:
@@ -144,7 +144,7 @@ _UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]")
 
 
 def _escaped(match: re.Match[str]) -> str:
-    """A character as JSON escapes it, unless it can be shown as it is."""
+    """Return a character as JSON escapes it, unless it can be shown as it is."""
     if match[0].isprintable():
         return match[0]
     return json.dumps(match[0])[1:-1].replace("\x7f", "\\u007f")
@@ -159,7 +159,7 @@ def binary_attributes(message: MessageFacts) -> dict[str, str]:
 
 
 def queue_json(info: QueueInfo, indent: int | None = None) -> str:
-    """A queue as a JSON object; spans are seconds."""
+    """Return a queue as a JSON object; spans are seconds."""
     blocking = info.blocking_message
     fields = {
         "name": info.name,
@@ -186,7 +186,7 @@ def queue_json(info: QueueInfo, indent: int | None = None) -> str:
 
 
 def stage_json(stage: StageInfo) -> str:
-    """A stage as a JSON object."""
+    """Return a stage as a JSON object."""
     return json.dumps(
         {
             "name": stage.name,
@@ -198,7 +198,7 @@ def stage_json(stage: StageInfo) -> str:
 
 
 def reservation_json(reservation: Reservation) -> str:
-    """A reservation as a JSON object."""
+    """Return a reservation as a JSON object."""
     fields = {
         "queue": reservation.queue,
         "stream": reservation.stream,
@@ -213,7 +213,7 @@ def reservation_json(reservation: Reservation) -> str:
 
 
 def redrive_json(redrive: Redrive) -> str:
-    """A redrive as a JSON object."""
+    """Return a redrive as a JSON object."""
     fields = {
         "id": redrive.id,
         "queue": redrive.queue,
@@ -238,7 +238,7 @@ def _moment(moment: datetime | None) -> str | None:
 def columns(
     headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int]
 ) -> list[str]:
-    """Rows under headers, in columns, a line each; those in `right` end at one edge."""
+    """Return rows under headers, in columns, a line each; those in `right` end at one edge."""
     table = [headers, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(len(row[at]) for row in table) for at in range(len(headers))]
     return [

@@ -109,7 +109,7 @@ def _moment(seconds: float | None) -> datetime | None:
 
 
 def print_table(messages: Sequence[MessageFacts]) -> int:
-    """The messages in columns; answers the exit code."""
+    """Print the messages in columns; return the exit code."""
     if not messages:
         return NOTHING
     has_dead = any(message.dead_letter_records for message in messages)

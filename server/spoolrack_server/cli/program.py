@@ -132,7 +132,7 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _broken_pipe() -> int:
-    """The reader of the output has gone. Nothing is to be said, but what is buffered must go too."""
+    """End quietly after the reader of the output has gone: buffered output is dropped, too."""
     from .exit_codes import BROKEN_PIPE
 
     for stream in (sys.stdout, sys.stderr):

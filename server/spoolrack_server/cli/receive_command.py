@@ -147,8 +147,8 @@ def command(
 
 
 def _visibility_of(reach: Reach, queue: str) -> float | None:
-    """The queue's visibility timeout, and that the queue is there. None: it may not be looked at, with
-    a permission that is for receives alone; the messages tell it, too."""
+    """Return the queue's visibility timeout, and so check that the queue exists. None: the caller's
+    permission is for receives alone; the messages carry it, too."""
     try:
         return reach.look_at(queue).settings.visibility_timeout
     except PermissionDenied:
@@ -163,7 +163,7 @@ def _batches(
     wait: float,
     visibility_timeout: float | None,
 ) -> Iterator[list[Message]]:
-    """Leases as they come: up to `most` messages (0: no limit), `size` at once.
+    """Yield leases as they come: up to `most` messages (0: no limit), `size` at once.
 
     Ends when none came in time; with a `long_poll` never, whatever happens to the server.
     """

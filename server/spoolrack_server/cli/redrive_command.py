@@ -85,7 +85,7 @@ def command(
 
 
 def _watch(reach: Reach, redrive: Redrive, quiet: bool) -> Redrive:
-    """The redrive once it has ended."""
+    """Show the progress of a redrive; return it once it has ended."""
     try:
         with reach.patient() as client, counting_bar(f"{redrive.queue}: moved", quiet) as show:
             return _until_ended(client, redrive, show)

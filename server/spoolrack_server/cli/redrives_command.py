@@ -26,7 +26,7 @@ def command() -> None:
 def list_(reach: Reach, queue: str | None, json: bool) -> int:
     """List the redrives, or those of the dead-letter queue QUEUE, the oldest first.
 
-    What has ended is told for 30 days.
+    A redrive that has ended is listed for 30 days.
     """
     with reach.quick() as client:
         found = list(client.redrives.list(queue or ""))
@@ -60,7 +60,7 @@ def _row(redrive: Redrive, now: datetime) -> tuple[str, ...]:
 @option("--quiet", "-q", is_flag=True, help="Don't say what they had moved.")
 @reaches_queues
 def cancel(reach: Reach, ids: tuple[str, ...], quiet: bool) -> None:
-    """End the redrives with these IDs. What they have moved stays moved.
+    """End the redrives with these IDs. Messages that were moved stay moved.
 
     Exits with 1 if there is no such redrive. One that had ended before is a success.
     """

@@ -39,15 +39,15 @@ def command(
     archive: str | None,
     dry_run: bool,
 ) -> int:
-    """Send again what has left QUEUE and is in its archive, in the order of the first sends.
+    """Send messages that have left QUEUE again, from its archive, in the order of the first sends.
 
     All of it appears at one moment, or nothing does. The messages have new ids, the same bodies,
-    attributes, groups and priorities, and no delay. What was replayed before is sent again. A queue
-    keeps what has left it if it has an archive retention: spoolrack queues set QUEUE
+    attributes, groups and priorities, and no delay. Messages that were replayed before are sent again.
+    A queue archives messages if it has an archive retention: spoolrack queues set QUEUE
     --archive-retention 7d.
 
-    TIME is an ISO 8601 time, such as 2026-11-23T10:00Z, or a span such as 2h: two hours ago. Exits
-    with 1 if there was nothing to send, and says of each file that can't be read why.
+    TIME is an ISO 8601 time, such as 2026-11-23T10:00Z, or a span such as 2h: two hours ago. Exits with
+    1 if there was nothing to send, and says of each file that can't be read why.
     """
     for name, hint in ((queue, "QUEUE"), (queue if into is None else into, "--into")):
         if not is_queue_name(name):

@@ -127,12 +127,11 @@ def command(
     """Send BODY to QUEUE, and print the message's id.
 
     Without BODY, or with "-", the body is all of standard input. Returns when the message is on stable
-    media: whatever happens then, it will be delivered. A file of more than 64 MiB goes over --http-url,
-    or with --root into the folder; what is written later into a file that was linked changes the
-    message.
+    media. A file of more than 64 MiB goes over --http-url, or with --root into the folder; a later
+    write to a linked file changes the message.
 
-    With --lines, ends with the number of messages that the server has acknowledged; if it is stopped
-    or something fails, it says which lines are not stored. A line that can't be sent is named. With
+    With --lines, ends with the number of messages that the server has acknowledged; if it is stopped or
+    something fails, it says which lines are not stored. A line that can't be sent is named. With
     --batch, all lines appear at one moment, or none does, whatever happens. A batch with a --writer and
     an --epoch is sent once: of a writer's epochs each is sent only if it is higher than the last.
     """
@@ -241,7 +240,7 @@ def _content(body: str | None, file: str | None) -> bytes:
 def _batch_options(
     batch: bool, writer: str | None, epoch: int | None, no_publish: bool, in_flight: int
 ) -> BatchOptions | None:
-    """How the batch is made that was asked for; None if none was."""
+    """Return the options of the batch that was asked for; None if none was."""
     if not batch:
         if writer is not None or epoch is not None or no_publish:
             raise click.UsageError("--writer, --epoch and --no-publish go with --batch.")
@@ -318,7 +317,7 @@ def _where_to_go_on(sender: LineSender, name: str, queue: str) -> str:
 
 
 def _again(queue: str) -> str:
-    """This command for the lines of a pipe, with the other options that were typed."""
+    """Return this command for the lines of a pipe, with the other options that were typed."""
     context = click.get_current_context()
     words = ["spoolrack", "send", queue, "--lines"]
     for parameter in context.command.params:
@@ -356,6 +355,6 @@ def _opened(name: str) -> Iterator[int]:
 
 
 def _length_of(file: int) -> int | None:
-    """Of a file whose end is known."""
+    """Return the length of a file whose end is known."""
     facts = os.fstat(file)
     return facts.st_size if stat.S_ISREG(facts.st_mode) else None

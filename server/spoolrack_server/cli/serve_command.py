@@ -297,7 +297,7 @@ def _announce(settings: ServeSettings, server: ListenAddresses) -> None:
 
 
 def _way_in(settings: ServeSettings, address: str) -> tuple[str, list[str]]:
-    """The options of a client of this server, and what the names of files in them stand for."""
+    """Return the options of a client of this server, and the meaning of the file names in them."""
     options, hints = "" if address == USUAL_GRPC else f" --url {address}", []
     if settings.tls_certificate is not None:
         options = f" --url grpcs://{address} --ca CA"
@@ -317,7 +317,7 @@ def _way_in(settings: ServeSettings, address: str) -> tuple[str, list[str]]:
 
 
 def _program() -> str:
-    """How to call this program from the shell that started it."""
+    """Return how to call this program from the shell that started it."""
     found = shutil.which("spoolrack")
     started = os.path.abspath(sys.argv[0])
     if found is not None and os.path.realpath(found) == os.path.realpath(started):

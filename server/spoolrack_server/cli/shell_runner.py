@@ -42,9 +42,9 @@ class Runner:
         """Seconds of a lease. None: each message tells."""
 
     def run(self, message: Message) -> bool:
-        """Whether the command exits with 0 on this message.
+        """Return whether the command exits with 0 on this message.
 
-        Interrupted, it waits for the command's end first.
+        After an interrupt, wait for the command's end first.
         """
         if message.is_body_left_out and message.path is not None:
             with message.path.open("rb") as body:
@@ -71,7 +71,7 @@ class Runner:
         return subprocess.Popen([SHELL, "-c", self._shell], stdin=body, env=environment)
 
     def _waited(self, process: subprocess.Popen[bytes], message: Message) -> bool:
-        """Whether the command has exited with 0."""
+        """Return whether the command has exited with 0."""
         try:
             code = self._wait(process, message)
         except BaseException as error:
@@ -138,7 +138,7 @@ class _Feeder(threading.Thread):
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the command; who is interrupted again wants its end now."""
+    """Wait for the command; kill it at a second interrupt."""
     try:
         process.wait()
     except KeyboardInterrupt:

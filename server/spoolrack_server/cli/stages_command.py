@@ -39,7 +39,7 @@ def list_(reach: Reach, json: bool) -> int:
 
 
 def _rows(stage: StageInfo, now: datetime) -> list[tuple[str, ...]]:
-    """A line for each queue; the first one names the stage."""
+    """Return a line for each queue; the first one names the stage."""
     left = span_text(max(0.0, (stage.expires_at - now).total_seconds()))
     head: tuple[str, ...] = (stage.name, f"{stage.chunk_count:,}", left)
     rows = []
@@ -70,8 +70,8 @@ def publish(
 ) -> int:
     """Make all messages of all STAGES appear, or none of them.
 
-    May be repeated: what a writer has published under one epoch is not published again. Exits with 1
-    if one of them isn't there; then none was published.
+    May be repeated: each epoch of a writer is published once. Exits with 1 if one of them isn't there;
+    then none was published.
     """
     if (writer is None) is not (epoch is None):
         raise click.UsageError("--writer and --epoch go together.")

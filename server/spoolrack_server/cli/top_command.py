@@ -74,7 +74,7 @@ def _watch(
 def rates_of(
     before: Sequence[QueueInfo], after: Sequence[QueueInfo], seconds: float
 ) -> dict[str, float]:
-    """By how many messages a second each queue has grown."""
+    """Return the messages a second by which each queue has grown."""
     held = {info.name: _messages(info) for info in before}
     return {
         info.name: (_messages(info) - held[info.name]) / seconds

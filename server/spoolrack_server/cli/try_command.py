@@ -42,7 +42,7 @@ def command(reach: Reach) -> int:
 
 
 def _live(client: Client, name: str) -> float:
-    """One message's life; returns how many seconds it took."""
+    """Send, receive and delete one message; return how many seconds that took."""
     queue, body = client.queue(name), secrets.token_bytes(1_024)
     began = time.monotonic()
     sent = queue.send(body)

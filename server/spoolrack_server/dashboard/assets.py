@@ -70,7 +70,7 @@ class Assets:
         return web.Response(status=303, headers={"Location": "-/dashboard", "Vary": "Accept"})
 
     async def moved(self, request: web.Request) -> web.StreamResponse:
-        """The page's links are relative: with a slash at its end they would lead nowhere."""
+        """Redirect a path without its final slash: the page's relative links would lead nowhere."""
         return web.Response(status=308, headers={"Location": "../dashboard"})
 
     def _answer(self, request: web.Request, path: str) -> web.Response:

@@ -143,7 +143,8 @@ class DashboardViews:
         )
 
     async def _visible(self, request: web.Request) -> list[Queue]:
-        """The queues that one may see and that the filter lets through; up to one more than told."""
+        """Return the queues that the caller may see and that pass the filter; up to one more than the
+        limit."""
         is_wanted = self._permits.wanted(request)
         look = partial(_some, self._context.store, lambda queue: is_wanted(queue.name))
         return await self._context.read(look)
@@ -313,7 +314,7 @@ def _beginning(opened: OpenMessage) -> bytes:
 
 
 def _last_redrives(store: Store) -> list[Redrive]:
-    """Those that began last; a store tells the first ones first."""
+    """Return the redrives that began last; a store lists the first ones first."""
     last: deque[Redrive] = deque(maxlen=MOST_THINGS)
     after = ""
     while redrives := store.redrives(after=after, limit=LOOK):
@@ -323,7 +324,7 @@ def _last_redrives(store: Store) -> list[Redrive]:
 
 
 def _running_redrive(store: Store, queue: str) -> Redrive | None:
-    """The redrive that moves messages out of `queue` now: a queue has one at a time."""
+    """Return the redrive that moves messages out of `queue` now: a queue has one at a time."""
     after = ""
     while redrives := store.redrives(queue=queue, after=after, limit=LOOK):
         for redrive in redrives:
@@ -334,7 +335,7 @@ def _running_redrive(store: Store, queue: str) -> Redrive | None:
 
 
 def _glimpses(store: Store, messages: Sequence[Message]) -> list[bytes | None]:
-    """The beginning of each body, if that is cheap to have."""
+    """Return the beginning of each body that can be read cheaply."""
     return [_glimpse(store, message) for message in messages]
 
 

@@ -29,7 +29,7 @@ GLIMPSE: Final = 200
 
 
 def row(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any]:
-    """A queue in a list."""
+    """Return a queue as a row of the list."""
     counts = queue.counts
     return {
         "name": queue.name,
@@ -47,7 +47,7 @@ def row(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any]
 
 
 def page(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any]:
-    """All of a queue."""
+    """Return all facts of a queue."""
     found = described(queue, now)
     blocking = queue.blocking
     return {
@@ -61,7 +61,7 @@ def page(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any
 
 
 def message(message: Message, *, body: bytes | None) -> dict[str, Any]:
-    """A message with the beginning of its body; None: it isn't shown."""
+    """Return a message with the beginning of its body; None: it isn't shown."""
     return {
         "id": message.id,
         "state": message.state.value,

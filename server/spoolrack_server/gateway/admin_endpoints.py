@@ -49,5 +49,5 @@ class AdminEndpoints:
 
 
 def openapi() -> str:
-    """The description of what is served, as OpenAPI 3.1 has it. Kept by hand."""
+    """Return the description of the endpoints, as OpenAPI 3.1 has it. Kept by hand."""
     return resources.files(__package__).joinpath("openapi.json").read_text()

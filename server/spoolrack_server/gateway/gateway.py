@@ -148,7 +148,7 @@ class Gateway:
         return response
 
     async def _answer_on(self, request: web.Request, handler: Endpoint) -> web.StreamResponse:
-        """The response to a request that may outlive its connection."""
+        """Return the response to a request that may outlive its connection."""
         if request.method not in FINISHED_ANYWAY:
             return await self._answer(request, handler)
         return await asyncio.shield(

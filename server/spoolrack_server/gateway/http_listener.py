@@ -119,7 +119,7 @@ async def expect_nothing(request: web.Request) -> None:
 
 class _OurMistakes(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is more than a client that doesn't speak HTTP, or has hung up."""
+        """Return whether the record is more than a client that doesn't speak HTTP, or has hung up."""
         error = record.exc_info[1] if record.exc_info else None
         return not isinstance(error, HttpProcessingError | ConnectionError)
 

@@ -39,7 +39,7 @@ class _ListenSocket(socket.socket):
     _room: _ConnectionLimit
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Raises `BlockingIOError` where nobody comes, or nobody may."""
+        """Accept a connection; raise `BlockingIOError` if there is none, or no room for one."""
         # As Python's own does it, but for the kind of socket that comes of it.
         made, address = socket.socket.accept(self)
         if self._room.left <= 0:
@@ -52,7 +52,7 @@ class _ListenSocket(socket.socket):
 
 
 def listen(host: str, port: int, connections: int, *, shares_port: bool = False) -> list[socket.socket]:
-    """One socket for each address of `host`, all at one port; `connections` is for each. Raises
+    """Return one socket for each address of `host`, all at one port; `connections` is for each. Raises
     `OSError`."""
     found = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV

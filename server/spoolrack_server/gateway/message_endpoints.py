@@ -279,7 +279,7 @@ class MessageEndpoints:
 
 
 def _described(message: Message) -> dict[str, Any]:
-    """A message as JSON has it, without its body."""
+    """Return a message as JSON has it, without its body."""
     is_leased = message.state is State.LEASED
     found: dict[str, Any] = {
         "id": message.id,

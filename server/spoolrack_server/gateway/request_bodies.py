@@ -1,9 +1,10 @@
-"""Bodies on their way in and out: a slow client can't hold the server up, or fill its memory.
+"""Bodies of requests and responses: a slow client can't occupy the server, or fill its memory.
 
-A body that comes is read with a deadline that moves on as it comes, and all that come at one time share
-one bound. A body that goes is waited for until the kernel has taken all of it, so that the caller knows
-whether it went; large ones are sent by the kernel from the file. With TLS it goes through us, and up to
-64 KiB of it may wait for the kernel when we think that it went. Who is too slow is cut off.
+Uploads: the deadline moves on with the bytes received, and all concurrent uploads share one bound of
+bytes. Downloads: a write is awaited until the kernel has taken all of the body, so that the caller
+knows whether it was sent; large bodies are sent by the kernel from the file (sendfile). With TLS they
+pass through this process, and up to 64 KiB may still wait for the kernel when the write returns. A
+client that is too slow is disconnected.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ BLOCK: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """How slow a client may be."""
+    """Bounds on the slowness of a client."""
 
     idle: float = 75.0
     """Seconds for a request's head, and for a connection between two requests."""
@@ -73,7 +74,7 @@ class UploadShare:
         self._room.give_back(self.taken)
 
     def take(self, size: int) -> None:
-        """Raises `TooManyUploads` if there is no room for so many bytes more."""
+        """Reserve `size` bytes; raise `TooManyUploads` if there is no room for them."""
         self._room.take(size)
         self.taken += size
 
@@ -150,7 +151,8 @@ async def send(
     count: int,
     patience: HttpLimits,
 ) -> None:
-    """The same for a response whose body is `count` bytes of `file` from `first` on."""
+    """Write a response whose body is `count` bytes of `file` from `first` on, with the same
+    deadline."""
     response.content_length = count
     transport = _flush_all(request)
     async with _cut_off_after(request, patience):

@@ -118,5 +118,5 @@ def routes(
 
 
 def pattern(path: str) -> str:
-    """The path as aiohttp's router wants it, where nothing under `/-/` is a queue's."""
+    """Return the path as aiohttp's router wants it, where nothing under `/-/` is a queue's."""
     return path.replace("{queue}", "{queue:(?!-(?:/|$))[^/]+}")

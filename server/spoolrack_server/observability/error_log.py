@@ -31,7 +31,7 @@ class ErrorLog:
         self._reasons: dict[str, _TokenBucket] = {}
 
     def tell(self, operation: str, reason: str, detail: str, *, is_fault: bool) -> None:
-        """A call for `operation` is refused for one of our own reasons."""
+        """Log the refusal of a call for `operation`, for one of our own reasons."""
         if reason in QUIET:
             return
         told = self._reasons.get(reason)
@@ -46,7 +46,7 @@ class ErrorLog:
 
 
 class _TokenBucket:
-    """How many lines may still be written."""
+    """Token bucket of log lines."""
 
     def __init__(self, now: float) -> None:
         self._lines = float(BURST)
@@ -54,7 +54,8 @@ class _TokenBucket:
         self._left_out = 0
 
     def take(self, now: float) -> int | None:
-        """How many were left out before this line; None: it is left out itself."""
+        """Take a token; return how many lines were left out before this one. None: this line is left
+        out, too."""
         self._lines = min(float(BURST), self._lines + (now - self._since) * RATE)
         self._since = now
         if self._lines < 1:

@@ -1,9 +1,9 @@
-"""An hour of each queue's figures, one sample every ten seconds: what the dashboard's charts show.
+"""An hour of each queue's metrics, one sample every ten seconds, for the dashboard's charts.
 
 Memory is bounded: 24 bytes a sample, `SLOTS` samples a queue, `MOST_QUEUES` queues, 8.3 MiB in all.
-With more queues than that, the queue that has been idle longest gives its place to one that isn't
-idle. A restart begins the history anew. The counts are of the root; what came in and went out is what
-this process has done, so `combined` adds up the processes of one server.
+With more queues than that, the queue that has been idle longest gives its place to one that isn't idle.
+A restart begins the history anew. The counts are of the root. The rates are of this process alone, so
+`combined` adds up the processes of one server.
 
 Knows no clock and no store: both come with each sample. Not thread-safe.
 """
@@ -54,7 +54,7 @@ class History:
         self._most = most
         self._rings: dict[str, _Ring] = {}
         self._totals: dict[str, tuple[int, int]] = {}
-        """Of all queues at the last sample, kept or not: what had entered and left."""
+        """Totals entered and left of all queues at the last sample, kept or not."""
         self._slots = array("q", [-1]) * SLOTS
         """By place: which slot was sampled there last."""
         self._spans = array("I", bytes(4 * SLOTS))
@@ -109,7 +109,8 @@ class History:
         self._last, self._sampled_at = slot, monotonic
 
     def _make_room(self, queue: str, slot: int) -> _Ring | None:
-        """A ring for `queue` in the place of the one that is idle longest; None: no queue is idle."""
+        """Return a ring for `queue` in the place of the one that is idle longest; None: no queue is
+        idle."""
         if len(self._rings) >= self._most:
             idle = min(self._rings, key=lambda name: self._rings[name].active, default=None)
             if idle is None or self._rings[idle].active == slot:
@@ -119,7 +120,7 @@ class History:
         return ring
 
     def of(self, queue: str) -> Series | None:
-        """The hour of a queue up to the last sample; None if it isn't kept."""
+        """Return the hour of a queue up to the last sample; None if it isn't kept."""
         ring = self._rings.get(queue)
         if ring is None or self._last is None:
             return None
@@ -139,7 +140,8 @@ class History:
         return series
 
     def trends(self, queues: Iterable[str]) -> dict[str, list[int | None]]:
-        """The most messages ready in each thirtieth of the hour; without queues that had none."""
+        """Return the most messages ready in each thirtieth of the hour; without queues that had
+        none."""
         if self._last is None:
             return {}
         width = SLOTS // TREND
@@ -160,7 +162,7 @@ class History:
 
 
 def combined(own: Series | None, others: Mapping[int, Series | None]) -> Series:
-    """The hour of one queue in one server of several processes.
+    """Return the hour of one queue in one server of several processes.
 
     Counts are this process's, and another's where this one has no sample, as all see the same root.
     Rates are added up. `partial_before` is the slot before which a process was not there to count, or

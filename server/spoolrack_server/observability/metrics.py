@@ -161,7 +161,7 @@ METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in _ALL}
 
 
 def rows_from_json(rows: Iterable[Any]) -> list[Row]:
-    """Rows that were lists on their way here."""
+    """Return rows of JSON as tuples."""
     return [
         (name, labels, (value[0], value[1]) if isinstance(value, list) else value)
         for name, labels, value in rows
@@ -169,5 +169,5 @@ def rows_from_json(rows: Iterable[Any]) -> list[Row]:
 
 
 def histogram_row(name: str, labels: Sequence[str], histogram: Histogram) -> Row:
-    """A histogram's row; `METRICS` knows its bounds."""
+    """Return a histogram's row; `METRICS` knows its bounds."""
     return name, labels, (list(histogram.counts), histogram.sum)

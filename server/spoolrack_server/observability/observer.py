@@ -39,7 +39,7 @@ class Processes(Protocol):
     """Of this one."""
 
     async def figures(self) -> dict[int, list[Row] | None]:
-        """Of each of the others; None: it didn't answer in time."""
+        """Return the metrics of each other process; None: it didn't answer in time."""
 
     async def others(self, what: str) -> dict[int, Any]:
         """Return each sibling's answer to `Observer.answer`'s question; None: not in time."""
@@ -59,7 +59,7 @@ class SingleProcess:
 
 class Credit(Protocol):
     def credits(self) -> tuple[int, int]:
-        """How many messages all consumers may hold, and how many they hold."""
+        """Return how many messages all consumers may hold, and how many they hold."""
 
 
 class WatermarkState(Protocol):
@@ -97,7 +97,7 @@ class Observer:
         self._thread = ThreadPoolExecutor(1, "spoolrack-figures")
 
     def begin(self, tally: StoreMetrics, *, reaps: bool) -> None:
-        """The store is open."""
+        """Start observing an open store."""
         loop = asyncio.get_running_loop()
         self._tally = tally
         self._counter = FolderCounter(
@@ -106,12 +106,12 @@ class Observer:
         self._sampling = asyncio.create_task(self._sample_on())
 
     def lend(self, credit: Credit, memory: WatermarkState | None = None) -> None:
-        """From now on there are consumers, who have credits, and a watermark of the memory."""
+        """Observe the consumers' credits and the memory's watermark, too."""
         self._credit = credit
         self._memory = memory
 
     async def end(self) -> None:
-        """The store is about to close."""
+        """Stop observing, before the store closes."""
         self._tally = self._credit = None
         self._is_over = True
         if self._sampling is not None:
@@ -156,12 +156,12 @@ class Observer:
         self._history.sample(figures, self._clock.wall(), self._clock.monotonic())
 
     async def history(self, queue: str) -> Series:
-        """The last hour of a queue, with the rates of all processes of this server added up."""
+        """Return the last hour of a queue, with the rates of all processes of this server added up."""
         others = await self._processes.others(HISTORY + queue)
         return combined(await self._beside(lambda: self._history.of(queue)), others)
 
     async def trends(self, queues: Iterable[str]) -> dict[str, list[int | None]]:
-        """How many messages were ready over the last hour, of those of `queues` that had any."""
+        """Return how many messages were ready over the last hour, of those of `queues` that had any."""
         return await self._beside(lambda: self._history.trends(queues))
 
     # The machine.
@@ -172,7 +172,7 @@ class Observer:
         return self._clock.monotonic() - self._began
 
     def process(self) -> dict[str, Any]:
-        """This process: its id, its memory in bytes, its uptime in milliseconds."""
+        """Return the id of this process, its memory in bytes and its uptime in milliseconds."""
         rows = {name: value for name, _, value in collect_process()}
         resident = rows.get("spoolrack_process_resident_memory_bytes")
         return {"pid": os.getpid(), "resident": resident, "uptime": self.uptime}
@@ -221,7 +221,7 @@ class Observer:
     # Scrapes.
 
     async def own(self) -> list[Row]:
-        """The figures of this process."""
+        """Return the metrics of this process."""
         async with self._gathering:
             own = list(self._of_calls())
             return own + await self._beside(self._of_store)

@@ -118,7 +118,7 @@ class OtelTraces:
 
 
 def _carriers_of(messages: Iterable[Any]) -> Iterator[dict[str, str]]:
-    """The trace contexts of messages of the wire, each once."""
+    """Return the trace contexts of messages of the wire, each once."""
     seen: set[str] = set()
     for message in messages:
         if len(seen) >= MAX_LINKS:
@@ -137,9 +137,9 @@ def _carriers_of(messages: Iterable[Any]) -> Iterator[dict[str, str]]:
 
 
 def otlp_traces(url: str) -> OtelTraces:
-    """Traces that go to the OTLP endpoint `url`, over gRPC; `http` is without TLS.
+    """Return a tracer that exports to the OTLP endpoint `url`, over gRPC; `http` is without TLS.
 
-    Raises `TracingUnavailable`. OpenTelemetry's own environment variables say the rest.
+    Raises `TracingUnavailable`. OpenTelemetry's own environment variables configure the rest.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:

@@ -1,7 +1,7 @@
-"""The attributes of a queue: which are the store's settings, which are kept in the queue's labels.
+"""The attributes of a queue: some are the store's settings, the others are kept in the queue's labels.
 
-What SQS has and the store doesn't is stored and shown: in a label `aws:sqs:<attribute>`. The other
-labels are the queue's tags; SQS reserves tags that begin with "aws:". Pure.
+An attribute that the store doesn't have is stored in a label `aws:sqs:<attribute>`, and shown. The
+other labels are the queue's tags; SQS reserves tags that begin with "aws:". Pure.
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ from .sqs_errors import SqsError
 from .sqs_operations import OPERATIONS, Caller, Result, SqsOperations
 
 LARGEST: Final = 8 * 1024 * 1024
-"""Bytes of a request: what JSON escapes, or a form encodes, of 1 MiB may be six times as long."""
+"""Bytes of a request: text of 1 MiB may be six times as long in JSON's escapes, or a form's
+encoding."""
 RECEIVE: Final = "ReceiveMessage"
 READS: Final = frozenset(
     {

@@ -1,8 +1,8 @@
 """The operations of SQS, by the store's: parameters in, a response of JSON out.
 
 Knows nothing of HTTP and of either protocol's form. An operation raises `SqsError`, or the `StoreError`
-that `sqs_errors` translates. What a receive leases is its caller's to give back until the response is
-written.
+that `sqs_errors` translates. Until the response is written, the caller must release the messages of a
+receive.
 """
 
 # ruff: noqa: N802 - SQS names the methods

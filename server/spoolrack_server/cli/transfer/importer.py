@@ -1,9 +1,9 @@
-"""Sends what a source has, each message once, whatever ends it in the middle and however often.
+"""Import of a source's messages, each once, through any number of interruptions.
 
-A send is not repeated before it is known what became of it: a journal says what was about to be sent,
-and every message carries its origin as an attribute, so that those in doubt can be looked for in their
-queue. What was found isn't sent again. So nothing is lost, whatever happens, and nothing is there twice
-as long as no message in doubt, one of the last call's, is deleted before it was looked for.
+A send is not repeated before its outcome is known. A journal records each call before it is made, and
+every message carries its origin as an attribute, so that messages in doubt can be looked for in their
+queue; those that are found aren't sent again. So nothing is lost, and nothing is sent twice, unless a
+message in doubt, one of the last call's, is deleted before it was looked for.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Importer:
             self._journal.sent(found)
 
     def _pairs(self) -> Iterator[Pair]:
-        """The messages to send, read one after the other."""
+        """Yield the messages to send, read one after the other."""
         for item in self._source.items():
             if item.key in self._journal.done:
                 self.before += 1
@@ -214,7 +214,7 @@ class Importer:
             left = later
 
     def _verdicts(self, queue: str, pairs: list[Pair]) -> list[SpoolrackError | None]:
-        """The error of each message of one call; None: it is on stable media."""
+        """Return the error of each message of one call; None: it is on stable media."""
         try:
             results = self._sender.queue(queue).send_many([outgoing for _, outgoing in pairs])
         except errors.OutcomeUnknown:
@@ -228,7 +228,8 @@ class Importer:
         return verdicts
 
     def _finish(self, queue: str, done: list[Item]) -> None:
-        """These are sent, and nothing else of their call is: note that, and only then remove them."""
+        """Note that these messages of the call are sent, and no others; then remove them from the
+        source."""
         self._journal.sent(item.key for item in done)
         self.sent[queue] += len(done)
         if not self._keep:
@@ -259,7 +260,7 @@ class Importer:
 
 
 def _call_of(pair: Pair) -> tuple[str, bool]:
-    """The properties that all messages of one call share."""
+    """Return the properties that all messages of one call share."""
     item, outgoing = pair
     return item.queue, bool(outgoing.delay)
 
@@ -269,14 +270,16 @@ def _doubts(error: SpoolrackError | None) -> bool:
 
 
 def _delay(item: Item) -> float:
-    """Seconds that a message stays hidden. Zero is said, too: the queue's own delay is for new ones."""
+    """Return the seconds that a message stays hidden. Zero is passed, too: the queue's own delay is for
+    new ones."""
     if item.visible_at is None:
         return 0.0
     return min(MAX_DELAY, max(0.0, item.visible_at / 1_000 - time.time()))
 
 
 def _targets_first(queues: Mapping[str, Settings]) -> list[str]:
-    """The queues as they can be made: a dead-letter queue before those that need it."""
+    """Return the queues in the order of their creation: a dead-letter queue before those that need
+    it."""
     ordered: list[str] = []
     for name in queues:
         chain: list[str] = []
