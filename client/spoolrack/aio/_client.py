@@ -154,7 +154,7 @@ class Client:
         )
 
     def batch(self, **options: Unpack[BatchOptions]) -> Batch:
-        """Open a batch: messages for several queues that appear together: see `spoolrack.Client.batch`."""
+        """Open a batch for several queues: see `spoolrack.Client.batch`."""
         return Batch(self._calling, **options)
 
     async def close(self) -> None:

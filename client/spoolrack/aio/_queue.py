@@ -162,7 +162,7 @@ class Queue:
         )
 
     def batch(self, **options: Unpack[BatchOptions]) -> Batch:
-        """Open a batch: messages for this queue that appear together: see `spoolrack.Client.batch`."""
+        """Open a batch for this queue: see `spoolrack.Client.batch`."""
         return Batch(self._calling, self._name, **options)
 
     async def receive(
