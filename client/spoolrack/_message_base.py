@@ -23,13 +23,13 @@ from .errors import Unsupported
 class MessageFacts:
     """The content and state of a message. Only `lease_expires_at` changes, with an extension."""
 
-    __slots__ = ("_envelope", "_lease_expires_at", "_queue_name", "_settled")
+    __slots__ = ("_envelope", "_finished", "_lease_expires_at", "_queue_name")
 
     def __init__(self, envelope: Envelope, queue_name: str) -> None:
         self._envelope = envelope
         self._queue_name = queue_name
         self._lease_expires_at: datetime | None = None
-        self._settled = False
+        self._finished = False
 
     @property
     def id(self) -> str:

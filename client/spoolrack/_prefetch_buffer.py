@@ -16,7 +16,7 @@ from .errors import SpoolrackError
 Item = TypeVar("Item")
 
 
-class Mailbox(Generic[Item]):
+class PrefetchBuffer(Generic[Item]):
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._lock = runtime.lock()
@@ -72,7 +72,7 @@ class Mailbox(Generic[Item]):
         return found[0] if found else None
 
     async def get_many(self, most: int, deadline: float | None = None) -> list[Item]:
-        """Return up to `most` items, as soon as there is one; none when the mailbox is closed, or at
+        """Return up to `most` items, as soon as there is one; none when the buffer is closed, or at
         `deadline`, of the runtime's monotonic clock."""
         while True:
             with self._lock:

@@ -41,13 +41,13 @@ class RedriveService:
     async def StartRedrive(
         self, request: rpc.StartRedriveRequest, context: Context
     ) -> rpc.StartRedriveResponse:
-        return rpc.StartRedriveResponse(redrive=_told(await self._access.submit(_asked(request))))
+        return rpc.StartRedriveResponse(redrive=_redrive(await self._access.submit(_asked(request))))
 
     async def GetRedrive(
         self, request: rpc.GetRedriveRequest, context: Context
     ) -> rpc.GetRedriveResponse:
         found = await self._find(_id(request.id), Permission.MONITOR)
-        return rpc.GetRedriveResponse(redrive=_told(found))
+        return rpc.GetRedriveResponse(redrive=_redrive(found))
 
     async def _find(self, id: str, permission: Permission) -> ops.Redrive:
         """Return a redrive of a queue on which the caller has this permission; any other is not
@@ -76,7 +76,7 @@ class RedriveService:
         )
         found = await self._access.read(look)
         return rpc.ListRedrivesResponse(
-            redrives=[_told(redrive) for redrive in found[:size]],
+            redrives=[_redrive(redrive) for redrive in found[:size]],
             next_page_token=tokens.token(found[size - 1].id) if len(found) > size else "",
         )
 
@@ -88,7 +88,7 @@ class RedriveService:
             # A redrive's queue never changes: what is found now can't be another one's then.
             await self._find(id, Permission.MANAGE)
         ended = await self._access.submit(ops.CancelRedrive(id=id))
-        return rpc.CancelRedriveResponse(redrive=_told(ended))
+        return rpc.CancelRedriveResponse(redrive=_redrive(ended))
 
 
 def _id(id: str) -> str:
@@ -110,7 +110,7 @@ def _asked(request: rpc.StartRedriveRequest) -> ops.StartRedrive:
     )
 
 
-def _told(redrive: ops.Redrive) -> rpc.Redrive:
+def _redrive(redrive: ops.Redrive) -> rpc.Redrive:
     return rpc.Redrive(
         id=redrive.id,
         queue=redrive.queue,

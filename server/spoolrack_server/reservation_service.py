@@ -55,7 +55,7 @@ class ReservationService:
         if made is not None and allowed is not None and not allowed(made.queue):
             # Another caller's, of another queue: it is left alone.
             raise ReservationNotFound(stream=request.stream, sequence_number=request.sequence_number)
-        response = rpc.ReserveResponse(reservation=None if made is None else _told(made))
+        response = rpc.ReserveResponse(reservation=None if made is None else _reservation(made))
         try:
             await write(context, response.SerializeToString())
         except CallIsOver:
@@ -73,7 +73,7 @@ class ReservationService:
                 allowed=queues_for(Permission.RECEIVE),
             )
         )
-        return rpc.ExtendReservationResponse(reservation=_told(held))
+        return rpc.ExtendReservationResponse(reservation=_reservation(held))
 
     async def ReadReservation(self, request: rpc.ReadReservationRequest, context: Context) -> None:
         begin = convert.place(request.begin_index, "begin_index", most=ops.MAX_RESERVED_MESSAGES)
@@ -147,7 +147,7 @@ class ReservationService:
         )
         found = await self._access.read(look)
         return rpc.ListReservationsResponse(
-            reservations=[_told(reservation) for reservation in found[:size]],
+            reservations=[_reservation(reservation) for reservation in found[:size]],
             next_page_token=tokens.token(_name(found[size - 1])) if len(found) > size else "",
         )
 
@@ -196,7 +196,7 @@ def _hold(request: rpc.ReserveRequest | rpc.ExtendReservationRequest) -> Millis 
 # Answers.
 
 
-def _told(reservation: ops.Reservation) -> rpc.Reservation:
+def _reservation(reservation: ops.Reservation) -> rpc.Reservation:
     return rpc.Reservation(
         queue=reservation.queue,
         stream=reservation.stream,

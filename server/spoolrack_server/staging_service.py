@@ -81,7 +81,7 @@ class StagingService:
         )
         stages = await self._access.read(look)
         return rpc.ListStagesResponse(
-            stages=[_told(stage) for stage in stages[:size]],
+            stages=[_stage(stage) for stage in stages[:size]],
             next_page_token=tokens.token(stages[size - 1].name) if len(stages) > size else "",
         )
 
@@ -152,7 +152,7 @@ def _publication(request: rpc.PublishRequest, allowed: Callable[[str], bool] | N
     )
 
 
-def _told(stage: ops.StageInfo) -> rpc.Stage:
+def _stage(stage: ops.StageInfo) -> rpc.Stage:
     return rpc.Stage(
         name=stage.name,
         chunk_count=stage.chunks,

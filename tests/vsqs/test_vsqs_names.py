@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from spoolrack.vsqs import State, stored_messages
 from spoolrack.vsqs import _names as names
 from spoolrack.vsqs._folder_index import Content
-from spoolrack.vsqs._names import Name, parse
+from spoolrack.vsqs._names import FileName, parse
 
 NUMBERS = st.integers(min_value=0, max_value=10**17)
 
 
 @given(NUMBERS, NUMBERS)
 def test_what_is_written_is_read(number: int, expiration: int) -> None:
-    assert parse(names.new(number)) == Name(f"{number}.new", number, State.NEW)
-    assert parse(names.ready(number)) == Name(str(number), number, State.READY)
+    assert parse(names.new(number)) == FileName(f"{number}.new", number, State.NEW)
+    assert parse(names.ready(number)) == FileName(str(number), number, State.READY)
     lease = parse(names.leased(number, expiration))
     assert lease is not None
     assert (lease.number, lease.state) == (number, State.LEASED)

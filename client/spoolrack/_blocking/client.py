@@ -9,7 +9,7 @@ from typing import Self, Unpack
 from weakref import WeakSet
 
 from .. import aio
-from .._calls import Calling
+from .._client_context import ClientContext
 from .._credentials import CredentialOptions
 from .._retry import RetryPolicy
 from .._runtime import Threads, run
@@ -46,18 +46,18 @@ def connect(
     core = aio.Client(
         open_transport(url, runtime, **credentials), runtime, timeout=timeout, retry=retry
     )
-    _left_open.add(core._calling)
+    _left_open.add(core._context)
     return Client(core)
 
 
-_left_open: WeakSet[Calling] = WeakSet()
+_left_open: WeakSet[ClientContext] = WeakSet()
 
 
 @atexit.register
 def _close_what_is_left_open() -> None:
     """Give back, at the program's end, what its streams hold."""
-    for calling in list(_left_open):
-        run(calling.close())
+    for context in list(_left_open):
+        run(context.close())
 
 
 class Client:

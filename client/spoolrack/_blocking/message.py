@@ -15,9 +15,9 @@ from ..aio._message import (
     ack_message,
     delete_message,
     extend_message,
+    finish_message,
     reject_message,
     release_message,
-    settle_message,
 )
 from ..aio._worker import WorkerCore
 
@@ -101,7 +101,7 @@ class Message(MessageFacts):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        run(settle_message(self._queue._core, self, error, None))
+        run(finish_message(self._queue._core, self, error, None))
 
 
 class MessageStream(Iterator[Message]):

@@ -35,7 +35,7 @@ def task_channel(
 def with_metadata(channel: Any, credentials: Credentials) -> Any:
     """Wrap a channel for stubs so that each call carries the caller's token."""
     metadata = credentials.metadata
-    return channel if metadata is None else _Saying(channel, metadata)
+    return channel if metadata is None else _MetadataChannel(channel, metadata)
 
 
 def _tls(credentials: Credentials) -> grpc.ChannelCredentials:
@@ -46,7 +46,7 @@ def _tls(credentials: Credentials) -> grpc.ChannelCredentials:
     )
 
 
-class _Saying:
+class _MetadataChannel:
     """A channel of either kind, as far as stubs use it."""
 
     def __init__(self, channel: Any, metadata: Metadata) -> None:

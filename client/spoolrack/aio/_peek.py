@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection
 from datetime import datetime
 
 from .. import _arguments as arguments
-from .._calls import Calling
+from .._client_context import ClientContext
 from .._values import (
     MAX_BATCH,
     Attributes,
@@ -20,7 +20,7 @@ from ._pages import pages
 
 
 def peek_envelopes(
-    calling: Calling,
+    context: ClientContext,
     queue: str,
     wanted: MessageFilter,
     *,
@@ -33,7 +33,7 @@ def peek_envelopes(
         arguments.integer("max_body_bytes", max_body_bytes)
     if limit is not None:
         arguments.integer("limit", limit)
-    return _envelopes(calling, queue, wanted, max_body_bytes, limit, arguments.timeout(timeout))
+    return _envelopes(context, queue, wanted, max_body_bytes, limit, arguments.timeout(timeout))
 
 
 def filter_of(
@@ -70,7 +70,7 @@ def _state(named: MessageState | str) -> MessageState:
 
 
 async def _envelopes(
-    calling: Calling,
+    context: ClientContext,
     queue: str,
     wanted: MessageFilter,
     max_body_bytes: int | None,
@@ -80,7 +80,7 @@ async def _envelopes(
     left_over = limit
 
     async def ask(token: str, left: float) -> MessagePage:
-        return await calling.transport.list_messages(
+        return await context.transport.list_messages(
             queue,
             wanted=wanted,
             token=token,
@@ -92,7 +92,7 @@ async def _envelopes(
 
     if limit == 0:
         return
-    async for page in pages(calling, ask, timeout):
+    async for page in pages(context, ask, timeout):
         for envelope in page.messages[:left_over]:
             yield envelope
         if left_over is not None:

@@ -59,7 +59,7 @@ def stub_of(address: str, credentials: Credentials = NONE) -> Stubs:
 
 
 @dataclass(slots=True)
-class Patience:
+class RetryBudget:
     """Bound and pauses of a call's retries, with the clock that they use."""
 
     seconds: float
@@ -75,21 +75,21 @@ def may_repeat(error: SpoolrackError) -> bool:
     return error.retryable or isinstance(error, Timeout | OutcomeUnknown)
 
 
-def repeated(call: Callable[[], Answer], patience: Patience, what: str) -> Answer:
+def repeated(call: Callable[[], Answer], budget: RetryBudget, what: str) -> Answer:
     """Return the answer of an idempotent call, which is repeated with back-off until it is there or its
     time is up. Each repetition is logged as one of `what`."""
-    deadline = patience.monotonic() + patience.seconds
+    deadline = budget.monotonic() + budget.seconds
     failed = 0
     while True:
         try:
             return call()
         except SpoolrackError as error:
             failed += 1
-            pause = pause_after(error, failed, deadline - patience.monotonic(), patience.random)
+            pause = pause_after(error, failed, deadline - budget.monotonic(), budget.random)
             if pause is None:
                 raise
-            log_retry(what, error, pause, deadline - patience.monotonic())
-        patience.sleep(pause)
+            log_retry(what, error, pause, deadline - budget.monotonic())
+        budget.sleep(pause)
 
 
 def log_retry(what: str, error: SpoolrackError, pause: float, left: float) -> None:
@@ -113,15 +113,15 @@ def pause_after(error: SpoolrackError, failed: int, left: float, random: Random)
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class LightClient:
     """Makes calls to one server, repeated. `sleep` lets its owner end the waiting by raising."""
 
     address: str
-    patience: Patience
+    budget: RetryBudget
     credentials: Credentials = NONE
 
     def __call__(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
-        return repeated(lambda: self.once(method, request, timeout=timeout), self.patience, method)
+        return repeated(lambda: self.once(method, request, timeout=timeout), self.budget, method)
 
     def once(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
         """Make one attempt; raise `SpoolrackError`."""

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ._light_client import Caller, Patience
+from ._light_client import LightClient, RetryBudget
 from ._options import InvalidOption, QueueAddress, queue_address
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ._row_sender import Counts
+    from ._row_sender import SentCounts
     from ._rows import Sized
 
 COUNTS: Final = "sent long, duplicates long"
@@ -30,11 +30,11 @@ _QUERY: Final = re.compile(r"[A-Za-z0-9_-]{1,70}")
 
 @dataclass(frozen=True, slots=True)
 class PartitionWriter:
-    """For `foreachPartition` and `rdd.mapPartitions`: rows in, one `Counts` out."""
+    """For `foreachPartition` and `rdd.mapPartitions`: rows in, one `SentCounts` out."""
 
     place: QueueAddress
 
-    def __call__(self, rows: Iterable[Any]) -> list[Counts]:
+    def __call__(self, rows: Iterable[Any]) -> list[SentCounts]:
         from ._row_sender import send
 
         return [send(_caller(self.place), self.place, map(_message, rows))]
@@ -166,8 +166,8 @@ def write_batches(endpoint: str, queue: str, **options: Any) -> BatchWriter:
     return BatchWriter(queue_address(endpoint, queue, **options))
 
 
-def _caller(place: QueueAddress) -> Caller:
-    return Caller(place.address, Patience(place.retry_seconds), place.credentials)
+def _caller(place: QueueAddress) -> LightClient:
+    return LightClient(place.address, RetryBudget(place.retry_seconds), place.credentials)
 
 
 def _message(row: Any, *, may_deduplicate: bool = True) -> Sized:

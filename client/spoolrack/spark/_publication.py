@@ -13,7 +13,7 @@ from typing import Final
 
 from ..errors import SpoolrackError
 from ..v1 import staging_service_pb2 as staging
-from ._light_client import Caller, Patience
+from ._light_client import LightClient, RetryBudget
 from ._options import InvalidOption, QueueAddress
 from ._queue_reader import CheckpointTooOld
 from ._row_sender import StagedRows, abort, stage, together
@@ -104,5 +104,5 @@ def _kept(stages: Sequence[str]) -> str:
     )
 
 
-def caller_of(place: QueueAddress) -> Caller:
-    return Caller(place.address, Patience(place.retry_seconds), place.credentials)
+def caller_of(place: QueueAddress) -> LightClient:
+    return LightClient(place.address, RetryBudget(place.retry_seconds), place.credentials)

@@ -20,10 +20,10 @@ from .._transports.grpc_calls import error_from
 from ..errors import SpoolrackError
 from ..v1 import queue_service_pb2 as rpc
 from ..v1 import reservation_service_pb2 as reserved
-from ._light_client import CALL_TIMEOUT, Caller, Patience, log_retry, pause_after, stub_of
+from ._light_client import CALL_TIMEOUT, LightClient, RetryBudget, log_retry, pause_after, stub_of
 from ._offsets import Offset, Slice
 from ._options import MAX_MESSAGES, QueueAddress, ReadOptions
-from ._reservation_extender import COMMITTED, Keeper
+from ._reservation_extender import COMMITTED, ReservationExtender
 
 MISSING: Final = "QUEUE_NOT_FOUND"
 GONE: Final = frozenset({"RESERVATION_LOST", "RESERVATION_NOT_FOUND"})
@@ -52,10 +52,10 @@ class CheckpointTooOld(SpoolrackError):
 class StreamReading:
     """One query's reading of one queue. Not thread-safe."""
 
-    def __init__(self, options: ReadOptions, caller: Caller, keeper: Keeper) -> None:
+    def __init__(self, options: ReadOptions, caller: LightClient, keeper: ReservationExtender) -> None:
         self._options = options
         self._caller = caller
-        self._keeper = keeper
+        self._extender = keeper
         self._committed: Offset | None = None
         self._left: int | None = None
         """How many messages may yet come; None: all."""
@@ -107,7 +107,7 @@ class StreamReading:
         if self._left is not None and is_counted:
             self._left = max(0, self._left - count)
         end = Offset(gen=start.gen, sequence_number=request.sequence_number, n=count)
-        self._keeper.hold(end)
+        self._extender.keep(end)
         return end
 
     def _reserve(self, request: Any) -> Any:
@@ -157,7 +157,7 @@ class StreamReading:
             # The batch is empty now: its commit must delete nothing.
             self._give_back(end.gen, end.sequence_number)
             return reserved.Reservation()
-        self._keeper.hold(end)
+        self._extender.keep(end)
         return answer.reservation
 
     def _give_back(self, stream: str, sequence_number: int) -> None:
@@ -185,7 +185,7 @@ class StreamReading:
                 raise
             raise _unread(done, error) from error
         self._committed = done
-        self._keeper.let_go(done.gen)
+        self._extender.drop(done.gen)
         if done.sequence_number in answer.lost_sequence_numbers:
             self._lost(done, "was done, but could not be deleted", None)
 
@@ -206,12 +206,12 @@ class StreamReading:
 
 
 def read_slice(
-    place: QueueAddress, gen: str, sequence_number: int, part: Slice, patience: Patience
+    place: QueueAddress, gen: str, sequence_number: int, part: Slice, budget: RetryBudget
 ) -> Iterator[Any]:
     """Yield the messages of a slice, in lists; resume where a broken connection ended."""
     seen: set[str] = set()
     failed = 0
-    deadline = patience.monotonic() + patience.seconds
+    deadline = budget.monotonic() + budget.seconds
     while True:
         # Messages that were deleted meanwhile only bring the others closer.
         request = reserved.ReadReservationRequest(
@@ -228,18 +228,18 @@ def read_slice(
                 messages = [one for one in frame.messages if one.id not in seen]
                 seen.update(one.id for one in messages)
                 failed = 0
-                deadline = patience.monotonic() + patience.seconds
+                deadline = budget.monotonic() + budget.seconds
                 if messages:
                     yield messages
             return
         except grpc.RpcError as broken:
             error = error_from(broken, place.address, is_ours=False)
         failed += 1
-        pause = pause_after(error, failed, deadline - patience.monotonic(), patience.random)
+        pause = pause_after(error, failed, deadline - budget.monotonic(), budget.random)
         if pause is None:
             raise error
-        log_retry("ReadReservation", error, pause, deadline - patience.monotonic())
-        patience.sleep(pause)
+        log_retry("ReadReservation", error, pause, deadline - budget.monotonic())
+        budget.sleep(pause)
 
 
 def _span(seconds: float) -> Duration:

@@ -212,7 +212,7 @@ def ddl(columns: Iterable[str]) -> str:
 
 def ranges(options: RootOptions) -> list[Range]:
     """Return the shares of all tasks; raise `InvalidOption` where there is no root."""
-    root = _Root(options)
+    root = _RootFolders(options)
     root.check()
     names = root.all_names()
     first, end = options.since[:_KEY], options.until[:_KEY]
@@ -254,7 +254,7 @@ def _bounds(items: Sequence[str], options: RootOptions) -> list[str]:
 
 def read(options: RootOptions, range: Range) -> Iterator[pa.RecordBatch]:
     """Yield the messages of one share; raise `UnreadableFile` if the options say so."""
-    return _Reading(options, range).batches()
+    return _RangeReader(options, range).batches()
 
 
 def _key(item: str) -> str:
@@ -262,7 +262,7 @@ def _key(item: str) -> str:
     return item.rpartition(":")[2][:_KEY]
 
 
-class _Root:
+class _RootFolders:
     """The folders of a root, and the small files beside the messages."""
 
     def __init__(self, options: RootOptions) -> None:
@@ -381,7 +381,7 @@ class _Root:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _HeldMessages:
     """Messages of one file that one name holds."""
 
     members: int
@@ -393,30 +393,30 @@ class _Held:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _MessageFile:
     """The messages of one file that are asked for."""
 
     stem: Stem
     paths: Sequence[str]
     """Its names: each of them opens it."""
-    held: Sequence[_Held]
+    held: Sequence[_HeldMessages]
 
 
 @dataclass(frozen=True, slots=True)
-class _Foreign:
+class _ForeignFile:
     """A file that is no message's."""
 
     queue: str
     path: str
 
 
-class _Reading:
+class _RangeReader:
     """One task's reading of its range."""
 
     def __init__(self, options: RootOptions, range: Range) -> None:
         self._options = options
         self._range = range
-        self._root = _Root(options)
+        self._root = _RootFolders(options)
         self._rows = _Rows(options.columns)
         self._lone: list[Name] = []
         """Messages of which their name tells all that is asked for."""
@@ -428,18 +428,18 @@ class _Reading:
         moved: set[str] = set()
         for found in self._found():
             match found:
-                case _Foreign():
+                case _ForeignFile():
                     self._add_foreign(found)
                 case Name():
                     self._lone.append(found)
-                case _File():
+                case _MessageFile():
                     if not self._add(found):
                         moved.add(found.stem.text)
             yield from self._full(ROWS)
         if moved:
             # Another process has moved them since: they are elsewhere, or deleted.
             for found in self._found():
-                if isinstance(found, _File) and found.stem.text in moved:
+                if isinstance(found, _MessageFile) and found.stem.text in moved:
                     self._add(found)
                 yield from self._full(ROWS)
         yield from self._full(1)
@@ -453,7 +453,7 @@ class _Reading:
 
     # Which messages there are.
 
-    def _found(self) -> Iterator[_File | Name | _Foreign]:
+    def _found(self) -> Iterator[_MessageFile | Name | _ForeignFile]:
         folders = self._root.all_names()
         staged = folders.pop(layout.STAGED)
         mine = {folder: [*filter(self._is_mine, items)] for folder, items in folders.items()}
@@ -484,22 +484,22 @@ class _Reading:
         """Return whether a column needs more than the name, or its state."""
         return self._wants_body or self._wants_line or (self._wants_batches and stem.count > 0)
 
-    def _file(self, name: Name) -> _File:
+    def _file(self, name: Name) -> _MessageFile:
         """Return the file of a lone message with one name."""
-        held = _Held(1, name.queue, self._state_of(name), name.path, name)
-        return _File(name.stem, [name.path], [held])
+        held = _HeldMessages(1, name.queue, self._state_of(name), name.path, name)
+        return _MessageFile(name.stem, [name.path], [held])
 
     def _is_mine(self, item: str) -> bool:
         return self._range.first <= _key(item) < self._range.end
 
-    def _foreign(self, folder: str, item: str) -> Iterator[_Foreign]:
+    def _foreign(self, folder: str, item: str) -> Iterator[_ForeignFile]:
         parent, _, queue = folder.partition("/")
         if parent != layout.QUEUES:
             queue = item.partition(":")[0] if ":" in item else ""
         if self._options.has(queue, FOREIGN):
-            yield _Foreign(queue, f"{folder}/{item}")
+            yield _ForeignFile(queue, f"{folder}/{item}")
 
-    def _sent(self, files: Mapping[str, Batch]) -> Iterator[_File]:
+    def _sent(self, files: Mapping[str, Batch]) -> Iterator[_MessageFile]:
         superseded = _superseded(files.values())
         for text in sorted(files):
             batch = files[text]
@@ -511,9 +511,11 @@ class _Reading:
                 state = self._state_of(entry.name)
                 if members and self._options.has(entry.name.queue, state):
                     name = entry.name
-                    held.append(_Held(members, name.queue, state, name.path, name))
+                    held.append(_HeldMessages(members, name.queue, state, name.path, name))
             if held:
-                yield _File(batch.stem, [entry.name.path for entry in reversed(batch.entries)], held)
+                yield _MessageFile(
+                    batch.stem, [entry.name.path for entry in reversed(batch.entries)], held
+                )
 
     def _state_of(self, name: Name) -> str:
         if name.queue in self._range.deleted and name.state is not State.QUARANTINED:
@@ -523,7 +525,9 @@ class _Reading:
     def _due_of(self, name: Name) -> int | None:
         return self._range.holds.get(name.token, name.due)
 
-    def _staged(self, items: Sequence[str], files: Mapping[str, Batch]) -> Iterator[_File | _Foreign]:
+    def _staged(
+        self, items: Sequence[str], files: Mapping[str, Batch]
+    ) -> Iterator[_MessageFile | _ForeignFile]:
         dropped = {item for item in items if item.endswith("~dropped")}
         for item in items:
             if item in dropped or not self._is_mine(item):
@@ -540,10 +544,10 @@ class _Reading:
                 and chunk.stem.text not in files
                 and self._options.has(chunk.queue, state)
             ):
-                held = _Held(chunk.stem.full, chunk.queue, state, chunk.path)
-                yield _File(chunk.stem, [chunk.path], [held])
+                held = _HeldMessages(chunk.stem.full, chunk.queue, state, chunk.path)
+                yield _MessageFile(chunk.stem, [chunk.path], [held])
 
-    def _archived(self) -> Iterator[_File | _Foreign]:
+    def _archived(self) -> Iterator[_MessageFile | _ForeignFile]:
         for queue, folder, item in self._root.archived():
             if not self._is_mine(item) or not self._options.has(queue, ARCHIVED):
                 continue
@@ -553,11 +557,11 @@ class _Reading:
             except NotAName:
                 yield from self._foreign(folder, item)
                 continue
-            yield _File(stem, [path], [_Held(stem.full, queue, ARCHIVED, path)])
+            yield _MessageFile(stem, [path], [_HeldMessages(stem.full, queue, ARCHIVED, path)])
 
     # What the files say of them.
 
-    def _add_foreign(self, foreign: _Foreign) -> None:
+    def _add_foreign(self, foreign: _ForeignFile) -> None:
         path = _text(foreign.path)
         error = f"{path}: this is not the name of a message"
         if self._options.fails:
@@ -566,7 +570,7 @@ class _Reading:
             {"queue": foreign.queue, "state": FOREIGN, "file": path}, {"error": [error]}, 1, 0
         )
 
-    def _add(self, file: _File) -> bool:
+    def _add(self, file: _MessageFile) -> bool:
         """Take in the messages of a file; return False if it is there under none of its names."""
         stem = file.stem
         line, content, error = None, b"", None
@@ -582,7 +586,7 @@ class _Reading:
             self._add_held(stem, held, line, content, groups, error)
         return True
 
-    def _load(self, file: _File) -> tuple[Line, bytes]:
+    def _load(self, file: _MessageFile) -> tuple[Line, bytes]:
         stem = file.stem
         if not (self._wants_body or stem.line):
             return decode(stem, b"", stem.length), b""
@@ -611,7 +615,7 @@ class _Reading:
     def _add_held(
         self,
         stem: Stem,
-        held: _Held,
+        held: _HeldMessages,
         line: Line | None,
         content: bytes,
         groups: Groups | None,
@@ -686,7 +690,7 @@ def _superseded(files: Iterable[Batch]) -> dict[str, int]:
     return found
 
 
-def _shared(stem: Stem, held: _Held, due: int | None) -> dict[str, Any]:
+def _shared(stem: Stem, held: _HeldMessages, due: int | None) -> dict[str, Any]:
     """Return the values that all messages of a name have in common."""
     values = {
         "queue": held.queue,

@@ -19,14 +19,14 @@ from ..v1 import queue_pb2 as pb
 from ..v1 import queue_service_pb2 as rpc
 from ..v1 import staging_service_pb2 as staging
 from ._chunks import chunks
-from ._light_client import Caller, may_repeat
+from ._light_client import LightClient, may_repeat
 from ._options import QueueAddress
 from ._rows import Sized
 from ._window import RequestWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class SentCounts:
     sent: int
     """Messages that the queue holds now, ..."""
     duplicates: int
@@ -74,7 +74,7 @@ def checksums(queue: str, messages: Sequence[pb.OutgoingMessage]) -> StagedRows:
 
 
 def stage(
-    caller: Caller, place: QueueAddress, name: str, messages: Iterable[Sized], lives: float
+    caller: LightClient, place: QueueAddress, name: str, messages: Iterable[Sized], lives: float
 ) -> StagedRows:
     """Put the messages into a stage, durable and invisible; answers what is in it.
 
@@ -102,7 +102,7 @@ def stage(
     return together(parts)
 
 
-def abort(caller: Caller, stages: Iterable[str]) -> None:
+def abort(caller: LightClient, stages: Iterable[str]) -> None:
     """Delete stages that will not be published. Those that can't be reached now expire."""
     for name in stages:
         try:
@@ -112,7 +112,7 @@ def abort(caller: Caller, stages: Iterable[str]) -> None:
             return
 
 
-def send(caller: Caller, place: QueueAddress, messages: Iterable[Sized]) -> Counts:
+def send(caller: LightClient, place: QueueAddress, messages: Iterable[Sized]) -> SentCounts:
     """Send the messages at once: each at least once, and once if it has a deduplication_id."""
     sent = duplicates = 0
 
@@ -138,4 +138,4 @@ def send(caller: Caller, place: QueueAddress, messages: Iterable[Sized]) -> Coun
     with RequestWindow(caller, "Send", take) as window:
         for chunk in chunks(messages, is_staged=False):
             window.put(rpc.SendRequest(queue=place.queue, messages=chunk))
-    return Counts(sent=sent, duplicates=duplicates)
+    return SentCounts(sent=sent, duplicates=duplicates)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from ._light_client import Caller, repeated
+from ._light_client import LightClient, repeated
 
 DEPTH: Final = 4
 
@@ -19,7 +19,9 @@ DEPTH: Final = 4
 class RequestWindow(AbstractContextManager["RequestWindow"]):
     """Requests of one method. For one thread. Leaving it without an error waits for all answers."""
 
-    def __init__(self, caller: Caller, method: str, take: Callable[[Any, Any], Any | None]) -> None:
+    def __init__(
+        self, caller: LightClient, method: str, take: Callable[[Any, Any], Any | None]
+    ) -> None:
         """`take` is given each request with its answer, in order, and may answer with a request for
         what is left, or raise."""
         self._caller = caller
@@ -57,4 +59,4 @@ class RequestWindow(AbstractContextManager["RequestWindow"]):
                 raise error
 
         sent = [request]
-        repeated(once, self._caller.patience, self._method)
+        repeated(once, self._caller.budget, self._method)

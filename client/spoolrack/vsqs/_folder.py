@@ -19,7 +19,7 @@ from typing import Final
 
 from . import _names as names
 from ._folder_index import Content
-from ._names import SECOND, Name
+from ._names import SECOND, FileName
 from ._watched_folder import Watched
 
 LONGEST_WAIT: Final = 10.0
@@ -41,11 +41,11 @@ class Full(Exception):
 class Leased:
     """A message, and the name that its lease has."""
 
-    name: Name
+    name: FileName
     body: bytes
 
 
-class Folder:
+class MessageFolder:
     """Thread-safe. The folder may come to be later; without it everything but `make` and `close`
     raises `FileNotFoundError`."""
 
@@ -173,8 +173,8 @@ class Folder:
         limit: Callable[[Content], int],
         deadline: float | None,
         stopped: Callable[[], bool],
-    ) -> list[Name]:
-        claimed: list[Name] = []
+    ) -> list[FileName]:
+        claimed: list[FileName] = []
         while True:
             self._watched.refresh()
             if self._requeue_expired(content):
@@ -225,7 +225,7 @@ class Folder:
         content.appear(target)
         return True
 
-    def _is_message(self, content: Content, name: Name) -> bool:
+    def _is_message(self, content: Content, name: FileName) -> bool:
         try:
             facts = os.stat(os.path.join(self.path, name.text), follow_symlinks=False)
         except FileNotFoundError:
@@ -236,7 +236,7 @@ class Folder:
             return False
         return True
 
-    def _read_leased(self, name: Name) -> Leased | None:
+    def _read_leased(self, name: FileName) -> Leased | None:
         try:
             return Leased(name=name, body=self.read(name.text))
         except FileNotFoundError:
@@ -305,13 +305,13 @@ class Folder:
 
     # Looking.
 
-    def messages(self) -> list[Name]:
+    def messages(self) -> list[FileName]:
         """Return all messages in order."""
         with self._watched as content:
             self._watched.refresh()
             return list(content)
 
-    def named(self, number: int) -> list[Name]:
+    def named(self, number: int) -> list[FileName]:
         """Return all names of one message: none if it is gone."""
         with self._watched as content:
             self._watched.refresh()

@@ -10,14 +10,14 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ._names import Name, State, parse
+from ._names import FileName, State, parse
 
 _SLACK: Final = 64
 
 
 class Content:
     def __init__(self) -> None:
-        self._names: dict[str, Name] = {}
+        self._names: dict[str, FileName] = {}
         self._numbers: dict[int, set[str]] = {}
         self._foreign: set[str] = set()
         # Both heaps hold names that are gone as well: what is not in `_names` is passed over.
@@ -31,11 +31,11 @@ class Content:
     def __contains__(self, text: str) -> bool:
         return text in self._names
 
-    def __iter__(self) -> Iterator[Name]:
+    def __iter__(self) -> Iterator[FileName]:
         """Iterate over all messages in order."""
         return iter(sorted(self._names.values(), key=lambda name: (name.number, name.text)))
 
-    def named(self, number: int) -> list[Name]:
+    def named(self, number: int) -> list[FileName]:
         """Return all names of a message. More than one only after something went wrong."""
         return [self._names[text] for text in self._numbers.get(number, ())]
 
@@ -81,7 +81,7 @@ class Content:
         self.vanish(text)
         self._foreign.add(text)
 
-    def oldest(self) -> Name | None:
+    def oldest(self) -> FileName | None:
         """Return the ready message that is next."""
         while self._ready:
             name = self._names.get(self._ready[0][1])
@@ -90,7 +90,7 @@ class Content:
             heapq.heappop(self._ready)
         return None
 
-    def take_expired(self, now: int) -> list[Name]:
+    def take_expired(self, now: int) -> list[FileName]:
         """Return the leased messages whose leases have expired, each once: see `postpone`."""
         taken = {}
         while self._leased and self._leased[0][0] <= now:
@@ -99,8 +99,8 @@ class Content:
                 taken[text] = self._names[text]
         return list(taken.values())
 
-    def postpone(self, name: Name, until: int) -> None:
-        """Name an expired one again, not before `until`."""
+    def postpone(self, name: FileName, until: int) -> None:
+        """FileName an expired one again, not before `until`."""
         heapq.heappush(self._leased, (until, name.text))
 
     def next_expiration(self) -> int | None:
@@ -109,7 +109,7 @@ class Content:
             heapq.heappop(self._leased)
         return self._leased[0][0] if self._leased else None
 
-    def _push(self, name: Name) -> None:
+    def _push(self, name: FileName) -> None:
         if name.expiration is None:
             heapq.heappush(self._ready, (name.number, name.text))
         else:

@@ -34,7 +34,7 @@ LOOK_AGAIN: Final = SECOND
 """How long a change may stay unseen where no event tells of it."""
 
 
-class Change(NamedTuple):
+class FolderChange(NamedTuple):
     """A name has appeared in a folder, or has left it, by whichever process."""
 
     folder: str
@@ -100,7 +100,7 @@ class Watcher:
         """Return whether `folder` existed at the last look, and is watched or listed."""
         return folder in self._watches or folder in self._unheard
 
-    def changes(self, timeout: Millis | None = NO_TIME) -> list[Change] | None:
+    def changes(self, timeout: Millis | None = NO_TIME) -> list[FolderChange] | None:
         """Return all changes since the last call, in order; None if they can't be told: list again.
 
         Waits for a change as long as `timeout` says, None for ever. Empty: none in time, or `wake` was
@@ -108,7 +108,7 @@ class Watcher:
         """
         if timeout is None or timeout > 0:
             self.wait(timeout)
-        found: list[Change] = []
+        found: list[FolderChange] = []
         lost = False
         for event in self._kernel.events() if self._kernel is not None else ():
             if event.mask & IN_Q_OVERFLOW:
@@ -123,7 +123,7 @@ class Watcher:
             elif event.mask & IN_MOVE_SELF:
                 lost |= self._follow(folder, event.watch)
             elif event.name:
-                found.append(Change(folder, event.name, bool(event.mask & _APPEARED)))
+                found.append(FolderChange(folder, event.name, bool(event.mask & _APPEARED)))
         if not self.hears_all and self._clock.monotonic() >= self._next_look:
             self._next_look = Millis(self._clock.monotonic() + self._look_again)
             for folder in sorted(self._unheard):

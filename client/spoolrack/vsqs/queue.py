@@ -15,7 +15,7 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
-from ._folder import Folder, Full
+from ._folder import Full, MessageFolder
 
 MAX_CACHE_SIZE: Final = 256
 """Of no use here: every message can be deleted, wherever it was received."""
@@ -52,7 +52,7 @@ class Queue:
         publishers wait; None is no limit. Each process has its own."""
         self.path = os.fspath(path)
         self.capacity = capacity
-        self._folder = Folder(self.path, now)
+        self._folder = MessageFolder(self.path, now)
         self._folder.make()
 
     def publish(self, data: bytes, timeout: float | None = None) -> str:

@@ -10,7 +10,7 @@ ANYBODY: Final = "*"
 _IDENTITY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+=,%-]{0,254}")
 
 
-class UnreadableFile(Exception):
+class UnreadableAccessFile(Exception):
     """A file of tokens, of permissions or of certificates can't be used as it is."""
 
     def __init__(self, line: int | None, why: str) -> None:

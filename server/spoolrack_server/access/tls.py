@@ -17,7 +17,7 @@ from typing import Any, Final
 import grpc
 
 from ..logs import Log
-from .file_format import UnreadableFile
+from .file_format import UnreadableAccessFile
 from .watched_files import PUBLIC, SECRET, WatchedFiles
 
 _ALPN: Final = ["http/1.1"]
@@ -108,14 +108,16 @@ def _version(contents: Sequence[bytes]) -> Version:
         with _in_memory(certificate) as one, _in_memory(key) as other:
             context.load_cert_chain(one, other, password=_no_password)
     except (ssl.SSLError, ValueError) as error:
-        raise UnreadableFile(
+        raise UnreadableAccessFile(
             None, f"the certificate and the key are no pair in PEM without a password ({error})"
         ) from error
     if client_ca is not None:
         try:
             context.load_verify_locations(cadata=client_ca.decode("ascii"))
         except (ssl.SSLError, ValueError) as error:
-            raise UnreadableFile(None, f"the clients' CA is no certificate in PEM ({error})") from error
+            raise UnreadableAccessFile(
+                None, f"the clients' CA is no certificate in PEM ({error})"
+            ) from error
         context.verify_mode = ssl.CERT_REQUIRED
     return Version(certificate, key, client_ca, context)
 

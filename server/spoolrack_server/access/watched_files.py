@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 from ..logs import Log
-from .file_format import UnreadableFile
+from .file_format import UnreadableAccessFile
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class WatchedFiles(Generic[T]):
         return self._read([_content(path, forbidden) for path, forbidden in self._paths])
 
 
-_PROBLEMS: Final = (OSError, ValueError, UnreadableFile, ssl.SSLError)
+_PROBLEMS: Final = (OSError, ValueError, UnreadableAccessFile, ssl.SSLError)
 
 
 def _why(error: Exception) -> str:
@@ -110,16 +110,16 @@ def _content(path: str, forbidden: int) -> bytes:
     with open(path, "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
-            raise UnreadableFile(None, f"{path} is no file")
+            raise UnreadableAccessFile(None, f"{path} is no file")
         if found.st_mode & forbidden:
             mode = stat.S_IMODE(found.st_mode)
-            raise UnreadableFile(
+            raise UnreadableAccessFile(
                 None,
                 f"{path} has mode {mode:04o}, so that others may {_verbs(mode & forbidden)} it: "
                 f"chmod {mode & ~forbidden:04o} it",
             )
         if found.st_size > LARGEST:
-            raise UnreadableFile(None, f"{path} has more than {LARGEST} bytes")
+            raise UnreadableAccessFile(None, f"{path} has more than {LARGEST} bytes")
         return file.read(LARGEST + 1)
 
 

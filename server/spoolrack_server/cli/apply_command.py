@@ -20,7 +20,7 @@ from spoolrack import Client, QueueSettings, errors
 from .command_base import argument
 from .connection_options import Reach, reaches_queues
 from .exit_codes import BAD_CONTENT, Failed
-from .output import tell, tell_if_typed
+from .output import announce_stdin, print_status
 from .units import (
     SETTING_TYPES,
     Size,
@@ -46,11 +46,11 @@ def command(reach: Reach, file: Any) -> None:
     waited for, as long as --timeout says. "-" reads standard input.
     """
     if file.name == "<stdin>":
-        tell_if_typed("JSON")
+        announce_stdin("JSON")
     declared = declared_in(file.read(), file.name)
     with reach.patient() as client:
         for name, queue in declared.items():
-            tell(f"{name}: {_apply(client, name, queue)}")
+            print_status(f"{name}: {_apply(client, name, queue)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ def _apply(client: Client, name: str, declared: Declared) -> str:
         return "is as declared"
     client.update_queue(name, labels=labels, **changes)
     told = [
-        f"{setting} from {_told(setting, found[setting])} to {_told(setting, new)}"
+        f"{setting} from {_setting_text(setting, found[setting])} to {_setting_text(setting, new)}"
         for setting, new in changes.items()
     ]
     told += [f"label {label} to {text!r}" for label, text in labels.items() if text is not None]
@@ -188,5 +188,5 @@ def _label_changes(found: Mapping[str, str], wanted: Mapping[str, str] | None) -
     return {**changed, **{label: None for label in found if label not in wanted}}
 
 
-def _told(setting: str, value: Any) -> str:
+def _setting_text(setting: str, value: Any) -> str:
     return span_text(value) if isinstance(SETTING_TYPES[setting], Span) else str(value)

@@ -30,7 +30,7 @@ from . import signals
 from .command_base import option
 from .connection_options import Reach, reaches_queues
 from .exit_codes import OK, TRY_AGAIN, Failed, line_of
-from .output import columns, say, tell
+from .output import columns, print_results, print_status
 from .units import Size, Span
 
 Step = Callable[[], int]
@@ -89,13 +89,13 @@ def command(reach: Reach, disk: str | None, seconds: float, size: int, as_json: 
         if folder is not None:
             rows += _measure_disk(Path(folder), body, each)
         for what, threads, step in loads:
-            tell(f"{what} ...")
+            print_status(f"{what} ...")
             rows.append(_measure(what, [step] * threads, each))
     if as_json:
         for row in rows:
-            say(json.dumps(asdict(row)))
+            print_results(json.dumps(asdict(row)))
     else:
-        say(*_table(rows))
+        print_results(*_table(rows))
     return OK
 
 
@@ -120,7 +120,7 @@ def _queue(client: Client) -> Iterator[Queue]:
             try:
                 client.delete_queue(name)
             except SpoolrackError as error:
-                tell(f"the queue {name} is not deleted: {line_of(error)}")
+                print_status(f"the queue {name} is not deleted: {line_of(error)}")
 
 
 def _send(queue: Queue, body: bytes) -> int:

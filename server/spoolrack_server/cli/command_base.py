@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .units import Folder, Text
+from .units import FolderPath, Text
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -35,7 +35,7 @@ def root_option(help: str) -> Decorator:
         "--data",
         "data",
         metavar="DIR",
-        type=Folder(),
+        type=FolderPath(),
         envvar=["SPOOLRACK_ROOT", "SPOOLRACK_DATA"],
         default="data",
         show_default=True,

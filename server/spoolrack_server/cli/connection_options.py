@@ -23,8 +23,8 @@ from spoolrack_store.read_only_root import has_owners, may_have_owners, owners_c
 
 from .command_base import option
 from .exit_codes import TRY_AGAIN, USAGE, Failed
-from .output import tell
-from .units import Folder, Span
+from .output import print_status
+from .units import FolderPath, Span
 
 if TYPE_CHECKING:
     from .http_bodies import HttpBodies
@@ -70,7 +70,7 @@ class Reach:
 
         return HttpBodies(url, self.credentials)
 
-    def look_at(self, queue: str) -> QueueInfo:
+    def check_queue(self, queue: str) -> QueueInfo:
         """Check that the queue exists, before long work on it begins."""
         with self.quick() as client:
             return client.queue(queue).info()
@@ -131,7 +131,7 @@ def reaches_queues(command: Callable[..., Any], only_looks: bool = False) -> Cal
     @option(
         "--root",
         metavar="DIR",
-        type=Folder(),
+        type=FolderPath(),
         envvar="SPOOLRACK_ROOT",
         help="No server: the queues in the folder DIR, beside other processes that use them.",
     )
@@ -191,7 +191,7 @@ def reaches_queues(command: Callable[..., Any], only_looks: bool = False) -> Cal
                         TRY_AGAIN,
                     )
                 if not os.access(root, os.W_OK) and may_have_owners(root):
-                    tell(
+                    print_status(
                         f"{root} can't be written by this user, and may be a folder in use: what "
                         "other processes moved meanwhile may be missing"
                     )

@@ -9,7 +9,7 @@ from .command_base import argument, option
 from .connection_options import Reach, reaches_queues
 from .exit_codes import NOTHING, OK, line_of
 from .line_reader import named_in
-from .output import tell
+from .output import print_status
 from .units import plural
 
 
@@ -33,7 +33,7 @@ def command(reach: Reach, queue: str, messages: tuple[str, ...], quiet: bool) ->
         for named, result in zip(wanted, results, strict=True):
             if result.error is not None:
                 failed += 1
-                tell(f"{named}: {line_of(result.error)}")
+                print_status(f"{named}: {line_of(result.error)}")
     if not quiet:
-        tell(f"deleted {plural(len(wanted) - failed, 'message')} of {queue}")
+        print_status(f"deleted {plural(len(wanted) - failed, 'message')} of {queue}")
     return NOTHING if failed else OK

@@ -19,11 +19,11 @@ from . import signals
 from .command_base import argument, option
 from .connection_options import Reach, looks_at_queues
 from .exit_codes import BAD_CONTENT, NOTHING, OK, Failed
-from .output import Output, tell
+from .output import Output, print_status
 from .progress import progress_bar
 from .transfer import archive_format
 from .transfer.sources import ArchivedSchedule
-from .units import File, plural, size_text
+from .units import FilePath, plural, size_text
 
 PART: Final = ".part"
 """The suffix of an archive until it is whole."""
@@ -40,7 +40,7 @@ Write = Callable[[bytes], None]
     "--output",
     "-o",
     metavar="FILE",
-    type=File(),
+    type=FilePath(),
     default="-",
     show_default=True,
     help="A new file; -: standard output.",
@@ -69,7 +69,7 @@ def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> 
                 for message in _messages(client, name):
                     signals.check()
                     if message.is_body_left_out:
-                        tell(_left_out(message))
+                        print_status(_left_out(message))
                         left_out += 1
                         continue
                     written += 1
@@ -79,7 +79,7 @@ def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> 
             write(archive_format.ending(written))
     if not quiet:
         for name in names:
-            tell(_told(name, states[name]))
+            print_status(_queue_summary(name, states[name]))
     return BAD_CONTENT if left_out else OK
 
 
@@ -101,7 +101,7 @@ def _schedules(reach: Reach, client: Client, queue: str) -> list[ArchivedSchedul
     try:
         listed = list(client.schedules.list(queue))
     except PermissionDenied as error:
-        tell(f"the schedules of {queue} are not in the archive: {error}")
+        print_status(f"the schedules of {queue} are not in the archive: {error}")
         return []
     return [
         ArchivedSchedule(
@@ -134,7 +134,7 @@ def _left_out(message: Message) -> str:
     )
 
 
-def _told(queue: str, states: Counter[MessageState]) -> str:
+def _queue_summary(queue: str, states: Counter[MessageState]) -> str:
     notes = []
     if states[MessageState.LEASED]:
         notes.append(f"{states[MessageState.LEASED]:,} of them leased, and ready in the archive")

@@ -19,14 +19,14 @@ from spoolrack_store.model.terminal_text import printable
 from spoolrack_store.model.transitions import State
 
 from .command_base import argument, option, root_option
-from .output import columns, say
-from .units import Folder, plural, size_text
+from .output import columns, print_results
+from .units import FolderPath, plural, size_text
 
 _SHOWN: Final = (State.READY, State.LEASED, State.DELAYED, State.SENT, State.REMOVED)
 
 
 @click.command()
-@argument("root", type=Folder(), required=False)
+@argument("root", type=FolderPath(), required=False)
 @root_option("The folder to look at, if ROOT isn't given.")
 @option(
     "--repair", is_flag=True, help="Put aside what is damaged or foreign. No process may serve ROOT."
@@ -67,7 +67,7 @@ def command(
     if queue and not restore:
         raise click.UsageError("--queue goes with --restore.")
     for id in restore:
-        say(f"{fsck.restore(root, id, queue=queue)}: restored")
+        print_results(f"{fsck.restore(root, id, queue=queue)}: restored")
     if restore and not repair:
         return 0
     mended: list[Mended] = []
@@ -78,7 +78,7 @@ def command(
             report = fsck.check(root, progress=progress)
             left = report.problems
     if json:
-        say(*_as_json(root, report, mended, left).splitlines())
+        print_results(*_as_json(root, report, mended, left).splitlines())
     else:
         _print(root, report, mended, left, verbose=verbose, quiet=quiet, repaired=repair)
     return 1 if left else 0
@@ -95,23 +95,23 @@ def _print(
     repaired: bool,
 ) -> None:
     for done in mended:
-        say(f"{done.problem.path}: {done.problem.why}: {done.how}")
+        print_results(f"{done.problem.path}: {done.problem.why}: {done.how}")
     for problem in left:
-        say(f"{problem.path}: {problem.why}")
+        print_results(f"{problem.path}: {problem.why}")
     if verbose:
         for leftover in report.leftovers:
-            say(f"{leftover.path}: unfinished: {leftover.why}")
+            print_results(f"{leftover.path}: unfinished: {leftover.why}")
         for aside in report.aside:
             why = f"{aside.source}: {aside.why}" if aside.source else aside.why
-            say(f"{aside.path}: {why}")
+            print_results(f"{aside.path}: {why}")
     if quiet:
         return
     if mended or left or (verbose and (report.leftovers or report.aside)):
-        say("")
+        print_results("")
     if report.queues:
-        say(*_table(report), "")
+        print_results(*_table(report), "")
     for line in _summary(root, report, mended, left, repaired):
-        say(line)
+        print_results(line)
 
 
 def _table(report: Report) -> list[str]:

@@ -15,15 +15,15 @@ from spoolrack import RetryPolicy
 from .command_base import argument, option
 from .connection_options import Reach, reaches_queues
 from .exit_codes import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, USAGE, code_of, line_of
-from .output import tell, tell_if_typed
+from .output import announce_stdin, print_status
 from .progress import progress_bar
 from .signals import Terminated
-from .transfer.archive_format import Archive
+from .transfer.archive_format import ExportArchive
 from .transfer.folders import mq_source, unfinished_in, vsqs_source
 from .transfer.importer import Importer
 from .transfer.journal import Journal
 from .transfer.sources import Source
-from .units import File, Folder, Span, plural
+from .units import FilePath, FolderPath, Span, plural
 
 ARCHIVE: Final = "archive"
 VSQS: Final = "vsqs"
@@ -32,7 +32,7 @@ STATE_ENDING: Final = ".import"
 
 
 @click.command()
-@argument("source", metavar="FILE|DIR|-", type=Folder())
+@argument("source", metavar="FILE|DIR|-", type=FolderPath())
 @option(
     "--from",
     "kind",
@@ -48,7 +48,7 @@ STATE_ENDING: Final = ".import"
 @option(
     "--state",
     metavar="FILE",
-    type=File(),
+    type=FilePath(),
     help="Note here what is done, to go on from there.  [default: beside the source, with "
     f"{STATE_ENDING}]",
 )
@@ -113,10 +113,12 @@ def command(
         # What is wrong with the command, or the archive, stays wrong.
         goes_on = code != USAGE and not journal.is_unused
         more = f"; the same command goes on from here, by what {journal.path} says" if goes_on else ""
-        tell(why.rstrip(".") + more)
+        print_status(why.rstrip(".") + more)
         return code
     if kind == VSQS and not quiet and (unfinished := unfinished_in(source)):
-        tell(f"left alone: {plural(unfinished, 'file')} in {source} whose writing was never finished")
+        print_status(
+            f"left alone: {plural(unfinished, 'file')} in {source} whose writing was never finished"
+        )
     return BAD_CONTENT if importer.refused else OK
 
 
@@ -138,20 +140,20 @@ def _outcome(run: Callable[[], None]) -> tuple[int, str]:
 
 def _tell_all(importer: Importer, quiet: bool) -> None:
     for key, reason in importer.refused:
-        tell(f"message {key} is not imported: {reason}")
+        print_status(f"message {key} is not imported: {reason}")
     if importer.taken:
-        tell(
+        print_status(
             f"other programs have taken {plural(importer.taken, 'message')} of the source meanwhile, "
             "which may be worked on twice"
         )
     if quiet:
         return
     for queue, count in sorted(importer.sent.items()):
-        tell(f"imported {plural(count, 'message')} into {queue}")
+        print_status(f"imported {plural(count, 'message')} into {queue}")
     if importer.before:
-        tell(f"{plural(importer.before, 'message')} had been imported before")
+        print_status(f"{plural(importer.before, 'message')} had been imported before")
     elif not importer.sent:
-        tell("imported 0 messages")
+        print_status("imported 0 messages")
 
 
 @contextmanager
@@ -161,14 +163,14 @@ def _opened(kind: str, name: str, queue: str | None, mover_delay: float) -> Iter
     elif kind == MQ:
         yield mq_source(name, round(mover_delay * 1_000))
     elif name == "-":
-        tell_if_typed("an archive")
+        announce_stdin("an archive")
         yield _archive(sys.stdin.buffer, "Standard input", queue)
     else:
         with open(name, "rb") as file:
             yield _archive(file, name, queue)
 
 
-def _archive(file: BinaryIO, shown: str, queue: str | None) -> Archive:
+def _archive(file: BinaryIO, shown: str, queue: str | None) -> ExportArchive:
     facts = os.fstat(file.fileno())
     length = facts.st_size if stat.S_ISREG(facts.st_mode) else None
-    return Archive(file, shown, length=length, queue=queue)
+    return ExportArchive(file, shown, length=length, queue=queue)

@@ -17,7 +17,7 @@ import click
 from spoolrack._values import MAX_BATCH, MAX_BATCH_BYTES
 
 from .exit_codes import USAGE, Failed
-from .output import tell_if_typed
+from .output import announce_stdin
 from .units import Text
 
 LARGEST: Final = 64 * 1024 * 1024
@@ -35,7 +35,7 @@ def named_in(arguments: Sequence[str]) -> list[str]:
         if argument != "-":
             named.append(argument)
             continue
-        tell_if_typed("ids and receipts")
+        announce_stdin("ids and receipts")
         for word in sys.stdin.buffer.read().split():
             text = os.fsdecode(word)
             try:
@@ -46,7 +46,7 @@ def named_in(arguments: Sequence[str]) -> list[str]:
 
 
 @dataclass(slots=True)
-class Chunk:
+class LineChunk:
     """Lines that one call can carry."""
 
     first: int
@@ -68,24 +68,24 @@ class Lines:
         """The line that has begun and not ended; empty where it is too long to be kept."""
         self._held = 0
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[LineChunk]:
         """Yield all lines in order, but for those that are too long."""
-        chunk = Chunk(1)
+        chunk = LineChunk(1)
         read = size = 0
         while True:
             if chunk.lines and not self._has_more_now():
                 yield chunk
-                chunk, size = Chunk(read + 1), 0
+                chunk, size = LineChunk(read + 1), 0
             content = os.read(self._file, _AT_ONCE)
             for line in self._split(content):
                 is_full = len(chunk.lines) >= MAX_BATCH or size + len(line or b"") > MAX_BATCH_BYTES
                 if chunk.lines and (line is None or is_full):
                     yield chunk
-                    chunk, size = Chunk(read + 1), 0
+                    chunk, size = LineChunk(read + 1), 0
                 read += 1
                 if line is None:
-                    yield Chunk(read, is_too_long=True)
-                    chunk = Chunk(read + 1)
+                    yield LineChunk(read, is_too_long=True)
+                    chunk = LineChunk(read + 1)
                     continue
                 chunk.lines.append(line)
                 size += len(line)

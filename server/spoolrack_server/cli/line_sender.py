@@ -61,29 +61,29 @@ class LineSender:
                     self._note([], [(chunk.first, TOO_LONG)])
                     continue
                 while len(self._calls) >= self._in_flight:
-                    self._settle_first()
+                    self._finish_first()
                 count, size = len(chunk.lines), sum(map(len, chunk.lines))
                 sent = pool.submit(self._send, chunk.first, chunk.lines)
                 self._calls.append((count, size + count, sent))
             while self._calls:
-                self._settle_first()
+                self._finish_first()
         except BaseException:
             # What is on its way can't be called back, and is worth knowing. A second Ctrl-C ends that.
-            self._settle_rest()
+            self._finish_rest()
             raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _settle_first(self) -> None:
+    def _finish_first(self) -> None:
         _, _, future = self._calls[0]
         future.exception()  # Waits. Interrupted here, the call is still the first.
         lines, size, future = self._calls.popleft()
         self._count(lines, size, future)
 
-    def _settle_rest(self) -> None:
+    def _finish_rest(self) -> None:
         while self._calls:
             try:
-                self._settle_first()
+                self._finish_first()
             except SpoolrackError:
                 continue  # The first failure is the one to be told of.
 

@@ -10,15 +10,15 @@ import click
 from .command_base import option
 from .daemons import log_format_option, root_and_folder
 from .exit_codes import USAGE, Failed
-from .units import Folder, Span
+from .units import FolderPath, Span
 
 NEW: Final = "new"
 DELAY: Final = "delay"
 
 
 @click.command()
-@option("--source", metavar="DIR", type=Folder(), required=True, help="ROOT/new or ROOT/delay.")
-@option("--destination", metavar="DIR", type=Folder(), required=True, help="ROOT/queues.")
+@option("--source", metavar="DIR", type=FolderPath(), required=True, help="ROOT/new or ROOT/delay.")
+@option("--destination", metavar="DIR", type=FolderPath(), required=True, help="ROOT/queues.")
 @option(
     "--delay",
     type=Span(),

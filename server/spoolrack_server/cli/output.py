@@ -50,28 +50,30 @@ class Output:
             body = "".join(c if c in "\t\n" else printable(c) for c in text).encode()
         self.write(body if is_only and not self._is_terminal else body + b"\n")
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Return once what was written is on stable media, if it goes to a file."""
         if self._is_file:
             os.fsync(self._file)
 
 
-def say(*lines: str) -> None:
+def print_results(*lines: str) -> None:
     """Print results, each on one line."""
     for line in lines:
         click.echo(printable(line))
 
 
-def tell(line: str) -> None:
+def print_status(line: str) -> None:
     """Say something to the user, beside the results."""
     sys.stderr.write(f"{PROGRAM}: {printable(line)}\n")
     sys.stderr.flush()
 
 
-def tell_if_typed(what: str) -> None:
+def announce_stdin(what: str) -> None:
     """Say, where standard input is a terminal, that `what` is read from it, and how to end that."""
     if sys.stdin.isatty():
-        tell(f"reading {what} from the terminal: Ctrl-D on a line of its own ends it, Ctrl-C cancels")
+        print_status(
+            f"reading {what} from the terminal: Ctrl-D on a line of its own ends it, Ctrl-C cancels"
+        )
 
 
 def message_line(message: MessageFacts, queue: str | None = None) -> bytes:

@@ -12,7 +12,7 @@ from spoolrack_store.model.terminal_text import printable
 from .command_base import argument, option
 from .connection_options import Reach, looks_at_queues
 from .exit_codes import NOTHING, OK
-from .output import Output, columns, message_line, say
+from .output import Output, columns, message_line, print_results
 from .units import COUNT, Label, Moment, Text, span_text
 
 SHOWN = 60
@@ -128,7 +128,7 @@ def print_table(messages: Sequence[MessageFacts]) -> int:
     ]
     dead = ("CAME FROM", "BECAUSE OF", "DEAD FOR") if has_dead else ()
     headers = ("ID", "STATE", "AGE", "RECEIVES", "BYTES", *dead, "BODY")
-    say(*columns(headers, rows, right=frozenset({3, 4})))
+    print_results(*columns(headers, rows, right=frozenset({3, 4})))
     return OK
 
 

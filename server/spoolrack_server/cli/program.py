@@ -54,7 +54,7 @@ _COMMANDS: Final = (
 """Each is in the module of its name, loaded when it is asked for: a check of folders needs no gRPC."""
 
 
-class _OneLine(logging.Formatter):
+class _StderrLine(logging.Formatter):
     """A record as one line that does nothing to a terminal, with its traceback if it has one."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -93,7 +93,7 @@ def run(arguments: Sequence[str]) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     lines = logging.StreamHandler()
-    lines.setFormatter(_OneLine())
+    lines.setFormatter(_StderrLine())
     logging.basicConfig(level=logging.WARNING, handlers=[lines])
     signals.install()
     try:

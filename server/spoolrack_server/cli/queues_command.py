@@ -15,7 +15,7 @@ from . import apply_command
 from .command_base import argument, option
 from .connection_options import Reach, looks_at_queues, reaches_queues
 from .exit_codes import NOTHING, OK, Failed
-from .output import columns, queue_json, say, tell
+from .output import columns, print_results, print_status, queue_json
 from .units import (
     SETTING_TYPES,
     Label,
@@ -113,9 +113,9 @@ def list_(reach: Reach, prefix: str, json: bool) -> int:
         found = list(client.list_queues(prefix))
     if json:
         for info in found:
-            say(queue_json(info))
+            print_results(queue_json(info))
     elif found:
-        say(*table_of(found))
+        print_results(*table_of(found))
     return OK
 
 
@@ -173,7 +173,7 @@ def show(reach: Reach, name: str, json: bool) -> None:
     with reach.quick() as client:
         info = client.queue(name).info()
     if json:
-        say(*queue_json(info, indent=2).splitlines())
+        print_results(*queue_json(info, indent=2).splitlines())
         return
     counts = info.counts
     shown = {
@@ -190,17 +190,17 @@ def show(reach: Reach, name: str, json: bool) -> None:
             for setting in SCHEMA.values()
         },
     }
-    say(info.name)
+    print_results(info.name)
     for title, value in shown.items():
-        say(f"  {title:<22}{value}".rstrip())
+        print_results(f"  {title:<22}{value}".rstrip())
     for label, text in sorted(info.labels.items()):
-        say(f"  {'label':<22}{label}={text}")
+        print_results(f"  {'label':<22}{label}={text}")
     if info.blocking_message is not None:
         blocking = info.blocking_message
-        say("")
-        say(f"Blocked by message {blocking.id}: {blocking.explanation}.")
-        say(f"  Look at it:  spoolrack peek {info.name} {blocking.id}")
-        say(f"  Delete it:   spoolrack delete {info.name} {blocking.id}")
+        print_results("")
+        print_results(f"Blocked by message {blocking.id}: {blocking.explanation}.")
+        print_results(f"  Look at it:  spoolrack peek {info.name} {blocking.id}")
+        print_results(f"  Delete it:   spoolrack delete {info.name} {blocking.id}")
 
 
 @command.command(name="set")
@@ -275,7 +275,7 @@ def purge(
         _ask(yes, lambda: _held(client.queue(name).info(), f"Purge the queue {{}}, {which} of {{}}?"))
         purged = client.queue(name).purge(sent_before=before, states=state)
     if not quiet:
-        tell(f"deleted {plural(purged, 'message')} of {name}")
+        print_status(f"deleted {plural(purged, 'message')} of {name}")
 
 
 @command.command()
@@ -288,7 +288,7 @@ def describe(reach: Reach, name: str) -> None:
         info = queue.info()
         leased = list(queue.peek(("leased",), max_body_bytes=0, limit=LOOKED_AT))
         held = list(client.reservations.list(queue=name))
-    say(*table_of([info]), "", *causes_of(info, held))
+    print_results(*table_of([info]), "", *causes_of(info, held))
     if not leased:
         return
     now = datetime.now(UTC)
@@ -303,7 +303,7 @@ def describe(reach: Reach, name: str) -> None:
         for each in oldest
     ]
     headers = ("OLDEST LEASES", "FIRST RECEIVED", "LEASE ENDS IN", "RECEIVES")
-    say("", *columns(headers, rows, right=frozenset({1, 2, 3})))
+    print_results("", *columns(headers, rows, right=frozenset({1, 2, 3})))
 
 
 def _ahead(later: datetime | None, earlier: datetime | None) -> float:

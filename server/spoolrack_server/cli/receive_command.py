@@ -16,7 +16,7 @@ from .body_files import BodyFolder
 from .command_base import argument, option
 from .connection_options import Reach, http_url, reaches_queues
 from .exit_codes import NOTHING, OK, line_of
-from .output import Output, message_line, tell
+from .output import Output, message_line, print_status
 from .shell_runner import Runner
 from .units import COUNT, VISIBILITY, Span, Text, plural
 
@@ -142,15 +142,15 @@ def command(
             else:
                 output.write_body(message.body, is_only=most == 1)
 
-        settle = output.settle if folder is None else folder.settle
-        return _print_each(batches(BATCH if folder is None else 1), handle, settle, show, delete)
+        sync = output.sync if folder is None else folder.sync
+        return _print_each(batches(BATCH if folder is None else 1), handle, sync, show, delete)
 
 
 def _visibility_of(reach: Reach, queue: str) -> float | None:
     """Return the queue's visibility timeout, and so check that the queue exists. None: the caller's
     permission is for receives alone; the messages carry it, too."""
     try:
-        return reach.look_at(queue).settings.visibility_timeout
+        return reach.check_queue(queue).settings.visibility_timeout
     except PermissionDenied:
         return None
 
@@ -182,7 +182,7 @@ def _batches(
             if long_poll is None:
                 raise
             if not is_away:
-                tell(f"waiting for the server to come back: {line_of(error)}")
+                print_status(f"waiting for the server to come back: {line_of(error)}")
             is_away = True
             continue
         is_away = False
@@ -196,7 +196,7 @@ def _batches(
 def _print_each(
     batches: Iterator[list[Message]],
     queue: Queue,
-    settle: Callable[[], None],
+    sync: Callable[[], None],
     show: Callable[[Message], None],
     delete: bool,
 ) -> int:
@@ -211,7 +211,7 @@ def _print_each(
         finally:
             with signals.deferred():
                 if delete and written:
-                    settle()
+                    sync()
                     _delete(queue, written)
                 _give_back(queue, messages[len(written) :])
     return OK if received else NOTHING
@@ -220,7 +220,9 @@ def _print_each(
 def _delete(queue: Queue, messages: Sequence[Message]) -> None:
     for message, result in zip(messages, queue.delete_many(messages), strict=True):
         if result.error is not None:
-            tell(f"message {message.id} was printed, and is not deleted: {line_of(result.error)}")
+            print_status(
+                f"message {message.id} was printed, and is not deleted: {line_of(result.error)}"
+            )
 
 
 def _give_back(queue: Queue, messages: Sequence[Message]) -> None:
@@ -242,7 +244,7 @@ def _run_each(batches: Iterator[list[Message]], runner: Runner, queue: Queue, fo
             received += 1
             held.append(message)
             if runner.run(message):
-                _settle(message, message.delete, "is done, and is not deleted")
+                _finish(message, message.delete, "is done, and is not deleted")
                 held.pop()
                 continue
             failed += 1
@@ -251,13 +253,13 @@ def _run_each(batches: Iterator[list[Message]], runner: Runner, queue: Queue, fo
                 now = monotonic()
                 put_off = {id: late for id, late in put_off.items() if late[0] > now}
                 put_off[message.id] = now + pause, message
-                _settle(message, lambda: message.extend(pause), "can't be put off")  # noqa: B023
+                _finish(message, lambda: message.extend(pause), "can't be put off")  # noqa: B023
                 held.pop()
     finally:
         with signals.deferred():
             _give_back(queue, [*held, *(message for _, message in put_off.values())])
     if failed:
-        tell(f"the command failed on {plural(failed, 'message')} of {received:,}")
+        print_status(f"the command failed on {plural(failed, 'message')} of {received:,}")
     return OK if received and not failed else NOTHING
 
 
@@ -266,9 +268,9 @@ def _singly(batches: Iterator[list[Message]]) -> Iterator[Message]:
         yield from messages
 
 
-def _settle(message: Message, settle: Callable[[], object], otherwise: str) -> None:
+def _finish(message: Message, sync: Callable[[], object], otherwise: str) -> None:
     try:
         with signals.deferred():
-            settle()
+            sync()
     except SpoolrackError as error:
-        tell(f"message {message.id} {otherwise}: {line_of(error)}")
+        print_status(f"message {message.id} {otherwise}: {line_of(error)}")

@@ -15,7 +15,7 @@ from spoolrack import Client, Redrive, RedriveState
 from .command_base import argument, option
 from .connection_options import Reach, reaches_queues
 from .exit_codes import NOTHING, OK
-from .output import redrive_json, say, tell
+from .output import print_results, print_status, redrive_json
 from .progress import Show, counting_bar
 from .units import plural
 
@@ -71,15 +71,15 @@ def command(
     if not no_wait:
         redrive = _watch(reach, redrive, quiet)
     if json:
-        say(redrive_json(redrive))
+        print_results(redrive_json(redrive))
     elif no_wait:
-        say(redrive.id)
+        print_results(redrive.id)
     if no_wait:
         if reach.root is not None and not quiet:
-            tell("it goes on as long as a process has the folder open")
+            print_status("it goes on as long as a process has the folder open")
         return OK
     if not quiet:
-        tell(_outcome(redrive))
+        print_status(_outcome(redrive))
     has_done_all = redrive.state is RedriveState.DONE and not redrive.failed_count
     return OK if has_done_all and redrive.moved_count else NOTHING
 
@@ -91,9 +91,11 @@ def _watch(reach: Reach, redrive: Redrive, quiet: bool) -> Redrive:
             return _until_ended(client, redrive, show)
     except KeyboardInterrupt:
         if reach.root is None:
-            tell(f"the redrive goes on; to end it: spoolrack redrives cancel {redrive.id}")
+            print_status(f"the redrive goes on; to end it: spoolrack redrives cancel {redrive.id}")
         else:
-            tell("the redrive goes on as soon as, and as long as, a process has the folder open")
+            print_status(
+                "the redrive goes on as soon as, and as long as, a process has the folder open"
+            )
         raise
 
 

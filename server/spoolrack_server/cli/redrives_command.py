@@ -10,7 +10,7 @@ from spoolrack import Redrive, RedriveState
 from .command_base import argument, option
 from .connection_options import Reach, looks_at_queues, reaches_queues
 from .exit_codes import OK
-from .output import columns, redrive_json, say, tell
+from .output import columns, print_results, print_status, redrive_json
 from .units import plural, span_text
 
 
@@ -32,12 +32,12 @@ def list_(reach: Reach, queue: str | None, json: bool) -> int:
         found = list(client.redrives.list(queue or ""))
     if json:
         for redrive in found:
-            say(redrive_json(redrive))
+            print_results(redrive_json(redrive))
     elif found:
         now = datetime.now(UTC)
         headers = ("ID", "QUEUE", "TO", "STATE", "MOVED", "STAY", "LEFT", "BEGAN", "WHY SOME STAY")
         rows = [_row(redrive, now) for redrive in found]
-        say(*columns(headers, rows, right=frozenset({4, 5, 6})))
+        print_results(*columns(headers, rows, right=frozenset({4, 5, 6})))
     return OK
 
 
@@ -70,6 +70,6 @@ def cancel(reach: Reach, ids: tuple[str, ...], quiet: bool) -> None:
             if not quiet:
                 moved = f"it had moved {plural(redrive.moved_count, 'message')}"
                 if redrive.state is RedriveState.CANCELLED:
-                    tell(f"cancelled the redrive of {redrive.queue}: {moved}")
+                    print_status(f"cancelled the redrive of {redrive.queue}: {moved}")
                 else:
-                    tell(f"the redrive of {redrive.queue} had ended before: {moved}")
+                    print_status(f"the redrive of {redrive.queue} had ended before: {moved}")

@@ -12,7 +12,7 @@ from .command_base import argument, option
 from .connection_options import Reach, reaches_queues
 from .exit_codes import NOTHING, OK, line_of
 from .line_reader import named_in
-from .output import tell
+from .output import print_status
 from .units import DELAY, plural, quoted
 
 
@@ -90,7 +90,7 @@ def end_leases(
         errors[named] = f"no message of {queue} with this id is leased"
     for named in leased:
         if named in errors:
-            tell(f"{named}: {errors[named]}")
+            print_status(f"{named}: {errors[named]}")
     if not quiet:
-        tell(f"{done} {plural(len(leased) - len(errors), 'message')} of {queue}")
+        print_status(f"{done} {plural(len(leased) - len(errors), 'message')} of {queue}")
     return NOTHING if errors else OK

@@ -13,8 +13,8 @@ from spoolrack_store.model.names import is_queue_name
 from .command_base import argument, option
 from .connection_options import Reach, reaches_queues
 from .exit_codes import BAD_CONTENT, NO_INPUT, NOTHING, OK, Failed
-from .output import say, tell
-from .units import Folder, Moment, plural, quoted
+from .output import print_results, print_status
+from .units import FolderPath, Moment, plural, quoted
 
 
 @click.command()
@@ -25,7 +25,7 @@ from .units import Folder, Moment, plural, quoted
 @option(
     "--archive",
     metavar="DIR",
-    type=Folder(),
+    type=FolderPath(),
     help="The folder archive/ of a root or of a copy of it. With --root: that root's by default.",
 )
 @option("--dry-run", is_flag=True, help="Only count them.")
@@ -61,7 +61,7 @@ def command(
     def problem(path: str, why: str) -> None:
         nonlocal unreadable
         unreadable += 1
-        tell(f"{queue}/{path}: {why}")
+        print_status(f"{queue}/{path}: {why}")
 
     target = into or queue
     count = 0
@@ -84,7 +84,7 @@ def command(
                     count += 1
     except FileNotFoundError as error:
         raise Failed(f"{error.filename}: there is no archive of this queue", NO_INPUT) from error
-    say(f"{plural(count, 'message')} {'would be sent' if dry_run else 'sent'} to {target}.")
+    print_results(f"{plural(count, 'message')} {'would be sent' if dry_run else 'sent'} to {target}.")
     if unreadable:
         return BAD_CONTENT
     return OK if count else NOTHING

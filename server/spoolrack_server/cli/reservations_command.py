@@ -12,7 +12,7 @@ from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER
 from .command_base import argument, option
 from .connection_options import Reach, looks_at_queues, reaches_queues
 from .exit_codes import NOTHING, OK
-from .output import Output, columns, message_line, reservation_json, say, tell
+from .output import Output, columns, message_line, print_results, print_status, reservation_json
 from .peek_command import print_table
 from .units import COUNT, STREAM, size_text, span_text
 
@@ -36,7 +36,7 @@ def list_(reach: Reach, queue: str | None, stream: str | None, json: bool) -> in
         found = list(client.reservations.list(queue=queue or "", stream=stream or ""))
     if json:
         for reservation in found:
-            say(reservation_json(reservation))
+            print_results(reservation_json(reservation))
     elif found:
         now = datetime.now(UTC)
         rows = [
@@ -52,7 +52,7 @@ def list_(reach: Reach, queue: str | None, stream: str | None, json: bool) -> in
             for each in found
         ]
         headers = ("STREAM", "SEQ", "QUEUE", "MESSAGES", "BYTES", "READS", "STATE")
-        say(*columns(headers, rows, right=frozenset({1, 3, 4, 5})))
+        print_results(*columns(headers, rows, right=frozenset({1, 3, 4, 5})))
     return OK
 
 
@@ -112,4 +112,4 @@ def release(reach: Reach, stream: str, sequence_number: int, quiet: bool) -> Non
     with reach.quick() as client:
         client.reservations.release(stream, sequence_number)
     if not quiet:
-        tell(f"released reservation {sequence_number} of {stream}")
+        print_status(f"released reservation {sequence_number} of {stream}")

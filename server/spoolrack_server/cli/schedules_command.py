@@ -8,7 +8,7 @@ from spoolrack import Schedule
 from .command_base import argument, option
 from .connection_options import Reach, looks_at_queues, reaches_queues
 from .exit_codes import OK
-from .output import columns, say, schedule_json
+from .output import columns, print_results, schedule_json
 from .send_command import attribute_of
 from .units import Text, moment_text
 
@@ -59,7 +59,7 @@ def create(
             attributes=dict(map(attribute_of, attribute)),
             group=group or "",
         )
-    say("-" if made.next_tick_at is None else moment_text(made.next_tick_at))
+    print_results("-" if made.next_tick_at is None else moment_text(made.next_tick_at))
 
 
 @command.command(name="list")
@@ -72,10 +72,10 @@ def list_(reach: Reach, queue: str | None, json: bool) -> int:
         found = list(client.schedules.list(queue or ""))
     if json:
         for schedule in found:
-            say(schedule_json(schedule))
+            print_results(schedule_json(schedule))
     elif found:
         headers = ("QUEUE", "NAME", "CRON", "ZONE", "LAST", "NEXT")
-        say(*columns(headers, [_row(schedule) for schedule in found], right=frozenset()))
+        print_results(*columns(headers, [_row(schedule) for schedule in found], right=frozenset()))
     return OK
 
 

@@ -26,10 +26,10 @@ from .connection_options import Reach, http_url, reaches_queues
 from .exit_codes import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
 from .line_reader import LARGEST, Lines
 from .line_sender import LineSender
-from .output import say, tell, tell_if_typed
+from .output import announce_stdin, print_results, print_status
 from .progress import Advance, progress_bar
 from .signals import Terminated
-from .units import DELAY, WRITER, File, Moment, Text, plural
+from .units import DELAY, WRITER, FilePath, Moment, Text, plural
 
 STDIN = 0
 
@@ -37,18 +37,20 @@ STDIN = 0
 @click.command()
 @argument("queue")
 @argument("body", required=False, type=Text(may_be_empty=True, any_bytes=True))
-@option("--file", "-f", metavar="FILE", type=File(), help="Send the content of FILE as one message.")
+@option(
+    "--file", "-f", metavar="FILE", type=FilePath(), help="Send the content of FILE as one message."
+)
 @option(
     "--link",
     metavar="FILE",
-    type=File(),
+    type=FilePath(),
     help="With --root: send FILE, which lies on the root's file system, without a copy.",
 )
 @option(
     "--lines",
     "-l",
     metavar="[FILE]",
-    type=File(),
+    type=FilePath(),
     is_flag=False,
     flag_value="-",
     help="Send each line of FILE, or of standard input, as a message.",
@@ -173,7 +175,7 @@ def command(
             _ensure(reach, queue)
             id = send()
     if not quiet:
-        say(id)
+        print_results(id)
     return OK
 
 
@@ -227,7 +229,7 @@ def _content(body: str | None, file: str | None) -> bytes:
         return os.fsencode(body)
     if file is not None and file != "-":
         return Path(file).read_bytes()
-    tell_if_typed("the message")
+    announce_stdin("the message")
     content = sys.stdin.buffer.read(LARGEST + 1)
     if len(content) > LARGEST:
         raise Failed(
@@ -255,7 +257,7 @@ def _batch_options(
 def _send_batch(
     reach: Reach, queue: str, name: str, like: Outgoing, options: BatchOptions, quiet: bool
 ) -> int:
-    reach.look_at(queue)
+    reach.check_queue(queue)
     with (
         _opened(name) as file,
         reach.patient() as client,
@@ -263,14 +265,14 @@ def _send_batch(
     ):
         code, stage = LineBatch(client, queue, like, advance, quiet).send(Lines(file), options)
     if stage is not None:
-        say(stage)
+        print_results(stage)
     return code
 
 
 def _send_lines(
     reach: Reach, queue: str, name: str, like: Outgoing, in_flight: int, quiet: bool
 ) -> int:
-    reach.look_at(queue)
+    reach.check_queue(queue)
     with (
         _opened(name) as file,
         reach.patient() as client,
@@ -293,12 +295,12 @@ def _send_lines(
                 raise
             code, why = found, line_of(error)
     for number, refusal in sorted(sender.refused):
-        tell(f"line {number} is not sent: {refusal}")
+        print_status(f"line {number} is not sent: {refusal}")
     if code is not OK:
-        tell(f"{why}; {_where_to_go_on(sender, name, queue)}")
+        print_status(f"{why}; {_where_to_go_on(sender, name, queue)}")
         return code
     if not quiet:
-        tell(f"sent {plural(sender.acknowledged, 'message')} to {queue}")
+        print_status(f"sent {plural(sender.acknowledged, 'message')} to {queue}")
     return BAD_CONTENT if sender.refused else OK
 
 
@@ -347,7 +349,7 @@ def _sed(ranges: Sequence[tuple[int, int | None]]) -> str:
 @contextmanager
 def _opened(name: str) -> Iterator[int]:
     if name == "-":
-        tell_if_typed("a message for each line")
+        announce_stdin("a message for each line")
         yield STDIN
         return
     with open(name, "rb", buffering=0) as file:

@@ -19,8 +19,8 @@ from spoolrack_store.model.disk_watermark import KEPT_BYTES, KEPT_FILES
 
 from ..serve_settings import ServeSettings
 from .command_base import option
-from .output import say, tell
-from .units import Address, Folder, Size, Span, Watermark
+from .output import print_results, print_status
+from .units import Address, FolderPath, Size, Span, Watermark
 
 if TYPE_CHECKING:
     from ..serve import ListenAddresses
@@ -49,7 +49,7 @@ class _AddressOrOff(Address):
     "--root",
     "root",
     metavar="DIR",
-    type=Folder(),
+    type=FolderPath(),
     envvar=["SPOOLRACK_DATA", "SPOOLRACK_SERVE_ROOT"],
     default=DEFAULTS.root,
     show_default=True,
@@ -261,7 +261,7 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
     if isinstance(watermark, float):
         watermark = int(watermark * memory_of_process())
     if chosen.pop("peers"):
-        tell("--peers has no effect: the order is exact, however many processes share the root")
+        print_status("--peers has no effect: the order is exact, however many processes share the root")
     settings = ServeSettings(
         mover=not chosen.pop("no_mover"),
         reaper=not chosen.pop("no_reaper"),
@@ -290,7 +290,7 @@ def _announce(settings: ServeSettings, server: ListenAddresses) -> None:
         *(f"  {hint}" for hint in hints),
     ]
     try:
-        say(*lines)
+        print_results(*lines)
         sys.stdout.flush()
     except BrokenPipeError:
         return  # Not worth a line.

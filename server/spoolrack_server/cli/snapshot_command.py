@@ -6,12 +6,12 @@ import click
 from spoolrack_store.snapshot import take_snapshot
 
 from .command_base import argument, root_option
-from .output import say
-from .units import Folder, plural
+from .output import print_results
+from .units import FolderPath, plural
 
 
 @click.command()
-@argument("target", type=Folder())
+@argument("target", type=FolderPath())
 @root_option("The root to copy; it may be served.")
 def command(target: str, data: str) -> int:
     """Make TARGET a root that has all that the root has now, by hard links.
@@ -21,5 +21,5 @@ def command(target: str, data: str) -> int:
     touch the root. It needs room for names, and for messages that the root deletes meanwhile.
     """
     taken = take_snapshot(data, target)
-    say(f"{target}: {plural(taken.files, 'file')} linked in {taken.held:,} ms.")
+    print_results(f"{target}: {plural(taken.files, 'file')} linked in {taken.held:,} ms.")
     return 0

@@ -11,7 +11,7 @@ from spoolrack_store.model.stage_requests import MAX_EPOCH, MAX_EPOCH_RETENTION,
 from .command_base import argument, option
 from .connection_options import Reach, looks_at_queues, reaches_queues
 from .exit_codes import NOTHING, OK
-from .output import columns, say, stage_json, tell
+from .output import columns, print_results, print_status, stage_json
 from .units import STAGE, WRITER, Span, plural, span_text
 
 
@@ -29,12 +29,12 @@ def list_(reach: Reach, json: bool) -> int:
         found = list(client.staging.list())
     if json:
         for stage in found:
-            say(stage_json(stage))
+            print_results(stage_json(stage))
     elif found:
         now = datetime.now(UTC)
         rows = [row for stage in found for row in _rows(stage, now)]
         headers = ("STAGE", "CHUNKS", "EXPIRES IN", "QUEUE", "MESSAGES")
-        say(*columns(headers, rows, right=frozenset({1, 4})))
+        print_results(*columns(headers, rows, right=frozenset({1, 4})))
     return OK
 
 
@@ -82,9 +82,9 @@ def publish(
             writer or stages[0], epoch or 0, stages, epoch_retention=epoch_retention
         )
     if published.duplicate:
-        tell(f"published before (the last epoch is {published.last_epoch}): nothing was done")
+        print_status(f"published before (the last epoch is {published.last_epoch}): nothing was done")
     elif not quiet:
-        tell(f"published {plural(published.message_count, 'message')}")
+        print_status(f"published {plural(published.message_count, 'message')}")
     return OK
 
 
@@ -101,7 +101,7 @@ def abort(reach: Reach, stages: tuple[str, ...], quiet: bool) -> int:
             dropped += messages
             if not messages:
                 missing += 1
-                tell(f"there is no stage {stage}")
+                print_status(f"there is no stage {stage}")
     if not quiet:
-        tell(f"dropped {plural(dropped, 'message')}")
+        print_status(f"dropped {plural(dropped, 'message')}")
     return NOTHING if missing else OK

@@ -6,7 +6,7 @@ import click
 
 from .command_base import argument, option
 from .exit_codes import OK
-from .output import say
+from .output import print_results
 
 
 @click.group()
@@ -31,7 +31,7 @@ def new(identity: str) -> int:
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="IDENTITY") from error
     click.echo(line, err=True)
-    say(token)
+    print_results(token)
     return OK
 
 
@@ -50,14 +50,14 @@ def sqs_key(identity: str, keys: str, another: bool) -> int:
     An identity without a key gets one, and a line in the file. The same command shows the key again.
     Running servers know a new key within moments; a line that is removed takes the key back.
     """
-    from ..access.file_format import UnreadableFile
+    from ..access.file_format import UnreadableAccessFile
     from ..access.sqs_keys import issue
 
     try:
         access_key, secret = issue(keys, identity, another=another)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="IDENTITY") from error
-    except (UnreadableFile, OSError) as error:
+    except (UnreadableAccessFile, OSError) as error:
         raise click.BadParameter(f"{keys} can't be used: {error}", param_hint="--keys") from error
-    say(f"AWS_ACCESS_KEY_ID={access_key}", f"AWS_SECRET_ACCESS_KEY={secret}")
+    print_results(f"AWS_ACCESS_KEY_ID={access_key}", f"AWS_SECRET_ACCESS_KEY={secret}")
     return OK

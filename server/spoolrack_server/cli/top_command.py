@@ -17,7 +17,7 @@ from spoolrack import Client, QueueInfo, SpoolrackError
 from .command_base import argument, option
 from .connection_options import Reach, reaches_queues
 from .exit_codes import OK, line_of
-from .output import say
+from .output import print_results
 from .queues_command import oldest_text, table_of
 from .signals import Terminated
 from .units import Span, Text, plural, size_text
@@ -40,7 +40,7 @@ def command(reach: Reach, prefix: str, interval: float, once: bool) -> int:
         found = list(client.list_queues(prefix))
         if once or not console.is_terminal:
             if found:
-                say(*table_of(found))
+                print_results(*table_of(found))
             return OK
         try:
             _watch(client, console, reach.url, prefix, interval, found)

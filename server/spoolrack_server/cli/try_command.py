@@ -12,7 +12,7 @@ from spoolrack import Client, SpoolrackError
 from . import signals
 from .connection_options import Reach, reaches_queues
 from .exit_codes import OK, TRY_AGAIN, Failed, line_of
-from .output import say, tell
+from .output import print_results, print_status
 
 _PREFIX: Final = "try-"
 _WAIT: Final = 10.0
@@ -36,8 +36,8 @@ def command(reach: Reach) -> int:
                 try:
                     client.delete_queue(name)
                 except SpoolrackError as error:
-                    tell(f"the queue {name} is not deleted: {line_of(error)}")
-    say(f"sent, received and deleted a message in {1_000 * took:.1f} ms")
+                    print_status(f"the queue {name} is not deleted: {line_of(error)}")
+    print_results(f"sent, received and deleted a message in {1_000 * took:.1f} ms")
     return OK
 
 

@@ -206,7 +206,7 @@ class Word(_ParamType):
         return str(value)
 
 
-class File(Text):
+class FilePath(Text):
     """A file's name, which may be any bytes."""
 
     name = "file"
@@ -262,7 +262,7 @@ def _may_be_a_host(host: str) -> bool:
     return True
 
 
-class Folder(Text):
+class FolderPath(Text):
     """A folder, which need not be there."""
 
     name = "dir"

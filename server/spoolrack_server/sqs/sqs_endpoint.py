@@ -40,7 +40,7 @@ from .parameters import Parameters
 from .queue_attributes import queue_of_url
 from .signatures import Authenticator
 from .sqs_errors import SqsError
-from .sqs_operations import OPERATIONS, Caller, Result, SqsOperations
+from .sqs_operations import OPERATIONS, Result, SqsCaller, SqsOperations
 
 LARGEST: Final = 8 * 1024 * 1024
 """Bytes of a request: text of 1 MiB may be six times as long in JSON's escapes, or a form's
@@ -236,9 +236,9 @@ class SqsEndpoint:
         self._receiving[task] = check
         task.add_done_callback(lambda task: self._receiving.pop(task, None))
 
-    def _caller(self, request: web.Request, asked: _SqsRequest) -> Caller:
+    def _caller(self, request: web.Request, asked: _SqsRequest) -> SqsCaller:
         identity, region = self._authenticator.identify(request, asked.body)
-        return Caller(
+        return SqsCaller(
             identity=identity,
             region=region,
             url=self._url or f"{request.scheme}://{request.host}",

@@ -27,7 +27,7 @@ class _Node:
         self.content = content
 
 
-class _Held:
+class _OverlayFile:
     def release(self) -> None:
         """Nothing was locked."""
 
@@ -155,7 +155,7 @@ class OverlayDisk(LocalDisk):
 
     def lock(self, path: str) -> Lock | None:
         """Return a lock that keeps no other process out."""
-        return _Held()
+        return _OverlayFile()
 
     def close_lock(self) -> None:
         """There is no file of a lock that keeps no process out."""

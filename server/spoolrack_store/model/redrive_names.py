@@ -41,7 +41,7 @@ _TEXTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class MoveFailure:
     """Why one message stays, and which queue that is about, if it is about one."""
 
     why: Stays
@@ -63,7 +63,7 @@ class RedriveName:
     id: str
     moved: int = 0
     failed: int = 0
-    failure: Failure | None = None
+    failure: MoveFailure | None = None
     is_cancelled: bool = False
     owner: str | None = None
     ended: Millis | None = None
@@ -95,7 +95,7 @@ def parse_redrive(text: str) -> RedriveName:
         id=match["id"],
         moved=int(match["moved"]),
         failed=int(match["failed"]),
-        failure=Failure(Stays(match["why"]), match["queue"] or "") if match["why"] else None,
+        failure=MoveFailure(Stays(match["why"]), match["queue"] or "") if match["why"] else None,
         is_cancelled=match["x"] is not None,
         owner=match["owner"],
         ended=None if ended is None else Millis(int(ended)),

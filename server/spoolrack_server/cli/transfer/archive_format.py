@@ -130,7 +130,7 @@ def _text64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-class Archive:
+class ExportArchive:
     """An archive as a source: read once, from its beginning to its end."""
 
     def __init__(self, file: BinaryIO, shown: str, *, length: int | None, queue: str | None) -> None:

@@ -26,7 +26,7 @@ from spoolrack.errors import (
 
 from ..exit_codes import line_of
 from ..line_reader import LARGEST
-from ..output import tell
+from ..output import print_status
 from .journal import Journal
 from .sources import ArchivedSchedule, Item, Source, mark_of
 
@@ -101,7 +101,7 @@ class Importer:
         except (QueueNotFound, RootUnusable):
             target = settings.get("dead_letter_queue")
             if target and target not in self._source.queues and not self._is_there(target):
-                tell(f"{name} is made without a dead-letter queue: there is no {target}")
+                print_status(f"{name} is made without a dead-letter queue: there is no {target}")
                 settings = {**settings, "dead_letter_queue": None, "max_receives": None}
             try:
                 labels = self._source.labels.get(name, {})
@@ -111,7 +111,7 @@ class Importer:
         else:
             others = [key for key, value in settings.items() if getattr(info.settings, key) != value]
             if others and not self._journal.knows(name):
-                tell(f"{name} is there already, and keeps its own {', '.join(others)}")
+                print_status(f"{name} is there already, and keeps its own {', '.join(others)}")
         self._journal.note_queue(name, round(info.created_at.timestamp() * 1_000))
 
     def _create_schedule(self, queue: str, schedule: ArchivedSchedule) -> None:
@@ -130,7 +130,7 @@ class Importer:
             if schedule.paused:
                 known.pause(queue, schedule.name)
         except (ScheduleExists, Unsupported) as error:
-            tell(f"the schedule {schedule.name} of {queue} is not imported: {error}")
+            print_status(f"the schedule {schedule.name} of {queue} is not imported: {error}")
 
     def _is_there(self, queue: str) -> bool:
         try:

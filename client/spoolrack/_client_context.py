@@ -1,4 +1,4 @@
-"""Timeouts and retries of every call, and the check that the calling process opened the client.
+"""Timeouts and retries of every call, and the check that the context process opened the client.
 
 Owns what the parts of one client share. Knows nothing of queues.
 """
@@ -28,7 +28,7 @@ class Closable(Protocol):
     async def close(self) -> None: ...
 
 
-class Calling:
+class ClientContext:
     """The transport of one client, and the rules by which it is used."""
 
     def __init__(
@@ -64,9 +64,9 @@ class Calling:
 
     def deadline(self, timeout: Seconds | None) -> float:
         """Return the time, on the runtime's clock, at which a call that begins now must have ended."""
-        return self.runtime.monotonic() + self.patience(timeout)
+        return self.runtime.monotonic() + self.timeout_of(timeout)
 
-    def patience(self, timeout: Seconds | None) -> float:
+    def timeout_of(self, timeout: Seconds | None) -> float:
         """Return the seconds that a call may take."""
         span = arguments.timeout(timeout)
         return self.timeout if span is None else span
@@ -102,7 +102,7 @@ class Calling:
             await self.runtime.sleep(pause)
             self.check()
 
-    async def ask(self, call: Callable[[float], Awaitable[T]], timeout: Seconds | None) -> T:
+    async def call(self, call: Callable[[float], Awaitable[T]], timeout: Seconds | None) -> T:
         """Return the result of `call(seconds_left)`, retried as by `attempt`."""
 
         async def with_seconds(deadline: float) -> T:
@@ -129,7 +129,7 @@ class Calling:
                 results.extend(failed(failure) for _ in chunk)
                 continue
             try:
-                results.extend(await self.ask(partial(call, chunk), timeout))
+                results.extend(await self.call(partial(call, chunk), timeout))
             except SpoolrackError as error:
                 if not results:
                     raise
