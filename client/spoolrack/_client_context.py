@@ -1,4 +1,4 @@
-"""Timeouts and retries of every call, and the check that the context process opened the client.
+"""Timeouts and retries of every call, and the check that the calling process opened the client.
 
 Owns what the parts of one client share. Knows nothing of queues.
 """

@@ -1,8 +1,8 @@
-"""Reads a reservation to its end, through broken connections and restarts of the server.
+"""Reader of a reservation, which resumes after broken connections and restarts of the server.
 
-A read that is taken up again begins at the place after as many messages as came. Those that were
-deleted meanwhile are left out and not counted, so it may then begin too early: what was handed out
-is known by its id, and not handed out again.
+A read that is resumed begins after as many messages as were read. Messages deleted meanwhile are left
+out and not counted, so it may begin too early: messages already returned are recognised by id, and
+skipped.
 """
 
 from __future__ import annotations

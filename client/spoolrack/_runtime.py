@@ -1,7 +1,7 @@
 """Threads and tasks behind one protocol, so that the client's logic is written once.
 
 The logic is coroutines. With `Tasks` they suspend as usual. With `Threads` nothing that they await
-ever suspends, it blocks: `run` takes such a coroutine from its start to its end in the context
+ever suspends, it blocks: `run` takes such a coroutine from its start to its end in the calling
 thread, at the cost of a function call. This module knows nothing of queues.
 """
 

@@ -80,7 +80,7 @@ class ControlChannel:
 
     async def _answer(self, number: int, what: str) -> None:
         value = await self._serve(what)
-        # Who has asked may be gone.
+        # The other end may be gone.
         with contextlib.suppress(ConnectionError):
             self._say({"answer": number, "value": value})
 

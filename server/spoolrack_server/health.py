@@ -49,7 +49,7 @@ class Health:
     def fail(self, why: str) -> None:
         """Stop serving, for `why`; the first reason stays."""
         self.why = self.why or why
-        # Who waits has this event; who comes later waits for another.
+        # Present waiters have this event; later ones wait for another.
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -53,7 +53,7 @@ class LeaseRequests:
                 taken = await self._answer(at_once, undo)
             if taken or at_once == request:
                 return taken
-        # Who waits keeps no worker busy.
+        # A receive that waits keeps no worker busy.
         return await self._answer(request, undo)
 
     async def _answer(self, request: Request[T], undo: Undo[T]) -> T:

@@ -50,7 +50,7 @@ class LoopDriver:
         if self._is_woken:
             return
         self._is_woken = True
-        # A commit is for many: what it logs must not seem to be of the request that woke it.
+        # A commit is for many requests: its log lines must not bear the id of the one that woke it.
         if threading.get_ident() == self._loop_thread:
             self._loop.call_soon(self._look, context=self._nobodys)
         else:
@@ -99,7 +99,8 @@ class LoopDriver:
         try:
             work = step(cycle, error)
         except BaseException:
-            # Ctrl-C: who runs the loop hears of it, and may run it again to close the store.
+            # Ctrl-C: the program that runs the loop gets it, and may run the loop again to close the
+            # store.
             self._end(None)
             raise
         if work is None:

@@ -24,7 +24,7 @@ class LoopEvent:
         try:
             self._loop.call_soon_threadsafe(self._event.set)
         except RuntimeError:
-            # The loop is closed: nobody is left who could listen.
+            # The loop is closed: there is no listener left.
             return
 
     async def wait(self) -> None:

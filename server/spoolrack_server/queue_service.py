@@ -198,7 +198,7 @@ class QueueService:
     async def StreamReceive(self, requests: Requests, context: Context) -> None:
         await self._receive_streams.serve(requests, context)
 
-    # What holders of messages do.
+    # Calls on leases.
 
     async def Delete(self, request: rpc.DeleteRequest, context: Context) -> bytes:
         begun = delete_requests.start(self._store, request.queue, request.targets)

@@ -129,7 +129,7 @@ class ReceiveStreams:
                 )
                 if leased is not None:
                     # While it is written, the next receive waits in the store, where the next commit
-                    # finds it: what that commit sends, it leases, too.
+                    # finds it, and can lease messages that it sends.
                     writing.append(asyncio.create_task(leased.hand_over(writes)))
                     # Nothing of it is held while the next is awaited.
                     del leased

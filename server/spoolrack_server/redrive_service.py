@@ -85,7 +85,7 @@ class RedriveService:
     ) -> rpc.CancelRedriveResponse:
         id = _id(request.id)
         if queues_for(Permission.MANAGE) is not None:
-            # A redrive's queue never changes: what is found now can't be another one's then.
+            # A redrive's queue never changes, so the check of its permission stays true.
             await self._find(id, Permission.MANAGE)
         ended = await self._access.submit(ops.CancelRedrive(id=id))
         return rpc.CancelRedriveResponse(redrive=_redrive(ended))

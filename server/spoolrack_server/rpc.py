@@ -141,7 +141,7 @@ class ServerCalls:
                         await method(requests, context)
                         return None
                     request = await self._only(requests)
-                    # Unless it is handed on, nobody holds it while the handler runs.
+                    # Freed here: the request's memory isn't held while the handler runs.
                     response = method(request, context)
                     del request
                     return self._respond(context, await response, task)
@@ -150,11 +150,11 @@ class ServerCalls:
                 error.__traceback__ = error.__context__ = None
                 await self._refuse(context, error, name)
             except CallIsOver:
-                # grpc.aio wants this one where nobody is left to be answered.
+                # grpc.aio expects this error once the caller is gone.
                 raise asyncio.CancelledError from None
             except grpc.aio.AbortError:
                 raise
-            except Exception:  # noqa: BLE001 - the last door before the client
+            except Exception:  # noqa: BLE001 - the last handler before the client
                 self._log.exception("a call failed by a mistake of the server", method=name)
                 await _abort(context, INTERNAL)
             finally:
@@ -268,7 +268,8 @@ async def outlast(tasks: Collection[asyncio.Future[None]]) -> None:
 async def put(context: Context, response: bytes) -> None:
     """Return once the transport has taken a `response`; `CallIsOver` if it never will.
 
-    Cheaper than `write`, for who needn't know what became of it when the call is cancelled meanwhile.
+    Cheaper than `write`, for a handler that needn't know the outcome if the call is cancelled
+    meanwhile.
     """
     try:
         await context.write(response)

@@ -437,12 +437,12 @@ def test_the_keeper_says_nothing_of_a_batch_that_is_committed(
     server.put("jobs", BODIES)
     options = ReadOptions(place=place(server), hold_seconds=60.0, deletes_unread=True)
     one = JobsReading(options, caller(server, time))
-    keeper = ReservationExtender(caller(server, time), 60.0)
+    extender = ReservationExtender(caller(server, time), 60.0)
     end = latest(one, initial())
     one.commit(end)
 
-    keeper.hold(end)
-    keeper.stop()
+    extender.keep(end)
+    extender.stop()
     one.stop()
 
     assert not caplog.records

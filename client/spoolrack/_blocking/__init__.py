@@ -1,6 +1,6 @@
 """The client for programs of threads: what `spoolrack.connect` returns.
 
-A facade: the logic is that of `spoolrack.aio`, run to its end in the context thread over a transport
+A facade: the logic is that of `spoolrack.aio`, run to its end in the calling thread over a transport
 that blocks. No thread hops, no event loop, and Ctrl-C interrupts a call as it does any other.
 
 Clients, queues and streams may be shared by threads; concurrent sends to a queue are batched. They must

@@ -1,11 +1,11 @@
-"""A channel: what kombu publishes, consumes and acknowledges.
+"""A channel: kombu publishes, consumes and acknowledges on it.
 
 Each consumer is a stream with as many credits as the channel prefetches. The lease of a message that is
 not acknowledged is extended for as long as the channel lives. Acknowledgements may come from any
 thread; all else belongs to the thread that drains the connection.
 
-What can fail: each call to the server, with a `SpoolrackError`. A lost lease is no failure: the
-message is delivered again.
+What can fail: each call to the server, with a `SpoolrackError`. A lost lease is no failure: the message
+is delivered again.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def pause_after(error: SpoolrackError, failed: int, left: float, random: Random)
     if not may_repeat(error):
         return None
     if not error.retryable:
-        # Not for everybody, but for calls like these.
+        # Retryable here, because the call is idempotent by name.
         error = Unreachable()
     return POLICY.pause(error, failed=failed, left=left, random=random)
 

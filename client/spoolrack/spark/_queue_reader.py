@@ -251,7 +251,7 @@ def _too_old(stream: str, sequence_number: int, why: SpoolrackError) -> Checkpoi
     return CheckpointTooOld(
         f"The checkpoint asks for batch {sequence_number} of the stream {stream}, which was "
         "done and deleted: the checkpoint is older than what the query has done, as after a "
-        "restore. Nothing is lost: what is in the queue stays there. Start the query with a new "
+        "restore. Nothing is lost: the messages stay in the queue. Start the query with a new "
         "checkpointLocation and a new output path: a file sink skips the batch numbers that its "
         f"folder has already. ({why})"
     )

@@ -232,7 +232,7 @@ def ranges(options: RootOptions) -> list[Range]:
 def _bounds(items: Sequence[str], options: RootOptions) -> list[str]:
     """Return the keys that divide names into shares of about one cost."""
     step = len(items) // _SAMPLE + 1
-    # What a message costs beside a name, a file that is opened, and a byte that is read.
+    # The costs of a message, of an opened file, and of a byte, relative to a name.
     message, opened = 0.2, 2.0 if not _OF_LINES.isdisjoint(options.columns) else 0.0
     byte = 1 / 65_536 if "body" in options.columns else 0.0
     costs: dict[str, float] = {}
@@ -298,7 +298,7 @@ class _RootFolders:
         for queue in self.list(layout.QUEUES):
             found[f"{layout.QUEUES}/{queue}"] = self.list(f"{layout.QUEUES}/{queue}")
         for folder in (layout.DELAY, layout.QUARANTINE):
-            # What has left a queue since that was listed.
+            # Messages that have left a queue since it was listed.
             found[folder] = [*dict.fromkeys([*found[folder], *self.list(folder)])]
         return found
 
@@ -559,7 +559,7 @@ class _RangeReader:
                 continue
             yield _MessageFile(stem, [path], [_HeldMessages(stem.full, queue, ARCHIVED, path)])
 
-    # What the files say of them.
+    # The facts that only the files have.
 
     def _add_foreign(self, foreign: _ForeignFile) -> None:
         path = _text(foreign.path)

@@ -93,7 +93,7 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
             publish(self._options, written, written[0].query, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        # Spark seldom has any: what the others staged expires.
+        # Spark seldom passes any: the stages of the other tasks expire.
         _drop(self._options, messages)
 
 

@@ -20,7 +20,7 @@ class Content:
         self._names: dict[str, FileName] = {}
         self._numbers: dict[int, set[str]] = {}
         self._foreign: set[str] = set()
-        # Both heaps hold names that are gone as well: what is not in `_names` is passed over.
+        # Both heaps hold names that are gone as well: a name that is not in `_names` is skipped.
         self._ready: list[tuple[int, str]] = []
         self._leased: list[tuple[int, str]] = []
 

@@ -110,7 +110,7 @@ class LoadedSecurity:
                 if await asyncio.to_thread(self.reload):
                     changed()
             except Exception:  # noqa: BLE001 - or else no change would ever be seen again
-                self._log.exception("the files of who may come could not be looked at")
+                self._log.exception("the access files could not be checked")
 
     def reload(self) -> bool:
         """Read changed files again; return whether something has changed."""

@@ -112,7 +112,7 @@ def reaches_queues(command: Callable[..., Any], only_looks: bool = False) -> Cal
         metavar="FILE",
         type=_A_FILE,
         envvar="SPOOLRACK_CA",
-        help="With grpcs://: who may have signed the server's certificate.",
+        help="With grpcs://: the CAs that may have signed the server's certificate.",
     )
     @option(
         "--certificate",

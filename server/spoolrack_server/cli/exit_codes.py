@@ -109,7 +109,7 @@ def code_of(error: Exception) -> int | None:
 def _is_of_a_closed_stream(error: Exception) -> bool:
     """Return whether the error is a read of standard input, or a write to standard output, that the
     shell has closed."""
-    # What a command has opened by itself has a name.
+    # A file that a command has opened itself has a name.
     return isinstance(error, OSError) and error.errno == errno.EBADF and error.filename is None
 
 

@@ -120,7 +120,7 @@ def _schedules(reach: Reach, client: Client, queue: str) -> list[ArchivedSchedul
 def _messages(client: Client, queue: str) -> Iterator[Message]:
     last = ""
     for message in client.queue(queue).peek():
-        # What moves while pages are read may be seen twice. Ids are in the queue's order.
+        # A message that moves while pages are read may be seen twice. Ids are in the queue's order.
         if message.id <= last:
             continue
         last = message.id

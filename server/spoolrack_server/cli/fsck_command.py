@@ -62,7 +62,7 @@ def command(
     checked.
     """
     root = root or data
-    # What a repair does is printed; the store's own log would say it twice.
+    # The repairs are printed; the store's own log would repeat them.
     logging.getLogger("spoolrack_store").setLevel(logging.CRITICAL)
     if queue and not restore:
         raise click.UsageError("--queue goes with --restore.")
@@ -150,7 +150,7 @@ def _summary(
     if report.aside and not mended:
         yield f"{plural(len(report.aside), 'thing')} in quarantine (--verbose lists them)."
     if mended:
-        yield f"{plural(len(mended), 'problem')} mended; what was put aside is in quarantine/."
+        yield f"{plural(len(mended), 'problem')} mended; files put aside are in quarantine/."
     if not left:
         yield "No problems." if not mended else "No problems left."
         return

@@ -40,7 +40,7 @@ STATE_ENDING: Final = ".import"
     type=click.Choice([ARCHIVE, VSQS, MQ]),
     default=ARCHIVE,
     show_default=True,
-    help="What FILE or DIR is: an archive of export, the folder of a queue of vsqs, a root of "
+    help="Kind of FILE or DIR: an archive of export, the folder of a queue of vsqs, a root of "
     "softlayer/mq.",
 )
 @option("--queue", help="Into this queue. Not for mq.  [default: the folder's name; the archive's]")
@@ -57,7 +57,7 @@ STATE_ENDING: Final = ".import"
     type=Span(),
     default="10s",
     show_default=True,
-    help="For mq: what its mover lets messages wait in ROOT/delay.",
+    help="For mq: the time that its mover leaves messages in ROOT/delay.",
 )
 @option(
     "--settle",
@@ -110,7 +110,7 @@ def command(
             code, why = _outcome(importer.run)
     _tell_all(importer, quiet)
     if code is not OK:
-        # What is wrong with the command, or the archive, stays wrong.
+        # A fault of the command line, or the archive, doesn't pass.
         goes_on = code != USAGE and not journal.is_unused
         more = f"; the same command goes on from here, by what {journal.path} says" if goes_on else ""
         print_status(why.rstrip(".") + more)

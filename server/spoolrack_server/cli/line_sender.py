@@ -68,7 +68,8 @@ class LineSender:
             while self._calls:
                 self._finish_first()
         except BaseException:
-            # What is on its way can't be called back, and is worth knowing. A second Ctrl-C ends that.
+            # Calls in flight can't be called back, and their results are worth knowing. A second Ctrl-C
+            # ends that.
             self._finish_rest()
             raise
         finally:

@@ -90,7 +90,7 @@ STDIN = 0
     "order is then kept only roughly.",
 )
 @option("--batch", is_flag=True, help="With --lines: send all of them at once, or nothing.")
-@option("--writer", type=WRITER, help="With --batch: the name of who sends it. Goes with --epoch.")
+@option("--writer", type=WRITER, help="With --batch: the name of the sender. Goes with --epoch.")
 @option(
     "--epoch",
     type=click.IntRange(0, MAX_EPOCH),

@@ -165,7 +165,7 @@ class _AddressOrOff(Address):
     "--permissions",
     type=click.Path(exists=True, dir_okay=False),
     envvar="SPOOLRACK_PERMISSIONS",
-    help="Who of them may do what to which queues; without it, all of them everything.",
+    help="The permissions of each client on queues; without it, each may do everything.",
 )
 @option(
     "--insecure",

@@ -51,7 +51,7 @@ def _rows(stage: StageInfo, now: datetime) -> list[tuple[str, ...]]:
 
 @command.command()
 @argument("stages", nargs=-1, required=True, metavar="STAGE...", type=STAGE)
-@option("--writer", type=WRITER, help="Who publishes.  [default: the one STAGE itself]")
+@option("--writer", type=WRITER, help="The name of the publisher.  [default: the one STAGE itself]")
 @option("--epoch", type=click.IntRange(0, MAX_EPOCH), help="Its number, higher than the writer's last.")
 @option(
     "--epoch-retention",

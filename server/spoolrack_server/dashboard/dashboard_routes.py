@@ -28,8 +28,8 @@ def dashboard_routes(
     assets, changing = Assets(), Actions(context, permits, clock)
     looking = DashboardViews(context, permits, health, clock, observer)
     monitoring = Monitoring(context, permits, observer)
-    # Who drains, or has failed, is looked at all the more. The page itself asks for a token, if it
-    # takes one to get more than its files; what may be seen and done, each endpoint asks by queue.
+    # Open while the server drains, and after a failure, when an operator needs it. The page asks for a
+    # token, if its data needs one; each endpoint checks permissions by queue.
     return (
         Route("GET", "/", assets.root, is_page=True, is_open=True),
         Route("HEAD", "/", assets.root, is_page=True, is_open=True),

@@ -160,7 +160,8 @@ class DashboardViews:
         if ages is not None:
             found["ages"] = {"counts": ages.counts, "is_exact": ages.is_exact}
         sources = await self._context.read(store.overview.buries_in, name)
-        # Who may not see a queue learns nothing of it, and that it is one is told all the same.
+        # A caller without permission on the source queues sees none of them, but that this is a
+        # dead-letter queue.
         found["is_dead_letter_queue"] = bool(sources)
         found["sources"] = [each for each in sources if self._may(request, Permission.MONITOR, each)]
         found["schedules"] = None

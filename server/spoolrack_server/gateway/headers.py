@@ -162,7 +162,7 @@ def _encoded_value(text: str) -> str:
     return "%20" * len(before) + _encoded(stripped, _IN_VALUES) + "%20" * len(after)
 
 
-# What is known of a message.
+# Facts of a message.
 
 
 def message_headers(message: Message) -> dict[str, str]:
@@ -195,7 +195,7 @@ def time_text(moment: Millis) -> str:
     return text.replace("+00:00", "Z")
 
 
-# What is asked for.
+# Parameters of a request.
 
 
 def wait(query: Fields) -> Millis:

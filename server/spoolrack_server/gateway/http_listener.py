@@ -48,7 +48,7 @@ class HttpListener:
             logger=_library_log(),
             # A receive whose client has gone must lease nothing.
             handler_cancellation=True,
-            # What comes back must be what was sent, and a few bytes must not become a gigabyte.
+            # A body must be stored as it was sent, and a few bytes must not become a gigabyte.
             auto_decompress=False,
             max_line_size=LINE,
             max_field_size=LINE,

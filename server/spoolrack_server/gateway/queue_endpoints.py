@@ -76,7 +76,7 @@ class QueueEndpoints:
         try:
             await self._context.submit(DeleteQueue(name=name_of(request), if_version=version))
         except QueueNotFound:
-            # What the caller wants is so already; softlayer/mq says the same.
+            # The queue exists as asked; softlayer/mq says the same.
             return web.Response()
         return web.Response()
 

@@ -105,7 +105,7 @@ async def pieces(
     if length is not None and length > limit:
         raise MessageTooLarge(queue=queue, size=length, limit=limit)
     if request.headers.get("Expect", "").lower() == "100-continue":
-        # Only now: who would be refused anyway needn't send it.
+        # Only now: a client whose request is refused anyway needn't send the body.
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
     loop = asyncio.get_running_loop()
@@ -128,7 +128,7 @@ async def pieces(
                 raise MessageTooLarge(queue=queue, size=received, limit=limit)
             began = loop.time()
             yield part
-            latest += loop.time() - began  # What the server does with it is not the client's time.
+            latest += loop.time() - began  # The server's own work is not the client's time.
     except TimeoutError as error:
         raise UploadTooSlow(received) from error
     except (HttpProcessingError, RequestPayloadError) as error:
@@ -159,7 +159,7 @@ async def send(
         await response.prepare(request)
     if request.method != "HEAD":
         end = first + count
-        # What is encrypted is not what is in the file.
+        # With TLS the bytes on the wire are not those of the file.
         send = _by_kernel if transport.get_extra_info("sslcontext") is None else _by_us
         while first < end:
             size = min(BLOCK, end - first)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ADDRESSES: Final = 256
 """Texts of which is remembered what address they are."""
 IDENTITY: Final = web.RequestKey("identity", Identity)
-"""The `Identity` of who sends a request, in the request."""
+"""The key of the caller's `Identity` in a request."""
 
 
 class RequestChecks:

@@ -37,7 +37,7 @@ def _process_metric(
 
 
 _ALL: Final = (
-    Metric("spoolrack_build", "info", "What runs.", ("version", "python")),
+    Metric("spoolrack_build", "info", "Version of the server and of Python.", ("version", "python")),
     # The root.
     Metric("spoolrack_queues", "gauge", "Queues."),
     Metric("spoolrack_queue_messages", "gauge", "Messages, by queue and state.", ("queue", "state")),
@@ -73,10 +73,10 @@ _ALL: Final = (
     Metric(
         "spoolrack_quarantine_items",
         "gauge",
-        "What lies in quarantine/, counted every half minute.",
+        "Files in quarantine/, counted every half minute.",
     ),
-    Metric("spoolrack_disk_size_bytes", "gauge", "How large the root's file system is."),
-    Metric("spoolrack_disk_free_bytes", "gauge", "What is free of it for us."),
+    Metric("spoolrack_disk_size_bytes", "gauge", "Size of the root's file system."),
+    Metric("spoolrack_disk_free_bytes", "gauge", "Free bytes of it for this process's user."),
     Metric("spoolrack_disk_refuses_sends", "gauge", "1 while sends are refused for its free room."),
     Metric(
         "spoolrack_disk_inodes", "gauge", "How many files the file system can have; absent: no limit."

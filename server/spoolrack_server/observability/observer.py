@@ -1,8 +1,8 @@
-"""Watches one server: gathers its figures when it is asked, and those of its siblings.
+"""Observer of one server: collects its metrics for a scrape, and those of the other worker processes.
 
-Owns what is counted of calls, an hour of samples of each queue, and the thread in which both are
-gathered: one scrape at a time, however many ask. Knows nothing of who may ask. A sibling that doesn't
-answer in time is left out, and it is said.
+Owns the counts of calls, an hour of samples of each queue, and the thread in which both are collected:
+one scrape at a time, however many ask. Knows nothing of permissions. A worker process that doesn't
+answer in time is left out, and the answer says so.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Observer:
             await asyncio.gather(self._sampling, return_exceptions=True)
         if self._counter is not None:
             await self._counter.stop()
-        # Who gathers just now must not meet a store that is closed.
+        # A scrape in progress must not meet a closed store.
         async with self._gathering:
             self._thread.shutdown()
 

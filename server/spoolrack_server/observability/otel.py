@@ -156,7 +156,7 @@ def otlp_traces(url: str) -> OtelTraces:
             f'Traces need OpenTelemetry ({error}): pip install "spoolrack[otel]".'
         ) from error
     named = {"service.name": "spoolrack", "service.version": version("spoolrack")}
-    # What the operator's environment says of it comes last.
+    # The operator's environment takes precedence.
     resource = Resource.create().merge(Resource(named)).merge(OTELResourceDetector().detect())
     provider = TracerProvider(resource=resource)
     exporter = OTLPSpanExporter(endpoint=url, insecure=parts.scheme == "http")

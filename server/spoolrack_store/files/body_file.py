@@ -36,7 +36,7 @@ _NOT_LINKABLE: Final = {
 }
 _PIECE: Final = 1024 * 1024
 SYNC_EVERY: Final = 16 * 1024 * 1024
-"""Bytes after which a body is synced: what a commit has to wait for stays small."""
+"""Bytes after which a body is synced, so that a commit never waits for more."""
 
 
 class BodyFile:

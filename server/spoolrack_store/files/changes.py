@@ -82,7 +82,7 @@ class Overtaken(Exception):
 
 
 class Poisoned(Exception):
-    """A sync of another process failed: what is durable only a restart can tell."""
+    """A sync of another process failed: only a restart can tell which changes are durable."""
 
 
 class Crowded(Exception):
@@ -92,8 +92,7 @@ class Crowded(Exception):
 class Changes:
     """The log, as one process sees it. Each call needs `LOCK`.
 
-    What writes raises `SyncFailed` if the disk refuses that: other processes then don't know what
-    this one does.
+    A failed write raises `SyncFailed`: other processes then don't know the changes of this one.
     """
 
     def __init__(self, memory: Memory, owner: str, pid: int = 0) -> None:

@@ -89,7 +89,7 @@ class LockWait:
         """None: the lock was free at the last try."""
 
     def in_vain(self, now: Millis) -> None:
-        """A try was in vain: the next one comes soon. If it takes long, say which process it is."""
+        """Note a failed attempt; after a while, log which process holds the lock."""
         if self._since is None:
             self._since = self._said = now
         elif now - self._said >= _SAY_EVERY:
@@ -100,7 +100,7 @@ class LockWait:
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def over(self) -> None:
-        """The lock was free."""
+        """Note that the lock was free."""
         self._since = self.next_try = None
         self._pause = _FIRST_PAUSE
 

@@ -1,4 +1,4 @@
-"""A disk over another one, which is only read: what is changed is changed in memory alone.
+"""Overlay over a disk that is only read: changes are made in memory alone.
 
 An engine on it does all that a start does, and no file of the root is touched. So a root can be looked
 at that is mounted read-only, that another user owns, or that other processes have open.

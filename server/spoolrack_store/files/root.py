@@ -70,9 +70,9 @@ class Root:
 def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> None:
     """Make the folder itself, if it isn't there; raises `RootUnusable`.
 
-    With `group_access` its mode says that processes of its group may use it. That can be said only
-    before anything is in it: what others have made there is theirs alone. A folder that every user may
-    write into is refused; what an ACL says to single users counts as its group.
+    With `group_access` its mode says that processes of its group may use it. That can be set only while
+    it is empty: files that other users have made in it are theirs alone. A folder that every user may
+    write into is refused; ACL entries of single users count as its group.
     """
     path = Path(root)
     try:
@@ -86,7 +86,8 @@ def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> No
                 )
             path.chmod(GROUP_FOLDER_MODE)
         if path.stat().st_mode & stat.S_IWOTH:
-            # The sticky bit doesn't help: who can make a file in it can send, and put aside what comes.
+            # The sticky bit doesn't help: a user who can make a file in it can send, and put messages
+            # aside.
             raise RootUnusable(
                 root=os.fspath(root),
                 why=f"every user of this machine may write into it: chmod o-w {path}",

@@ -1,11 +1,11 @@
 """Knows which folders have changed since they were last made durable, and makes them so.
 
-A rename is on stable media only when both its folders are, and a new file only when its content and
-its folder are. A commit therefore syncs every folder that was dirtied since the last one, whoever
-dirtied it. One commit serves all operations that wait for it.
+A rename is on stable media only when both its folders are, and a new file only when its content and its
+folder are. A commit therefore syncs every folder that was dirtied since the last one, of any process.
+One commit serves all operations that wait for it.
 
-After a sync has failed, no process can tell any more what is durable: the kernel marks the
-pages clean, and a repetition that succeeds proves nothing. So a failure is final until a restart.
+After a sync has failed, no process can tell any more what is durable: the kernel marks the pages clean,
+and a repetition that succeeds proves nothing. So a failure is final until a restart.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Syncer:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self.statistics = Statistics()
-        """Of all that has the root open in this process: whatever is done, this is asked for it."""
+        """The counts of all parts that have the root open in this process: they find them here."""
         self._dirty: dict[str, None] = {}
         self._files_unsynced = False
         self._files: dict[str, None] = {}
@@ -112,7 +112,7 @@ class Syncer:
             # First: on most file systems that makes the name durable, too, and the folder is quick.
             for file in files:
                 self._sync_path(file, self._disk.sync_file)
-            # First: what is in a queue's folder that isn't durable isn't, either.
+            # First: a file isn't durable before its queue's folder is.
             for folder in sorted(folders, key=lambda folder: folder != layout.QUEUES):
                 self._sync_path(folder, self._disk.sync_folder)
         except OSError as error:

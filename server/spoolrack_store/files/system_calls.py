@@ -3,8 +3,8 @@
 Python lets other threads run during every call into the kernel. Where a call takes microseconds, and
 another thread is busy, it takes ten times as long to get the lock back: the committer waited for that
 most of the time. So on a local file system the lock is kept during calls that are answered from memory.
-What waits for a disk releases it, and where every call may wait for another host, all of them do.
-Every call raises `OSError` as the system does.
+A call that waits for a disk releases it, and where every call may wait for another host, all of them
+do. Every call raises `OSError` as the system does.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class Mended:
 class Notes:
     """The notes of all inspectors of one root so far, and how they list folders.
 
-    A server may be at work: what is gone when it is noted was finished, and is passed over.
+    A server may be at work: a file that is gone when it is noted was finished, and is skipped.
     """
 
     def __init__(self, disk: Disk, *, deep: bool = True) -> None:

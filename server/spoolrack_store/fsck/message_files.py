@@ -276,7 +276,7 @@ class MessageInspector:
         try:
             size = self._disk.facts(name.path).size
             if size != stem.length:
-                # Not read: whatever it is, it may be larger than memory.
+                # Not read: it may be larger than memory.
                 return stem.full, f"it has {size} bytes instead of {stem.length}"
             if stem.is_external and (why := self._external_damage(stem, name.path)):
                 return stem.full, why
@@ -328,7 +328,8 @@ class MessageInspector:
     # Two files of one message.
 
     def _tell_doubles(self) -> None:
-        """Note files that have messages of the same ids: what became a dead letter is no problem."""
+        """Note files that have messages of the same ids: those of a dead letter and its copy are no
+        problem."""
         of_key: dict[tuple[str, bool], list[_Verdict]] = {}
         for verdict in self._verdicts.values():
             stem = verdict.batch.stem
@@ -376,7 +377,7 @@ def _counted_holder(batch: Batch, id: str) -> Entry | None:
 
 
 def _counts(verdict: _Verdict) -> tuple[bool, int, str]:
-    """Rank files of one message as a start does; what is damaged never counts."""
+    """Rank files of one message as a start does; a damaged one never counts."""
     return not verdict.damaged, verdict.batch.stem.deaths, verdict.batch.stem.text
 
 

@@ -33,7 +33,8 @@ _NANOS = 1_000_000
 
 
 def span_text(span: int) -> str:
-    """A span of milliseconds in the largest unit that it is a whole number of: "13 h", "1500 ms"."""
+    """Return a span of milliseconds in the largest unit that it is a whole number of: "13 h", "1500
+    ms"."""
     if span == 0:
         return "0 s"
     for length, unit in _UNITS:
@@ -62,7 +63,8 @@ def end_of_day(text: str) -> Millis | None:
 
 
 def stopwatch() -> float:
-    """Seconds since an unknown moment, to measure how long something took: nothing is decided by it."""
+    """Return the seconds since an arbitrary moment, to measure a duration: no decision depends on
+    it."""
     return time.perf_counter()
 
 

@@ -1,7 +1,7 @@
-"""The history of a dead letter: how the message came to be one, once or again. Pure.
+"""Dead-letter records of a message: its moves to dead-letter queues and back. Pure.
 
-A history is a list in JSON, a chapter for each death, the oldest first. It is for people: what isn't
-one is said by `NotAHistory`, and doesn't cost the message.
+The history is a list in JSON, an element for each move, the oldest first. It informs people: one that
+can't be read raises `NotAHistory`, and the message is kept.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Death:
 
 
 def deaths_in(history: bytes) -> tuple[Death, ...]:
-    """The last deaths that a history tells of, the oldest of them first; raises `NotAHistory`."""
+    """Return the last records of a history, the oldest of them first; raise `NotAHistory`."""
     try:
         chapters = json.loads(history)
         return tuple(_death(chapter) for chapter in chapters[-MAX_TOLD:])

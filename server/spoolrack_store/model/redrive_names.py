@@ -1,12 +1,11 @@
 """The grammar of the names in `redrives/`: the one module that formats and parses them.
 
-Pure, like `names`, which has the grammar of all other names. What it doesn't recognise raises
-`NotAName`.
+Pure, like `names`, which has the grammar of all other names. An unknown name raises `NotAName`.
 
     id ",m" moved ",f" failed [",w" why ["." queue]] [",x"] [",o" owner] ["@" ended]
 
-`w` says why the last that failed stays, `x` that the redrive was cancelled. It goes on as long as there
-is no `ended`. The owner is the process that drives it, and whose last moves may not be durable.
+`w`: the reason of the last failure. `x`: the redrive was cancelled. It runs as long as there is no
+`ended`. The owner is the process that drives it, and whose last moves may not be durable.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ options of the command line and the conversions to and from the contract and JSO
 list, the schemas of HTTP and of the chart. So a new setting is a field here, a field of the contract,
 and the code that uses it.
 
-Pure: what is valid by itself is decided here, what depends on other queues in `catalog`.
+Pure: the validity of each value is checked here, the relations to other queues in `catalog`.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Setting:
                 _within(self.name, value, self.least, self.most, is_span=self.is_span)
 
     def text(self, value: object) -> str:
-        """A value as an error shows it."""
+        """Return a value as an error shows it."""
         return span_text(value) if self.is_span and isinstance(value, int) else repr(value)
 
 
@@ -263,14 +263,14 @@ class QueueSettings:
             )
 
     def changed(self, changes: Mapping[str, object]) -> QueueSettings:
-        """These settings with some replaced; raises `InvalidSetting` for an unknown one."""
+        """Return these settings with some replaced; raise `InvalidSetting` for an unknown one."""
         for name, value in changes.items():
             if name not in SCHEMA:
                 raise InvalidSetting(name=name, value=value, rule="is not a setting of a queue")
         return replace(self, **changes)  # type: ignore[arg-type]  # checked in __post_init__
 
     def differing(self, other: QueueSettings) -> str:
-        """In words, what of these settings is not as in `other`."""
+        """Return in words the settings that differ from those of `other`."""
         mine, theirs = asdict(self), asdict(other)
         return ", ".join(
             f"{key} is {SCHEMA[key].text(mine[key])}, not {SCHEMA[key].text(theirs[key])}"
@@ -334,7 +334,8 @@ def _of_type(name: str, value: object, kind: type, rule: str) -> None:
 
 
 def encode(record: Record) -> bytes:
-    """The content of a settings file; without settings it is the tombstone of a deleted queue."""
+    """Return the content of a settings file; without settings it is the tombstone of a deleted
+    queue."""
     content: dict[str, object] = {"created_at": record.created_at}
     if record.salt:
         content["salt"] = record.salt

@@ -140,7 +140,7 @@ class Journal:
                     self._check(entry, source)
                 self._take(entry)
                 whole += len(line)
-        # What the next line would be glued to.
+        # The next line would be glued to it.
         os.ftruncate(self._file, whole)
         os.lseek(self._file, whole, os.SEEK_SET)
         if not whole:
