@@ -18,7 +18,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import HOUR, LAST_MOMENT, Millis, span_text
-from spoolrack_store.model.dead_letter_records import Death
+from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import (
     InvalidMessage,
     InvalidQueueName,
@@ -57,7 +57,7 @@ MAX_FILTERS: Final = 10
 MAX_DEDUPLICATION_ID: Final = 128
 """Characters."""
 
-LARGEST_DEATH: Final = 256
+LARGEST_RECORD: Final = 256
 """Bytes that one of them takes in a message, without its explanation."""
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -373,16 +373,16 @@ def message(message: Message) -> pb.Message:
     return made
 
 
-def _record(death: Death) -> pb.DeadLetterRecord:
+def _record(record: DeadLetterRecord) -> pb.DeadLetterRecord:
     return pb.DeadLetterRecord(
-        source_queue=death.source_queue,
-        reason=death.reason,
-        receive_count=death.receives,
-        first_receive_time=None if death.first_receive is None else timestamp(death.first_receive),
-        dead_letter_time=timestamp(death.died_at),
-        redrive_queue=death.redriven_to,
-        redrive_time=None if death.redriven_at is None else timestamp(death.redriven_at),
-        explanation=death.explanation,
+        source_queue=record.source_queue,
+        reason=record.reason,
+        receive_count=record.receives,
+        first_receive_time=None if record.first_receive is None else timestamp(record.first_receive),
+        dead_letter_time=timestamp(record.dead_lettered_at),
+        redrive_queue=record.redriven_to,
+        redrive_time=None if record.redriven_at is None else timestamp(record.redriven_at),
+        explanation=record.explanation,
     )
 
 

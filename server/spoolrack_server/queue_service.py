@@ -266,8 +266,8 @@ class QueueService:
         for message in found.messages:
             size += message.size if max_body is None else min(message.size, max_body)
             size += sum(len(name) + len(value) for name, value in message.attributes.items())
-            size += len(message.deaths) * convert.LARGEST_DEATH
-            size += sum(len(death.explanation.encode()) for death in message.deaths)
+            size += len(message.deaths) * convert.LARGEST_RECORD
+            size += sum(len(record.explanation.encode()) for record in message.deaths)
             if count and size > FRAME_BYTES:
                 break
             count += 1

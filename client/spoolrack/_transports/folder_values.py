@@ -17,7 +17,7 @@ from spoolrack_store.model import operations as ops
 from spoolrack_store.model import settings as store_settings
 from spoolrack_store.model.clock import HOUR, Millis, span_text
 from spoolrack_store.model.content import Attributes
-from spoolrack_store.model.dead_letter_records import Death as StoreDeath
+from spoolrack_store.model.dead_letter_records import DeadLetterRecord as StoreRecord
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.names import body_path
@@ -302,22 +302,22 @@ def envelope(message: ops.Message, root: str) -> Envelope:
         due_ms=message.due,
         receipt=message.receipt or "",
         state=_STATES_BACK.get(message.state, MessageState.READY),
-        dead_letter_records=[_death(death) for death in message.deaths] if message.deaths else (),
+        dead_letter_records=[_record(record) for record in message.deaths] if message.deaths else (),
         path=f"{root}/{message.body_path}" if message.body_path else "",
     )
 
 
-def _death(death: StoreDeath) -> DeadLetterRecord:
-    first, redriven = death.first_receive, death.redriven_at
+def _record(record: StoreRecord) -> DeadLetterRecord:
+    first, redriven = record.first_receive, record.redriven_at
     return DeadLetterRecord(
-        source_queue=death.source_queue,
-        reason=death.reason,
-        receive_count=death.receives,
+        source_queue=record.source_queue,
+        reason=record.reason,
+        receive_count=record.receives,
         first_received_at=None if first is None else moment_of(first),
-        dead_lettered_at=moment_of(death.died_at),
-        redrive_queue=death.redriven_to,
+        dead_lettered_at=moment_of(record.dead_lettered_at),
+        redrive_queue=record.redriven_to,
         redriven_at=None if redriven is None else moment_of(redriven),
-        explanation=death.explanation,
+        explanation=record.explanation,
     )
 
 

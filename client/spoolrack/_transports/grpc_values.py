@@ -206,18 +206,18 @@ def _due_of(message: pb.Message) -> int | None:
     return millis(message.deliver_time) if message.HasField("deliver_time") else None
 
 
-def _record(death: pb.DeadLetterRecord) -> DeadLetterRecord:
+def _record(record: pb.DeadLetterRecord) -> DeadLetterRecord:
     return DeadLetterRecord(
-        source_queue=death.source_queue,
-        reason=death.reason,
-        receive_count=death.receive_count,
-        first_received_at=moment_of(millis(death.first_receive_time))
-        if death.HasField("first_receive_time")
+        source_queue=record.source_queue,
+        reason=record.reason,
+        receive_count=record.receive_count,
+        first_received_at=moment_of(millis(record.first_receive_time))
+        if record.HasField("first_receive_time")
         else None,
-        dead_lettered_at=moment_of(millis(death.dead_letter_time)),
-        redrive_queue=death.redrive_queue,
-        redriven_at=moment_of(millis(death.redrive_time)) if death.HasField("redrive_time") else None,
-        explanation=death.explanation,
+        dead_lettered_at=moment_of(millis(record.dead_letter_time)),
+        redrive_queue=record.redrive_queue,
+        redriven_at=moment_of(millis(record.redrive_time)) if record.HasField("redrive_time") else None,
+        explanation=record.explanation,
     )
 
 

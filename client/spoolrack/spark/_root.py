@@ -33,7 +33,7 @@ from spoolrack_store.model import manifest, settings
 from spoolrack_store.model.batch import Batch, Groups, resolve
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import Damaged, Line, body, decode
-from spoolrack_store.model.dead_letter_records import Death, NotAHistory, deaths_in
+from spoolrack_store.model.dead_letter_records import DeadLetterRecord, NotAHistory, records_in
 from spoolrack_store.model.errors import DamagedSettings
 from spoolrack_store.model.ids import first_id_of, sent_at
 from spoolrack_store.model.members import indexes
@@ -758,20 +758,20 @@ def _records(stem: Stem, name: Name | None, line: Line) -> list[dict[str, object
     """Return how the message became a dead letter each time; raise `NotAHistory`."""
     if not stem.deaths:
         return []
-    chapters = line.deaths if name is None else history_of(name, line)
-    return [_record(death) for death in deaths_in(json.dumps(chapters).encode())]
+    elements = line.deaths if name is None else history_of(name, line)
+    return [_record(record) for record in records_in(json.dumps(elements).encode())]
 
 
-def _record(death: Death) -> dict[str, object]:
+def _record(record: DeadLetterRecord) -> dict[str, object]:
     return {
-        "source_queue": death.source_queue,
-        "reason": death.reason,
-        "receive_count": death.receives,
-        "first_received_at": _micros(death.first_receive),
-        "dead_lettered_at": death.died_at * 1_000,
-        "explanation": death.explanation or None,
-        "redrive_queue": death.redriven_to or None,
-        "redriven_at": _micros(death.redriven_at),
+        "source_queue": record.source_queue,
+        "reason": record.reason,
+        "receive_count": record.receives,
+        "first_received_at": _micros(record.first_receive),
+        "dead_lettered_at": record.dead_lettered_at * 1_000,
+        "explanation": record.explanation or None,
+        "redrive_queue": record.redriven_to or None,
+        "redriven_at": _micros(record.redriven_at),
     }
 
 

@@ -54,8 +54,8 @@ _KNOWN: Final = frozenset(
     for name in (
         *("delay", "deliver-time", "deduplication-id", "group", "priority"),
         # Of answers: their headers may be copied into a request.
-        *("id", "state", "send-time", "receive-count", "first-receive-time", "due-time"),
-        *("receipt", "duplicate"),
+        *("id", "state", "send-time", "receive-count", "first-receive-time"),
+        *("lease-expire-time", "receipt", "duplicate"),
     )
 )
 _IN_NAMES: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_.")
@@ -175,7 +175,8 @@ def message_headers(message: Message) -> dict[str, str]:
     if message.first_receive is not None:
         found[FIRST_RECEIVE_TIME] = time_text(message.first_receive)
     if message.due is not None:
-        found["X-Message-Due-Time"] = time_text(message.due)
+        end = "X-Message-Lease-Expire-Time" if message.state is State.LEASED else DELIVER_TIME
+        found[end] = time_text(message.due)
     if message.receipt is not None:
         found["X-Message-Receipt"] = message.receipt
     if message.group:

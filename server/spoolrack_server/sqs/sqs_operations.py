@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from spoolrack_store.model import redrive_requests
 from spoolrack_store.model.clock import Clock, Millis
-from spoolrack_store.model.dead_letter_records import Death
+from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import (
     MessageNotFound,
     QueueBeingDeleted,
@@ -859,7 +859,7 @@ def _received(message: Message, system: set[str], wanted: Sequence[str], region:
 def _system_attributes(message: Message, region: str) -> dict[str, str]:
     held = message.attributes
     deaths = _deaths_since_redrive(message)
-    receives = message.receives + sum(death.receives for death in deaths)
+    receives = message.receives + sum(record.receives for record in deaths)
     first = deaths[0].first_receive if deaths else message.first_receive
     found = {
         "SenderId": str(held.get(message_attributes.SENDER, queue_attributes.ACCOUNT)),
@@ -883,9 +883,9 @@ def _system_attributes(message: Message, region: str) -> dict[str, str]:
     return found
 
 
-def _deaths_since_redrive(message: Message) -> Sequence[Death]:
+def _deaths_since_redrive(message: Message) -> Sequence[DeadLetterRecord]:
     """Return how a dead letter came to be one, as long as its count of receives goes on."""
-    redriven = [place for place, death in enumerate(message.deaths) if death.redriven_at is not None]
+    redriven = [place for place, record in enumerate(message.deaths) if record.redriven_at is not None]
     return message.deaths[redriven[-1] + 1 :] if redriven else message.deaths
 
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 from .clock import Millis
 from .content import Attributes, Line
 from .credits import Credits
-from .dead_letter_records import Death
+from .dead_letter_records import DeadLetterRecord
 from .errors import StoreError
 from .names import body_path
 from .overview_values import Traffic
@@ -56,7 +56,7 @@ class Message:
     due: Millis | None
     """Unix time at which the lease or the delay ends."""
     receipt: str | None
-    deaths: Sequence[Death] = ()
+    deaths: Sequence[DeadLetterRecord] = ()
     """How it came to be a dead letter."""
     group: str = ""
     """Empty: none."""
@@ -166,7 +166,7 @@ class Delivery:
     """By position, of the messages that have any."""
     groups: dict[int, str] = field(default_factory=dict)
     """By position, of the messages that have one."""
-    deaths: Sequence[Death] = ()
+    deaths: Sequence[DeadLetterRecord] = ()
     """Of a dead letter, which is alone in its file: how it came to be one."""
     priority: int = 0
     external_size: int | None = None
