@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, TypeVar
@@ -114,7 +114,7 @@ def pause_after(error: SpoolrackError, failed: int, left: float, random: Random)
 
 @dataclass(frozen=True, slots=True)
 class LightClient:
-    """Makes calls to one server, repeated. `sleep` lets its owner end the waiting by raising."""
+    """Calls to one server, with retries. `sleep` of the budget may raise, which ends a wait."""
 
     address: str
     budget: RetryBudget
@@ -130,6 +130,15 @@ class LightClient:
             return getattr(stub, method)(request, timeout=timeout)
         except grpc.RpcError as error:
             raise error_from(error, self.address, timeout, is_ours=False) from None
+
+    def pages(self, method: str, request: Any) -> Iterator[Any]:
+        """Yield the pages of a list, each retried. The request may be changed between two pages."""
+        while True:
+            page = self(method, request)
+            yield page
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
 
     def begin(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
         """Begin a call; `finished` waits for it."""

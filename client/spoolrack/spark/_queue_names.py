@@ -20,11 +20,8 @@ def matching(caller: LightClient, words: Sequence[str]) -> dict[str, Any]:
     common = takewhile(lambda pair: pair[0] == pair[1], zip(min(literal), max(literal), strict=False))
     request = rpc.ListQueuesRequest(page_size=PAGE, prefix="".join(one for one, _ in common))
     found: dict[str, Any] = {}
-    while True:
-        page = caller("ListQueues", request)
+    for page in caller.pages("ListQueues", request):
         for queue in page.queues:
             if any(fnmatchcase(queue.name, word) for word in words):
                 found[queue.name] = queue.counts
-        if not page.next_page_token:
-            return found
-        request.page_token = page.next_page_token
+    return found

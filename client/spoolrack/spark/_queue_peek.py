@@ -70,19 +70,16 @@ def _total(counts: Any) -> int:
 def _bounds(caller: LightClient, options: ReadOptions, whole: PeekShare, each: int) -> Iterator[int]:
     """Yield the send time of each message by whose number `each` divides, in Unix milliseconds."""
     request = _request(options, whole, page_size=1)
+    request.skip = min(each, _MOST_SKIP)
     left = each
-    while True:
-        request.skip = min(left, _MOST_SKIP)
-        page = caller("ListMessages", request)
+    for page in caller.pages("ListMessages", request):
         left -= request.skip
         for message in page.messages:  # One, or none if it was deleted just now.
             if left == 0:
                 yield message.send_time.ToMilliseconds()
                 left = each
             left -= 1
-        if not page.next_page_token:
-            return
-        request.page_token = page.next_page_token
+        request.skip = min(left, _MOST_SKIP)
 
 
 def peek(options: ReadOptions, share: PeekShare, budget: RetryBudget) -> Iterator[Any]:
@@ -92,13 +89,9 @@ def peek(options: ReadOptions, share: PeekShare, budget: RetryBudget) -> Iterato
     request = _request(options, share, page_size=PAGE)
     if "body" in options.columns:
         request.view = rpc.MESSAGE_VIEW_FULL
-    while True:
-        page = caller("ListMessages", request)
+    for page in caller.pages("ListMessages", request):
         if page.messages:
             yield list(page.messages)
-        if not page.next_page_token:
-            return
-        request.page_token = page.next_page_token
 
 
 def _request(options: ReadOptions, share: PeekShare, *, page_size: int) -> rpc.ListMessagesRequest:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from json import dumps
 from pathlib import Path
 from typing import Final
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from spoolrack_store import fsck
 from spoolrack_store.fsck.findings import Mended, Problem, Remedy, Report
 from spoolrack_store.model.terminal_text import printable
@@ -20,6 +17,7 @@ from spoolrack_store.model.transitions import State
 
 from .command_base import argument, option, root_option
 from .output import columns, print_results
+from .progress import counting_bar
 from .units import FolderPath, plural, size_text
 
 _SHOWN: Final = (State.READY, State.LEASED, State.DELAYED, State.SENT, State.REMOVED)
@@ -71,7 +69,7 @@ def command(
     if restore and not repair:
         return 0
     mended: list[Mended] = []
-    with _bar(quiet or json) as progress:
+    with counting_bar("Checking", quiet or json) as progress:
         if repair:
             report, mended, left = fsck.repair(root, progress=progress)
         else:
@@ -193,23 +191,3 @@ def _as_json(root: str, report: Report, mended: Sequence[Mended], left: Sequence
         },
         indent=2,
     )
-
-
-@contextmanager
-def _bar(hidden: bool) -> Iterator[fsck.Progress | None]:
-    """Show a progress bar on a terminal."""
-    console = Console(stderr=True)
-    if hidden or not console.is_terminal:
-        yield None
-        return
-    bar = Progress(
-        TextColumn("Checking"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task("")
-        yield lambda done, total: bar.update(task, completed=done, total=total)
