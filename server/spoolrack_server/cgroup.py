@@ -12,7 +12,7 @@ _UNLIMITED: Final = 1 << 60
 
 
 def machine_memory() -> int:
-    """Bytes."""
+    """Return the memory of this machine in bytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

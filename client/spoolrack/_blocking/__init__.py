@@ -1,4 +1,4 @@
-"""The client for programs of threads: what `spoolrack.connect` returns.
+"""The blocking client, for programs of threads: `spoolrack.connect` returns it.
 
 A facade: the logic is that of `spoolrack.aio`, run to its end in the calling thread over a transport
 that blocks. No thread hops, no event loop, and Ctrl-C interrupts a call as it does any other.

@@ -53,7 +53,7 @@ class Pages(Protocol):
     """Messages of a reservation, some at a time. One reader."""
 
     async def next(self) -> Sequence[Envelope]:
-        """Messages, in order; none once there are no more."""
+        """Return messages, in order; none at the end."""
 
     def cancel(self) -> None:
         """End it early. Any number of times, also after its end."""

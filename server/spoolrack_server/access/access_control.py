@@ -51,7 +51,7 @@ class AccessControl:
     def _knows_callers(self) -> bool:
         return self._tokens is not None or self.asks_for_certificates
 
-    # Who.
+    # Authentication.
 
     def identify(self, authorization: str | None, certificate: str | None) -> Identity:
         """Return the caller of this header, or of this certificate name, which TLS has verified.
@@ -84,7 +84,7 @@ class AccessControl:
             raise Unauthenticated(why="the token is not one that this server knows")
         return found
 
-    # What.
+    # Authorization.
 
     def allows(self, identity: Identity, permission: Permission, queue: str) -> bool:
         """Return whether `identity` has this permission on `queue`; "*" asks for all queues."""

@@ -45,7 +45,9 @@ class Rules:
         rules: list[tuple[str, frozenset[Permission], str]] = []
         for number, words in lines_of(text):
             if len(words) < 3:
-                raise UnreadableAccessFile(number, "has not three words: who, what, and which queues")
+                raise UnreadableAccessFile(
+                    number, "has not three words: an identity, permissions, and a pattern of queues"
+                )
             name, what, *patterns = words
             if name != ANYBODY and not is_identity(name):
                 raise UnreadableAccessFile(number, f"{name[:80]!r} can't be the name of an identity")

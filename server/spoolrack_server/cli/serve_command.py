@@ -84,7 +84,7 @@ class _AddressOrOff(Address):
     metavar="URL",
     envvar="SPOOLRACK_SQS_URL",
     default=None,
-    show_default="what the request was sent to",
+    show_default="the host of each request",
     help="Begin each QueueUrl with this.",
 )
 @option(

@@ -29,7 +29,7 @@ class _Node:
 
 class _OverlayFile:
     def release(self) -> None:
-        """Nothing was locked."""
+        """Do nothing: nothing was locked."""
 
 
 class _Bytes:
@@ -141,7 +141,7 @@ class OverlayDisk(LocalDisk):
         self._put(path, None)
 
     def sync_file(self, path: str) -> None:
-        """Nothing here is to be durable, and so in the other syncs."""
+        """Do nothing: no change here is made durable. The other syncs do the same."""
 
     def sync_folder(self, path: str) -> None: ...
 
@@ -151,7 +151,7 @@ class OverlayDisk(LocalDisk):
         return self._disk.space()
 
     def set_aside(self, path: str, size: int) -> None:
-        """Nothing here takes up room."""
+        """Do nothing: a change here takes no room."""
 
     def lock(self, path: str) -> Lock | None:
         """Return a lock that keeps no other process out."""
@@ -161,10 +161,10 @@ class OverlayDisk(LocalDisk):
         """There is no file of a lock that keeps no process out."""
 
     def touch(self, path: str) -> None:
-        """No other process hears of what is in memory."""
+        """Do nothing: no other process sees changes in memory."""
 
     def watch(self, path: str) -> None:
-        """No other process changes what is in memory."""
+        """Do nothing: no other process makes changes in memory."""
 
     def map(self, path: str, size: int) -> _Bytes:
         return _Bytes(size)

@@ -52,7 +52,7 @@ class Root:
     _lock: Lock
 
     def is_living(self, owner: str) -> bool:
-        """Whether the process that has the root open as `owner` lives."""
+        """Return whether the process that has the root open as `owner` lives."""
         return is_living(self.disk, owner)
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> No
 
 
 def owners_of(disk: Disk) -> list[str]:
-    """All owners that have a file, the dead ones too."""
+    """Return all owners that have a file, dead ones too."""
     return [
         found.name
         for found in disk.scan(layout.OWNERS)
@@ -111,11 +111,7 @@ def owners_of(disk: Disk) -> list[str]:
 
 
 def is_living(disk: Disk, owner: str) -> bool:
-    """Whether the process that writes as `owner` lives.
-
-    The answer "no" can be relied on only with `LOCK`: a process that starts makes its file first,
-    and locks it then.
-    """
+    """Return whether the process that writes as `owner` lives."""
     try:
         lock = disk.lock(layout.owner(owner))
     except FileNotFoundError:
@@ -190,7 +186,7 @@ def _require_ours(disk: LocalDisk, root: str) -> None:
     missing = [folder for folder in FOLDERS if folder not in kinds]
     if "FORMAT" in kinds and missing:
         log.warning(
-            "%s had no folder %s, which is made anew: what lay there is lost, and only a backup has it",
+            "%s had no folder %s, which is made anew: its files are lost, and only a backup has them",
             root,
             ", ".join(missing),
         )

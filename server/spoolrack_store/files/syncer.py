@@ -30,11 +30,7 @@ class SyncFailed(Exception):
 
 
 def explained(error: OSError) -> StoreError:
-    """The store's error for what the system said.
-
-    Raises `SyncFailed` if the file system has turned read-only: it does so when it has met an error,
-    and what it then holds only a restart can tell.
-    """
+    """Return the store's error for one of the system."""
     if error.errno == errno.EROFS:
         raise SyncFailed(str(error)) from error
     detail = str(error)
@@ -58,25 +54,22 @@ class Syncer:
         self._dirty[folder] = None
 
     def file_written(self) -> None:
-        """A file was written and not synced: only a sync of the whole file system will do."""
+        """Note that a file was written and not synced: only a sync of the whole file system will do."""
         self._files_unsynced = True
 
     def lone_file_written(self, path: str) -> None:
-        """One file was written and not synced: the next commit syncs it by itself."""
+        """Note that one file was written and not synced: the next commit syncs it alone."""
         self._files[path] = None
 
     def file_moved(self, source: str, target: str) -> None:
-        """A file that has to be synced is at another path."""
+        """Note the new path of a file that has to be synced."""
         if source in self._files:
             del self._files[source]
             self._files[target] = None
 
     def doubt(self) -> None:
-        """A change was refused with an I/O error: of one place, or of a disk that is dead.
-
-        A dead disk that refuses the first change of all would never be found out, because nothing is
-        left to be synced; so the next commit asks it for the sync of a folder that always exists.
-        """
+        """Note a change that was refused with an I/O error: one place may be damaged, or the disk
+        dead."""
         self._dirty[_ROOT] = None
         self.is_in_doubt = True
 

@@ -176,7 +176,7 @@ class MessageInspector:
             self._progress(len(self._verdicts), max(total, len(self._verdicts)))
 
     def _judge_sent(self, verdict: _Verdict) -> None:
-        """All names are in `new/`: it was sent if it is whole."""
+        """Judge a file of which all names are in `new/`: it was sent if it is whole."""
         batch = verdict.batch
         why = ""
         if batch.stem.deaths:

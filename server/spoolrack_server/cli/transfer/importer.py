@@ -237,7 +237,7 @@ class Importer:
         self._advance(len(done), sum(item.length for item in done))
 
     def _found(self, queue: str, keys: Collection[str]) -> set[str]:
-        """Which of these messages are in the queue.
+        """Return which of these messages are in the queue.
 
         If some are not, the call that carried them may still be under way somewhere: then looks again.
         """
