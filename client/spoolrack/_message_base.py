@@ -104,12 +104,19 @@ class MessageFacts:
 
     @property
     def lease_expires_at(self) -> datetime | None:
-        """Time at which the lease expires, by the server's clock; of a delayed message, the end of the
-        delay."""
+        """Time at which the lease expires, by the server's clock. None: the message isn't leased."""
         if self._lease_expires_at is not None:
             return self._lease_expires_at
+        return self._due_at(MessageState.LEASED)
+
+    @property
+    def deliver_at(self) -> datetime | None:
+        """Time at which the delay ends, by the server's clock. None: the message isn't delayed."""
+        return self._due_at(MessageState.DELAYED)
+
+    def _due_at(self, state: MessageState) -> datetime | None:
         due = self._envelope.due_ms
-        return None if due is None else moment_of(due)
+        return None if due is None or self.state is not state else moment_of(due)
 
     @property
     def visibility_timeout(self) -> float | None:

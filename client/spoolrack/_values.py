@@ -128,8 +128,9 @@ class Envelope:
     receive_count: int = 0
     first_receive_ms: int | None = None
     due_ms: int | None = None
+    """When the lease of a leased message ends, or the delay of a delayed one."""
     visibility_timeout: float | None = None
-    """Seconds that the lease lasted when the message came; None if the other side didn't say."""
+    """Seconds that the lease lasted when the message arrived; None if the server didn't say."""
     receipt: str = ""
     """Empty in messages that were got or listed."""
     state: MessageState = MessageState.READY

@@ -103,8 +103,10 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
     fields["send_time"] = _moment(message.sent_at)
     fields["receive_count"] = message.receive_count
     fields["first_receive_time"] = _moment(message.first_received_at)
-    ends = "deliver_time" if message.state is MessageState.DELAYED else "lease_expire_time"
-    fields[ends] = _moment(message.lease_expires_at)
+    if message.state is MessageState.DELAYED:
+        fields["deliver_time"] = _moment(message.deliver_at)
+    else:
+        fields["lease_expire_time"] = _moment(message.lease_expires_at)
     if message.receipt:
         fields["receipt"] = message.receipt
     if message.dead_letter_records:

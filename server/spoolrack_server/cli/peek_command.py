@@ -146,8 +146,8 @@ def _since(moment: datetime, now: datetime) -> float:
 
 
 def _state(message: MessageFacts, now: datetime) -> str:
-    end = message.lease_expires_at
-    if message.state is MessageState.READY or end is None:
+    end = message.lease_expires_at or message.deliver_at
+    if end is None:
         return message.state.value
     left = (end - now).total_seconds()
     return f"{message.state.value} {span_text(left)}" if left > 0 else message.state.value

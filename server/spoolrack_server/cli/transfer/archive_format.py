@@ -25,7 +25,7 @@ from types import NoneType
 from typing import Any, BinaryIO, Final, cast
 from uuid import UUID
 
-from spoolrack import Message, MessageState, QueueInfo, Settings
+from spoolrack import Message, QueueInfo, Settings
 
 from ..exit_codes import BAD_CONTENT, Failed
 from ..units import plural
@@ -102,8 +102,8 @@ def message_line(number: int, message: Message) -> bytes:
         "send_time": message.sent_at.isoformat(timespec="milliseconds"),
         "receive_count": message.receive_count,
     }
-    if message.state is MessageState.DELAYED and message.lease_expires_at is not None:
-        fields["visible_at"] = message.lease_expires_at.isoformat(timespec="milliseconds")
+    if message.deliver_at is not None:
+        fields["visible_at"] = message.deliver_at.isoformat(timespec="milliseconds")
     if message.group:
         fields["group"] = message.group
     if message.priority:
