@@ -42,8 +42,8 @@ def command(reach: Reach, file: Any) -> None:
 
     A queue that isn't there is created; of one that is there, the settings become the declared ones,
     and those that are not declared the defaults. Its labels become those that it declares as "labels",
-    if it does. Other queues are left alone, and none is deleted. A server that isn't there yet is
-    waited for, as long as --timeout says. "-" reads standard input.
+    if it does. Other queues are left alone, and none is deleted. Waits up to --timeout for a server
+    that isn't up yet. "-" reads standard input.
     """
     if file.name == "<stdin>":
         announce_stdin("JSON")

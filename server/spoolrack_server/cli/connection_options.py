@@ -139,7 +139,7 @@ def reaches_queues(command: Callable[..., Any], only_looks: bool = False) -> Cal
         "--group-access",
         envvar="SPOOLRACK_GROUP_ACCESS",
         is_flag=True,
-        help="With --root: a root that is made is one for all processes of its group.",
+        help="With --root: make a new root accessible to all processes of its group.",
     )
     @option(
         "--timeout",

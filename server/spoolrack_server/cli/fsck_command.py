@@ -25,9 +25,11 @@ _SHOWN: Final = (State.READY, State.LEASED, State.DELAYED, State.SENT, State.REM
 
 @click.command()
 @argument("root", type=FolderPath(), required=False)
-@root_option("The folder to look at, if ROOT isn't given.")
+@root_option("The folder to check, if ROOT isn't given.")
 @option(
-    "--repair", is_flag=True, help="Put aside what is damaged or foreign. No process may serve ROOT."
+    "--repair",
+    is_flag=True,
+    help="Move damaged and foreign files to quarantine. No process may serve ROOT.",
 )
 @option(
     "--restore",
@@ -36,7 +38,7 @@ _SHOWN: Final = (State.READY, State.LEASED, State.DELAYED, State.SENT, State.REM
     help="Bring a whole message, or queue, back from quarantine, by its id or its folder's.",
 )
 @option("--queue", metavar="QUEUE", help="With --restore: into this queue.")
-@option("--verbose", "-v", is_flag=True, help="List also what is unfinished or in quarantine.")
+@option("--verbose", "-v", is_flag=True, help="List also unfinished work and quarantined files.")
 @option("--json", is_flag=True, help="Print the report as JSON.")
 @option("--quiet", "-q", is_flag=True, help="Print only the problems.")
 def command(

@@ -49,7 +49,7 @@ STATE_ENDING: Final = ".import"
     "--state",
     metavar="FILE",
     type=FilePath(),
-    help="Note here what is done, to go on from there.  [default: beside the source, with "
+    help="Journal, from which a later run continues.  [default: beside the source, with "
     f"{STATE_ENDING}]",
 )
 @option(
@@ -64,7 +64,7 @@ STATE_ENDING: Final = ".import"
     type=Span(),
     default="5s",
     show_default=True,
-    help="After an interruption, look again after so long for what was being sent.",
+    help="After an interruption: time before messages in doubt are looked for again.",
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither counts nor progress.")
 @reaches_queues
@@ -84,7 +84,7 @@ def command(
     After an interruption of any kind the same command continues: it loses nothing, and sends nothing
     twice: each message carries its origin as the attribute imported-from. A message is removed from its
     folder once it is on stable media in its queue; --keep leaves it there, and an archive is never
-    changed. For that time other programs should leave the folder alone, and consumers the queues.
+    changed. Meanwhile no other program should use the folder, and no consumer the queues.
     """
     if kind == MQ and queue is not None:
         raise click.UsageError("mq has queues of its own: leave --queue out.")

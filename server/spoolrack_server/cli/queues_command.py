@@ -169,7 +169,7 @@ def oldest_text(info: QueueInfo) -> str:
 @option("--json", is_flag=True, help="Print it as JSON.")
 @looks_at_queues
 def show(reach: Reach, name: str, json: bool) -> None:
-    """Show what is in the queue NAME, how it is set, and which message blocks it, if one does."""
+    """Show counts and settings of the queue NAME, and the message that blocks it, if one does."""
     with reach.quick() as client:
         info = client.queue(name).info()
     if json:
@@ -384,7 +384,7 @@ def _set_flow(reach: Reach, name: str, flow: str, *, sending: bool, receiving: b
 @_has_directions
 @reaches_queues
 def pause(reach: Reach, name: str, sending: bool, receiving: bool) -> None:
-    """Refuse sends to the queue NAME, and hand out nothing of it, until `resume`."""
+    """Refuse sends to the queue NAME, and hand out none of its messages, until `resume`."""
     _set_flow(reach, name, "paused", sending=sending, receiving=receiving)
 
 

@@ -46,7 +46,9 @@ LAST_WORDS: Final = 5.0
     show_default=True,
     help="Wait so long for a message.",
 )
-@option("--follow", "-F", is_flag=True, help="Wait for ever, and go on after the server was away.")
+@option(
+    "--follow", "-F", is_flag=True, help="Receive without end, also through restarts of the server."
+)
 @option("--delete", "-d", is_flag=True, help="Delete each message, once its body was written.")
 @option(
     "--exec",
@@ -87,8 +89,8 @@ def command(
 ) -> int:
     """Receive messages of QUEUE and print their bodies.
 
-    A line feed follows each body, unless --raw says no. The body of a single message, without --max and
-    --follow, goes to a file or a pipe as it is.
+    A line feed follows each body, unless --raw is given. The body of a single message, without --max
+    and --follow, goes to a file or a pipe as it is.
 
     Without --delete or --exec the messages are only leased: they are hidden from other consumers for
     the visibility timeout, and then come back. With --delete, a message is deleted only after its body
@@ -97,10 +99,10 @@ def command(
 
     CMD finds SPOOLRACK_MESSAGE_ID, SPOOLRACK_MESSAGE_QUEUE, SPOOLRACK_MESSAGE_RECEIVE_COUNT,
     SPOOLRACK_MESSAGE_SEND_TIME, SPOOLRACK_MESSAGE_PATH (with --root, of a body that was sent as a
-    file), SPOOLRACK_MESSAGE_ATTRIBUTES (JSON) and a SPOOLRACK_ATTRIBUTE_<NAME>
-    for each attribute in its environment. Its message stays leased for as long as it runs. A message
-    that it fails on is ready again when this command ends; with --follow after 1 s, then 2 s, and so on
-    to 1 min, or when this command ends.
+    file), SPOOLRACK_MESSAGE_ATTRIBUTES (JSON) and a SPOOLRACK_ATTRIBUTE_<NAME> for each attribute in
+    its environment. Its message stays leased for as long as it runs. A message that it fails on is
+    ready again when this command ends; with --follow after 1 s, then 2 s, and so on to 1 min, or when
+    this command ends.
 
     Exits with 0 if there was a message, and with 1 if there was none, or if CMD has failed.
     """

@@ -26,14 +26,14 @@ LONGEST_PAUSE: Final = 0.5
 
 @click.command()
 @argument("queue")
-@option("--to", metavar="QUEUE", help="Where to.  [default: where each came from]")
+@option("--to", metavar="QUEUE", help="The queue to move to.  [default: where each came from]")
 @option("--id", metavar="ID", multiple=True, help="Only this message. May be repeated.")
 @option(
     "--from",
     "source",
     metavar="QUEUE",
     envvar="SPOOLRACK_REDRIVE_FROM",
-    help="Only messages that came from there.",
+    help="Only messages that came from this queue.",
 )
 @option(
     "--rate",
@@ -41,9 +41,9 @@ LONGEST_PAUSE: Final = 0.5
     default=0,
     help="So many messages a second at most.  [default: no bound]",
 )
-@option("--no-wait", is_flag=True, help="Don't watch until it has ended: print its id.")
+@option("--no-wait", is_flag=True, help="Don't wait for its end: print its id.")
 @option("--json", is_flag=True, help="Print the redrive as a line of JSON.")
-@option("--quiet", "-q", is_flag=True, help="Don't show how far it is, nor say what was moved.")
+@option("--quiet", "-q", is_flag=True, help="Show neither progress nor counts.")
 @reaches_queues
 def command(
     reach: Reach,

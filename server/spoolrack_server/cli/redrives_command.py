@@ -57,7 +57,7 @@ def _row(redrive: Redrive, now: datetime) -> tuple[str, ...]:
 
 @command.command()
 @argument("ids", nargs=-1, required=True, metavar="ID...")
-@option("--quiet", "-q", is_flag=True, help="Don't say what they had moved.")
+@option("--quiet", "-q", is_flag=True, help="Print no counts.")
 @reaches_queues
 def cancel(reach: Reach, ids: tuple[str, ...], quiet: bool) -> None:
     """End the redrives with these IDs. Messages that were moved stay moved.

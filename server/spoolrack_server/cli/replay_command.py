@@ -41,7 +41,7 @@ def command(
 ) -> int:
     """Send messages that have left QUEUE again, from its archive, in the order of the first sends.
 
-    All of it appears at one moment, or nothing does. The messages have new ids, the same bodies,
+    All of them appear at one moment, or none does. The messages have new ids, the same bodies,
     attributes, groups and priorities, and no delay. Messages that were replayed before are sent again.
     A queue archives messages if it has an archive retention: spoolrack queues set QUEUE
     --archive-retention 7d.

@@ -78,9 +78,9 @@ def _state(reservation: Reservation, now: datetime) -> str:
 @option("--json", is_flag=True, help="Print a line of JSON for each message.")
 @reaches_queues
 def show(reach: Reach, stream: str, sequence_number: int, max: int, raw: bool, json: bool) -> int:
-    """Show the messages that reservation SEQ of STREAM holds. It counts as a read of it.
+    """Show the messages of reservation SEQ of STREAM. This counts as a read.
 
-    Exits with 1 if it holds none, or isn't held any more.
+    Exits with 1 if it has none, or has expired.
     """
     if raw and json:
         raise click.UsageError("Choose one of --raw and --json.")
@@ -105,9 +105,9 @@ def show(reach: Reach, stream: str, sequence_number: int, max: int, raw: bool, j
 @option("--quiet", "-q", is_flag=True, help="Don't say what was done.")
 @reaches_queues
 def release(reach: Reach, stream: str, sequence_number: int, quiet: bool) -> None:
-    """Give back what reservation SEQ of STREAM holds: it is ready again, at its old places.
+    """Release reservation SEQ of STREAM: its messages are ready again, at their old places.
 
-    The reader of STREAM is told that the reservation is lost.
+    Later calls of its reader fail with RESERVATION_LOST.
     """
     with reach.quick() as client:
         client.reservations.release(stream, sequence_number)

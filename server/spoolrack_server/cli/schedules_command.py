@@ -29,7 +29,7 @@ def command() -> None:
     type=Text(),
     default="UTC",
     show_default=True,
-    help="In which CRON is meant, such as Europe/Berlin.",
+    help="The time zone of CRON, such as Europe/Berlin.",
 )
 @option("--attribute", "-a", metavar="NAME=VALUE", multiple=True, help="May be repeated.")
 @option("--group", metavar="GROUP", help="Messages of one group are received in their order.")
@@ -107,7 +107,7 @@ def pause(reach: Reach, queue: str, name: str) -> None:
 @argument("name", type=Text())
 @reaches_queues
 def resume(reach: Reach, queue: str, name: str) -> None:
-    """Go on with a schedule. The times that passed meanwhile are not made up for."""
+    """Resume a schedule. Ticks that passed meanwhile are skipped."""
     with reach.quick() as client:
         client.schedules.resume(queue, name)
 

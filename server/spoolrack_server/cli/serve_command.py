@@ -112,30 +112,30 @@ class _AddressOrOff(Address):
     type=click.IntRange(min=1, max=1_000_000),
     default=None,
     show_default="no bound",
-    help="So many fetches, and so many saves, at a time.",
+    help="Bound on concurrent fetches, and on concurrent saves.",
 )
 @option(
     "--no-mover",
     is_flag=True,
-    help="Leave to `spoolrack mover` what time brings about, where no call waits for it.",
+    help="Run no mover: `spoolrack mover` moves due messages, unless a waiting receive does.",
 )
 @option(
     "--no-reaper",
     is_flag=True,
-    help="Leave it to `spoolrack reaper` to unlink what is deleted.",
+    help="Run no reaper: `spoolrack reaper` unlinks deleted messages.",
 )
 @option(
     "--compat",
     type=click.Choice(sorted(COMPATIBLE)),
     default=None,
     help="Take the defaults of softlayer/mq: --root /tmp/mq --http 0.0.0.0:8080 --workers 8 --peers 0. "
-    "Say --insecure with it, or give a certificate.",
+    "It needs --insecure, or a certificate.",
 )
 @option(
     "--group-access",
     envvar="SPOOLRACK_GROUP_ACCESS",
     is_flag=True,
-    help="A root that is made is one for all processes of its group.",
+    help="Make a new root accessible to all processes of its group.",
 )
 @option(
     "--tls-certificate",
@@ -179,7 +179,7 @@ class _AddressOrOff(Address):
     envvar="SPOOLRACK_CONNECTIONS",
     default=DEFAULTS.connections,
     show_default=True,
-    help="So many at each port of each process; one more is closed.",
+    help="Bound on connections at each port of each process; one more is closed.",
 )
 @option(
     "--memory-watermark",
@@ -204,14 +204,14 @@ class _AddressOrOff(Address):
     envvar="SPOOLRACK_MIN_FREE_INODES",
     default=KEPT_FILES,
     show_default=True,
-    help="Refuse sends while the root's disk can have fewer files more.",
+    help="Refuse sends while the root's disk has fewer free inodes than this.",
 )
 @option(
     "--grace",
     type=Span(),
     default="10s",
     show_default=True,
-    help="How long calls may take to end when the server stops.",
+    help="Time for calls to end when the server stops.",
 )
 @option(
     "--health",
@@ -219,35 +219,35 @@ class _AddressOrOff(Address):
     envvar="SPOOLRACK_HEALTH",
     default=OFF,
     show_default=True,
-    help="Where to answer probes, and nothing else, in plain text.",
+    help="Where to answer probes alone, without TLS.",
 )
 @option(
     "--traces",
     metavar="URL",
     default=None,
     show_default="none",
-    help='Give spans of what is asked to this OTLP endpoint; needs "spoolrack[otel]".',
+    help='Export a span of each call to this OTLP endpoint; needs "spoolrack[otel]".',
 )
 @option(
     "--metrics-queues",
     type=click.IntRange(min=0, max=1_000_000),
     default=DEFAULTS.metrics_queues,
     show_default=True,
-    help="So many queues have metrics of their own; the rest shares those of the queue *.",
+    help="Bound on queues with metrics of their own; the others share those of the queue *.",
 )
 @option(
     "--log-format",
     type=click.Choice(["logfmt", "json"]),
     default=DEFAULTS.log_format,
     show_default=True,
-    help="Of the log, on standard error.",
+    help="Format of the log, on standard error.",
 )
 @click.pass_context
 def command(context: click.Context, /, processes: int, compat: str | None, **chosen: Any) -> int:
     """Serve the queues in a folder, until SIGTERM or Ctrl-C.
 
-    The first signal drains: nothing more is leased, and what was sent is committed. A second one ends
-    the server at once, which is safe too.
+    The first signal drains: nothing more is leased, and the sends in flight are committed. A second one
+    ends the server at once, which is safe too.
     """
     from ..cgroup import memory_of_process
     from ..serve import serve

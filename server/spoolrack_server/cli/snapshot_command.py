@@ -14,7 +14,7 @@ from .units import FolderPath, plural
 @argument("target", type=FolderPath())
 @root_option("The root to copy; it may be served.")
 def command(target: str, data: str) -> int:
-    """Make TARGET a root that has all that the root has now, by hard links.
+    """Copy the root as it is now to TARGET, by hard links.
 
     TARGET must not exist, and its folder lies on the root's file system. Calls wait while the names are
     linked. The snapshot can be checked, served, and copied elsewhere (rsync -aH); changes to it don't

@@ -24,7 +24,7 @@ def command() -> None:
 @option("--json", is_flag=True, help="Print a line of JSON for each stage.")
 @looks_at_queues
 def list_(reach: Reach, json: bool) -> int:
-    """List the stages, with what is in them and when they expire."""
+    """List the stages, with their messages by queue and the time at which they expire."""
     with reach.quick() as client:
         found = list(client.staging.list())
     if json:
@@ -93,7 +93,7 @@ def publish(
 @option("--quiet", "-q", is_flag=True, help="Don't say how many messages were dropped.")
 @reaches_queues
 def abort(reach: Reach, stages: tuple[str, ...], quiet: bool) -> int:
-    """Drop STAGES with all that is in them. Exits with 1 if one of them isn't there."""
+    """Delete STAGES with all their messages. Exits with 1 if one of them isn't there."""
     dropped = missing = 0
     with reach.quick() as client:
         for stage in stages:

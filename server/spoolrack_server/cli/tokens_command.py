@@ -11,7 +11,7 @@ from .output import print_results
 
 @click.group()
 def command() -> None:
-    """Tokens, by which a server knows who calls."""
+    """Make tokens and access keys, which identify callers."""
 
 
 @command.command()
@@ -19,9 +19,9 @@ def command() -> None:
 def new(identity: str) -> int:
     """Make a token for IDENTITY, and its line for the server's --tokens file.
 
-    The token goes to standard output, for its user: it can't be shown again. The line goes
-    to standard error and holds only a hash: add it to the file, and running servers know it within
-    moments. With two lines for one identity, its old token and its new one are good side by side.
+    The token goes to standard output, for its user: it can't be shown again. The line goes to standard
+    error and holds only a hash: add it to the file, and running servers accept it within moments. With
+    two lines for one identity, its old token and its new one are good side by side.
     """
     from ..access.tokens import line_of, new_token
 

@@ -27,13 +27,15 @@ _NUMBERS: Final = ("READY", "LEASED", "DELAYED", "CHANGE/S", "BYTES", "OLDEST")
 
 @click.command()
 @argument("prefix", default="", type=Text(may_be_empty=True))
-@option("--interval", "-i", type=Span(0.1), default="1s", show_default=True, help="Look so often.")
+@option(
+    "--interval", "-i", type=Span(0.1), default="1s", show_default=True, help="Time between two tables."
+)
 @option("--once", is_flag=True, help="Print one table and exit, as it does without a terminal.")
 @reaches_queues
 def command(reach: Reach, prefix: str, interval: float, once: bool) -> int:
     """Watch the queues, or those whose names begin with PREFIX. Ctrl-C ends it.
 
-    CHANGE/S is by how many messages a second the queue grows, in all states together.
+    CHANGE/S: the messages a second by which the queue grows, in all states together.
     """
     console = Console()
     with reach.quick() as client:

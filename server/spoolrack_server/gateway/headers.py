@@ -205,7 +205,7 @@ def wait(query: Fields) -> Millis:
 
 def visibility(query: Fields) -> Millis | None:
     """None leaves it to the queue."""
-    return _span(query, "visibility", "the parameter visibility", 1, MAX_VISIBILITY)
+    return _span(query, "visibility_timeout", "the parameter visibility_timeout", 1, MAX_VISIBILITY)
 
 
 def moment(query: Fields, name: str) -> Millis | None:

@@ -88,7 +88,7 @@ def routes(
             "/{queue}/messages",
             messages.receive,
             RECEIVE,
-            parameters=("wait", "visibility"),
+            parameters=("wait", "visibility_timeout"),
             leases=True,
         ),
         Route("POST", "/{queue}/messages", messages.send, SEND),

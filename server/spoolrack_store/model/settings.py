@@ -134,13 +134,13 @@ class QueueSettings:
 
     visibility_timeout: Millis = _span(
         30 * SECOND,
-        "How long a receive hides a message from other consumers, if the receive doesn't say.",
+        "Length of a lease, if the receive states none.",
         least=1,
         most=MAX_VISIBILITY,
     )
     delivery_delay: Millis = _span(
         0,
-        "How long a message is hidden after its send, if the send doesn't say.",
+        "Delay of a message, if the send states none.",
         most=MAX_DELAY,
         zero="none",
     )
@@ -197,18 +197,18 @@ class QueueSettings:
     group_order: str = _choice(
         "fair",
         "strict",
-        help="Whether groups of messages only take turns, or besides one receive at a time has "
-        "messages of a group.",
+        help="Whether groups only take turns, or, besides, the messages of a group are leased to one "
+        "receive at a time.",
     )
     priority_aging: Millis = _span(
         Millis(0),
-        "How much earlier than it was sent a message counts as sent, for each step of its priority.",
+        "Head start of a message for each step of its priority: it counts as sent so much earlier.",
         most=MAX_DELAY,
         zero="a higher priority is always received first",
     )
     backoff_initial: Millis = _span(
         SECOND,
-        "How long a message is hidden after its first failure: a release that leaves it to the queue.",
+        "Delay of a message after its first failure: a release that states no delay.",
         most=MAX_VISIBILITY,
         zero="ready at once after every failure",
     )
@@ -244,7 +244,7 @@ class QueueSettings:
     sending: str = _choice(
         "open",
         "paused",
-        help="Whether the queue takes sends and publications; while it is paused they are refused.",
+        help="Whether the queue accepts sends and publications; while it is paused they are refused.",
     )
     receiving: str = _choice(
         "open",
