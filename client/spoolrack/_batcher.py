@@ -38,7 +38,7 @@ RAREST: Final = 64
 
 
 class Linger:
-    """Decides how long a call lingers for callers that are due again. Pure: it is told the time.
+    """Decides how long a call lingers for callers that are due again. Pure: the time is an argument.
 
     A few callers in a loop would else split into those answered a moment ago and those that come a
     moment later, with a call for each. Where callers don't come back in time, calls linger ever less
@@ -56,8 +56,8 @@ class Linger:
         self._pause = 1
 
     def answered(self, carried: int, waiting: int, now: float, took: float) -> None:
-        """Note the answer to a call that carried so many items and took so many seconds, while
-        `waiting` callers wait."""
+        """Note the answer to a call of `carried` items that took `took` seconds, while `waiting`
+        callers wait."""
         self._expected = 0
         callers = carried + waiting
         if callers > SMALL:
@@ -182,7 +182,7 @@ class Batcher(Generic[Item, Result]):
         return self._in_flight < (1 if self._linger.keeps_together else MAX_CALLS)
 
     def _may_lead(self, gathered: int) -> bool:
-        """Return whether a call for so many may begin now. With the lock held."""
+        """Return whether a call with `gathered` items may begin now. With the lock held."""
         return self._has_place() and not self._linger.is_missing(gathered, self._runtime.monotonic())
 
     async def _wait(self, waiter: _Waiter[Item, Result]) -> bool:
@@ -215,9 +215,9 @@ class Batcher(Generic[Item, Result]):
         if state is _WaiterState.DONE:
             return False
         raise Timeout(
-            "The timeout passed while the call was under way: it may have taken place."
+            "The timeout passed while the call was in flight: it may have taken place."
             if state is _WaiterState.IN_FLIGHT
-            else "The timeout passed while earlier calls were under way: this one was not made."
+            else "The timeout passed while earlier calls were in flight: this one was not made."
         )
 
     def _leave(self, waiter: _Waiter[Item, Result]) -> _WaiterState:

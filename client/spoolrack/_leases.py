@@ -63,7 +63,8 @@ class Leases:
     def hand_out(self, envelopes: Iterable[Envelope], *, keep: bool) -> list[Envelope]:
         """Return the messages whose leases are not lost; stop extending them, unless `keep`."""
         now = self._context.runtime.monotonic()
-        # A program that was stopped for so long has heard of no failure, and yet the lease is over.
+        # After a stop of the whole program (SIGSTOP) no extension has failed, and yet the lease is
+        # over.
         since = -math.inf if self._visibility_timeout is None else now - self._visibility_timeout
         found = []
         with self._lock:
@@ -126,7 +127,7 @@ class Leases:
         with self._lock:
             for receipt, result in zip(receipts, results, strict=True):
                 if receipt not in self._held:
-                    continue  # Settled while the call was under way.
+                    continue  # Dropped while the call was in flight.
                 if result.error is None:
                     self._held[receipt] = asked
                 else:

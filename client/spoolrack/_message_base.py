@@ -121,7 +121,7 @@ class MessageFacts:
     @property
     def visibility_timeout(self) -> float | None:
         """Seconds that the lease lasted when the message was received. None: it was got or peeked, or
-        the other side didn't say, as an older server doesn't."""
+        comes from an older server."""
         return self._envelope.visibility_timeout
 
     @property

@@ -1,4 +1,4 @@
-"""Messages on their way out: made fit for the wire, and divided into calls.
+"""Outgoing messages: made fit for the wire, and divided into calls.
 
 Pure, but that a message takes along the trace in which it is sent.
 """

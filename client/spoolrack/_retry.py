@@ -114,7 +114,7 @@ class Reject(Exception):
         raise Reject("the order has no customer")
 
     The dead-letter record keeps the reason. A worker doesn't report it to `on_error`. If the message
-    can't be rejected, it is released as after any failure, and `on_error` hears why.
+    can't be rejected, it is released as after any failure, and `on_error` is called with the reason.
     """
 
     def __init__(self, reason: str = "") -> None:

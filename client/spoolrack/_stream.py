@@ -1,8 +1,8 @@
 """A stream of messages that outlives its connections.
 
-A reader beside the program takes what the server delivers (never more than the stream's credits
-allow), so that at the end everything which was delivered and not handed out can be given back. It
-opens the stream again after a failure that may pass. Messages that wait here are kept leased.
+A reader in the background takes the messages as the server delivers them (within the stream's credits),
+so that at the end those that were not handed out can be released. It opens the stream again after a
+failure that may pass. Messages that wait here are kept leased.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ class EnvelopeStream:
             self._buffer.close(failure)
 
     async def _read_until_the_end(self) -> None:
-        """Deliver messages, through any number of connections, until it is closed or in vain."""
+        """Deliver messages, through any number of connections, until the stream is closed or retries
+        end."""
         context = self._context
         ever_connected = False
         failed = 0
@@ -198,7 +199,7 @@ class EnvelopeStream:
             self._on_arrival()
 
     async def _release(self, envelopes: Sequence[Envelope]) -> None:
-        """Give back what was never handed out: it is ready again at once."""
+        """Release messages that were never handed out: they are ready again at once."""
         transport = self._context.transport
         self._leases.hand_out(envelopes, keep=False)
         for start in range(0, len(envelopes), MAX_BATCH):
@@ -210,7 +211,7 @@ class EnvelopeStream:
                 await transport.change_visibility(self._queue, chunk, timeout=CLOSE_TIMEOUT)
             except SpoolrackError as error:
                 log.warning(
-                    "%d messages of %s could not be given back, and are leased until their "
+                    "%d messages of %s could not be released, and stay leased until their "
                     "visibility timeout ends: %s",
                     len(chunk),
                     self._queue,
@@ -218,7 +219,7 @@ class EnvelopeStream:
                 )
 
     async def close(self) -> None:
-        """End the stream and give back what it has not handed out. Any number of times."""
+        """End the stream, and release the messages that it has not handed out. Idempotent."""
         self.abandon_now()
         if self._reader is not None:
             await self._reader.join(CLOSE_TIMEOUT * 2)
@@ -249,7 +250,7 @@ class EnvelopeStream:
 
     @property
     def connected(self) -> bool:
-        """Whether the present connection, if there is one, was taken up by the other side."""
+        """Whether the present connection, if there is one, was accepted by the server."""
         return self._deliveries is not None and self._deliveries.connected()
 
     def describe(self) -> str:

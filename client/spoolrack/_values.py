@@ -180,7 +180,7 @@ class VisibilityChange:
 
 @dataclass(frozen=True, slots=True)
 class MessageRelease:
-    """The end of one lease, after which the message is hidden for so many seconds."""
+    """The end of one lease, after which the message is hidden for `delay` seconds."""
 
     receipt: str
     delay: float | None = 0.0

@@ -33,7 +33,7 @@ class FlowControl:
         self._enough = max(1, limit // SHARE), max(1, max_bytes // SHARE)
         self._linger = linger
         self._awaited = _ANY
-        """So many free credits, and bytes, are worth waking the loop for."""
+        """Free credits, and bytes, from which the loop is woken."""
         self._event = LoopEvent()
         self._stopped = False
 

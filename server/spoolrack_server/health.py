@@ -2,7 +2,7 @@
 
 One state, which the drain and a failed store change, and two ways to ask: gRPC's health service here
 and `/-/health` in `http`. The library's own servicer is not used: its `Watch` forgets the other
-watchers when one of them leaves, and a watcher would hold up every graceful stop.
+watchers when one of them leaves, and a watcher would delay every graceful stop.
 """
 
 # ruff: noqa: N802 - the contract names the methods
@@ -54,7 +54,7 @@ class Health:
         self._changed = asyncio.Event()
 
     def finish(self, why: str) -> None:
-        """Stop serving for good: watchers are told, and their watches end."""
+        """Stop serving for good: watchers are notified, and their watches end."""
         self.is_final = True
         self.fail(why)
 

@@ -100,7 +100,7 @@ class LeaseRequests:
             await answer(self._store.submit(GiveBack(queue=queue, receipts=receipts)))
         except StoreError as error:
             # They come back when they are due.
-            self._log.warning("leases could not be given back", why=str(error), leases=len(receipts))
+            self._log.warning("leases could not be released", why=str(error), leases=len(receipts))
 
     async def _unreserve(self, reservation: Reservation | None) -> None:
         # One that was there before is its first asker's.

@@ -24,7 +24,7 @@ from .limits import LARGEST_CALL
 from .logs import Log
 
 HARD: Final = 1.15
-"""So many times the watermark, no request is read on, whatever it is for."""
+"""Multiple of the watermark past which no request is read further, of any kind."""
 LOW: Final = 0.95
 """Below this part of the watermark, sends are taken again."""
 SLOW: Final = 1.0
@@ -67,7 +67,7 @@ class MemoryLimiter:
         self._reading: set[RequestReader] = set()
         self._many = asyncio.Event()
         self._freed = 0
-        """Bytes of large requests and responses since memory was last given back to the system."""
+        """Bytes of large requests and responses since memory was last returned to the system."""
 
     # Requests.
 

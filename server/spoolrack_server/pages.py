@@ -30,7 +30,7 @@ def page_size(size: int) -> int:
 
 
 def filter_texts(wanted: MessageFilter) -> list[object]:
-    """Return what tells lists of messages with different filters apart."""
+    """Return a text that tells lists of messages with different filters apart."""
     return [
         sorted(state.value for state in wanted.states),
         wanted.sent_since,

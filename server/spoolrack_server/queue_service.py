@@ -63,7 +63,7 @@ class QueueService:
         watch: Instrumentation | None = None,
         responses: Budget | None = None,
     ) -> None:
-        """`responses` bounds the bytes of the messages that are on their way out."""
+        """`responses` bounds the bytes of messages in unsent responses."""
         self._store = store
         self._workers = workers or ConcurrencyLimit(None)
         self._clock = clock

@@ -107,7 +107,7 @@ class ReceiveStreams:
         self._flow_controls.add(flow_control)
         writing: deque[asyncio.Task[None]] = deque()
         try:
-            # Tells a client of an empty queue that it is connected.
+            # Shows a client of an empty queue that it is connected.
             await context.send_initial_metadata(())
             while True:
                 if len(writing) > 1:

@@ -46,7 +46,7 @@ class ReservationService:
         self._draining = False
 
     def drain(self) -> None:
-        """Let no read go on beyond the frame under way."""
+        """End each read after its present frame."""
         self._draining = True
 
     async def Reserve(self, request: rpc.ReserveRequest, context: Context) -> None:

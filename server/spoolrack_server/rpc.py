@@ -33,7 +33,7 @@ Method = Callable[[Any, Context], Awaitable[Message | bytes | None]]
 Handler = Callable[[Any, Context], Awaitable[bytes | None]]
 
 QUIET: Final = 0.05
-"""Seconds without a new call after which none is likely to be on its way through gRPC any more."""
+"""Seconds without a new call after which gRPC is unlikely to have one queued."""
 LONGEST_QUIET: Final = 1.0
 """Seconds after which a server that drains no longer waits for the quiet: some clients never pause."""
 
@@ -76,11 +76,11 @@ class ServerCalls:
             self._admissions.recheck_permissions()
 
     async def quiet(self, grace: float) -> None:
-        """Return once the calls under way have ended, or `grace` seconds are over, and none comes in.
+        """Return once the calls in flight have ended, or `grace` seconds are over, and none comes in.
 
         gRPC cancels the calls that it has taken and not yet handed over when a server stops, and a
-        client can't tell that nothing of them was done. So they are refused first, one by one; one
-        that comes at the very last moment may still be cancelled.
+        client can't tell that nothing of them was done. So they are refused first, one by one; one that
+        comes at the very last moment may still be cancelled.
         """
         loop = asyncio.get_running_loop()
         if self._running:
@@ -223,7 +223,7 @@ class ServerCalls:
 
 
 async def _abort(context: Context, failure: Failure) -> None:
-    """End the call with a failure, and with what its caller is told in any case."""
+    """End the call with a failure, and with the trailers of every answer."""
     told = context.trailing_metadata() or ()
     await context.abort(failure.code, failure.message, (*failure.trailing_metadata(), *told))
 
@@ -296,7 +296,7 @@ class Requests:
         self.on_refusal: Callable[[StoreError], None] | None = None
         """Ends a stream in its own way, after what it has taken is answered."""
         self.asked: Asked | None = None
-        """Is told what the call asks for."""
+        """Called with the request."""
 
     @property
     def ends_itself(self) -> bool:
@@ -314,7 +314,7 @@ class Requests:
             await self._calls.end(self._context, error, self._name)
 
     def tell(self, request: Any) -> None:
-        """Tell the observer the call's request; None: its requests follow. Only the first call
+        """Pass the call's request to the observer; None: its requests follow. Only the first call
         counts."""
         if self.asked is not None:
             self.asked(request)

@@ -91,7 +91,7 @@ HTTP_CODES: Final[Mapping[str, int]] = {
     "REDRIVE_RUNNING": 409,
     "NO_DEAD_LETTER_QUEUE": 409,
     "SENDING_PAUSED": 409,
-    # softlayer/mq has one answer for whatever can't be guaranteed: try again after so many seconds.
+    # softlayer/mq has one answer for whatever can't be guaranteed: retry after so many seconds.
     "QUEUE_FULL": 503,
     "TOO_MANY_DEDUPLICATION_IDS": 503,
     "DISK_FULL": 503,
@@ -153,7 +153,7 @@ INTERNAL: Final = Failure(
     message="The server made a mistake, and its log says more: please report it.",
     metadata={},
 )
-"""The failure that a client is told for a mistake of ours."""
+"""The failure that a client sees for a defect of the server."""
 
 
 def failure_of(error: StoreError) -> Failure | None:

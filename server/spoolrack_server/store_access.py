@@ -20,8 +20,8 @@ from .loop_answers import answer
 T = TypeVar("T")
 
 FRAME_BYTES: Final = 2 * 1024 * 1024
-"""Of bodies and attributes in one frame of a stream or one page of a list, but always one message.
-Half of what a gRPC client takes unless it is told otherwise."""
+"""Of bodies and attributes in one frame of a stream or one page of a list, but always one message. Half
+of a gRPC client's default limit."""
 
 READERS: Final = 4
 

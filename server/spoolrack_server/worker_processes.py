@@ -20,17 +20,17 @@ HISTORY: Final = "history "
 """Followed by a queue's name."""
 STATE: Final = "state"
 PATIENCE: Final = 3.0
-"""Seconds that one process has to tell what it is asked. Prometheus gives a scrape ten."""
+"""Seconds that one process has for an answer. Prometheus gives a scrape ten."""
 
 
 class WorkerReport(Protocol):
-    """The facts that a process tells of itself."""
+    """The facts that a process reports of itself."""
 
     @property
     def state(self) -> str: ...
 
     async def answer(self, what: str) -> Any:
-        """Tell the other processes `FIGURES`, `PROCESS` or the `HISTORY` of a queue."""
+        """Return `FIGURES`, `PROCESS` or the `HISTORY` of a queue to the other processes."""
 
 
 class WorkerProcess:

@@ -55,7 +55,7 @@ _left_open: WeakSet[ClientContext] = WeakSet()
 
 @atexit.register
 def _close_what_is_left_open() -> None:
-    """Give back, at the program's end, what its streams hold."""
+    """Release, at the program's end, the messages that its streams hold."""
     for context in list(_left_open):
         run(context.close())
 
@@ -139,7 +139,7 @@ class Client:
         return Batch(self._core.batch(**options))
 
     def close(self) -> None:
-        """End what is under way and close the connection. Any number of times, from any thread."""
+        """End the calls in flight and close the connection. Any number of times, from any thread."""
         run(self._core.close())
 
     def __enter__(self) -> Self:

@@ -130,7 +130,7 @@ class MessageStream(Iterator[Message]):
         return [Message(envelope, self._queue) for envelope in envelopes]
 
     def ack(self, message: Message) -> None:
-        """Delete a message without waiting for it; acks travel together.
+        """Delete a message without waiting for it; acks are batched.
 
         `close` waits for them. An ack that fails is logged: its message comes again when the lease is
         over, and so does one whose program dies at once. `Message.delete` waits, and raises.

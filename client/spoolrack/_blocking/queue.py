@@ -220,8 +220,8 @@ class Queue:
         side, and of `max_bytes_in_flight` bytes of bodies and attributes, which may be exceeded by one
         message; raises `Unsupported` where bytes can't be limited. The leases of the waiting ones are
         extended. After a broken connection or a restart of the server it goes on by itself, for ever;
-        only if there never was a connection does it raise the error after `timeout`. Closing it gives
-        back what it had not handed out.
+        only if there never was a connection does it raise the error after `timeout`. Closing it
+        releases the messages that it had not handed out.
         """
         core = self._core._envelopes(
             max_in_flight=max_in_flight,
@@ -407,8 +407,8 @@ class Queue:
         with message and exception (default: it is logged).
 
         Leases are extended for as long as handlers run. `prefetch` messages wait on this side so that
-        no thread is idle, as many as `concurrency` if not said; use 0 where handlers take long, to
-        leave them to other workers. At a stop the running handlers have `grace` to end.
+        no thread is idle, by default as many as `concurrency`; use 0 where handlers take long, to leave
+        them to other workers. At a stop the running handlers have `grace` to end.
         """
 
         arguments.function("handler", handler)

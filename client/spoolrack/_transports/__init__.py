@@ -307,4 +307,4 @@ class Transport(Protocol):
         """
 
     async def close(self) -> None:
-        """End what is under way. Nothing is called afterwards."""
+        """End the calls in flight. Nothing is called afterwards."""

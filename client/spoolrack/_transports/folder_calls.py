@@ -202,7 +202,7 @@ def _give_back(store: Store, done: Future[list[Delivery]]) -> None:
 
 
 def _unreserve(store: Store, done: Future[Reservation | None]) -> None:
-    """Undo a reservation that no caller was told of. If that fails, it is found by its name."""
+    """Undo a reservation whose caller is gone. If that fails, it is found by its name."""
     if done.cancelled() or done.exception() is not None:
         return
     made = done.result()

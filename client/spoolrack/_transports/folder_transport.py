@@ -108,7 +108,7 @@ class FolderTransport:
         self.redrives: RedriveTransport = FolderRedrives(self._calls)
         self.schedules: ScheduleTransport = NoSchedules()
         self.files: FileTransport = FolderFiles(self._calls)
-        # A client that was forgotten must not keep the store open for ever. At the interpreter's end
+        # A client that was never closed must not keep the store open for ever. At the interpreter's end
         # the system does what is needed.
         weakref.finalize(self, share.leave_soon).atexit = False
 

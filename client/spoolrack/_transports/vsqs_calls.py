@@ -67,7 +67,7 @@ FAILURE_DELAY: Final = 1.0
 
 @dataclass(eq=False)
 class Stop:
-    """Tells the waiting thread that its caller is gone."""
+    """Signals the waiting thread that its caller is gone."""
 
     told: bool = False
 

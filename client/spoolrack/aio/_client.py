@@ -158,7 +158,7 @@ class Client:
         return Batch(self._context, **options)
 
     async def close(self) -> None:
-        """End the streams and what else is under way, and close the connection. Any number of times."""
+        """End the streams and the calls in flight, and close the connection. Any number of times."""
         await self._context.close()
 
     async def __aenter__(self) -> Self:

@@ -142,7 +142,7 @@ def _extended(target: ByReceipt, seconds: float) -> VisibilityChange:
 
 
 def release_of(receipt: str, delay: Seconds | None, reason: str, count: bool) -> MessageRelease:
-    """Return the release of a lease, with what the caller said of it checked."""
+    """Return the release of a lease; raise `InvalidRequest` for invalid arguments."""
     return MessageRelease(
         receipt,
         arguments.optional_span("delay", delay, most=arguments.MAX_DELAY),

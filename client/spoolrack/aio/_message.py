@@ -123,7 +123,7 @@ async def finish_message(
         message._finished = True  # It is ready, or another consumer's, as a release would have it.
     except SpoolrackError as why:
         # The program's own error matters more, and must pass.
-        error.add_note(f"Message {message.id} could not be given back, and stays leased: {why}")
+        error.add_note(f"Message {message.id} could not be released, and stays leased: {why}")
     return refusal
 
 

@@ -84,7 +84,7 @@ async def _envelopes(
             queue,
             wanted=wanted,
             token=token,
-            # 0 leaves the page's size to the other side.
+            # 0 leaves the page's size to the server.
             limit=0 if left_over is None else min(left_over, MAX_BATCH),
             max_body_bytes=max_body_bytes,
             timeout=left,

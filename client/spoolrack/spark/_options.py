@@ -248,7 +248,7 @@ def _address(endpoint: str, queue: str, credentials: str | None, retry_seconds: 
 
 
 def known(options: Mapping[str, str], names: Sequence[str] = NAMES) -> dict[str, str]:
-    """Return the options by their names in small letters. Those that Spark adds are let be."""
+    """Return the options by their names in small letters. Those that Spark adds are kept."""
     given = {name.lower(): value for name, value in options.items()}
     ours = {name.lower(): name for name in names}
     for name in given:

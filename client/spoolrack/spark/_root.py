@@ -109,7 +109,7 @@ _OF_NAMES: Final = ("queue", "state", "sent_at", "deliver_at", "lease_expires_at
 _SHARED: Final = (*_OF_NAMES, "first_received_at", "is_dead_letter", "priority", "file")
 """Columns that are alike in all messages that a name holds."""
 _OF_LINES: Final = frozenset({"attributes", "binary_attributes", "group", "dead_letter_records"})
-"""Columns that only the line of a file tells."""
+"""Columns that only the line of a file has."""
 _OF_BATCHES: Final = frozenset({"body_size", "deduplication_key"})
 """Columns that the line tells of a batch, and the name of a lone message."""
 
@@ -419,7 +419,7 @@ class _RangeReader:
         self._root = _RootFolders(options)
         self._rows = _Rows(options.columns)
         self._lone: list[Name] = []
-        """Messages of which their name tells all that is asked for."""
+        """Messages whose name alone fills all columns that are asked for."""
         self._wants_body = "body" in options.columns
         self._wants_line = not _OF_LINES.isdisjoint(options.columns)
         self._wants_batches = not _OF_BATCHES.isdisjoint(options.columns)

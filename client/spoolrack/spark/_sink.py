@@ -28,7 +28,7 @@ from ._row_sender import StagedRows, abort, send
 from ._rows import Sized
 
 QUERY: Final = "sql.streaming.queryId"
-"""Where Spark tells a task which query it is for."""
+"""Spark's local property with the query's id, in a task."""
 NOTHING: Final = StagedRows(messages=0, total=0)
 
 

@@ -48,7 +48,7 @@ class RequestWindow(AbstractContextManager["RequestWindow"]):
         tries = [call]
 
         def once() -> Any:
-            # The call that is under way is the first try.
+            # The call in flight is the first attempt.
             if tries:
                 response = self._caller.finished(tries.pop())
             else:

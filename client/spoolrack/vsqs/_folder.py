@@ -50,7 +50,7 @@ class MessageFolder:
     raises `FileNotFoundError`."""
 
     def __init__(self, path: str | os.PathLike[str], clock: Callable[[], int]) -> None:
-        """`clock` tells the Unix time in microseconds."""
+        """`clock` returns the Unix time in microseconds."""
         self.path = os.fspath(path)
         self._clock = clock
         self._watched = Watched(self.path)

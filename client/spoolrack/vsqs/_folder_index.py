@@ -1,7 +1,7 @@
 """The index of a folder: the next message, leases that are over, the names of a message.
 
-Believes what it is told, name by name or by a list. No I/O and no clock; every question costs the same
-with one message waiting and with a million. Not thread-safe.
+The caller keeps it up to date, name by name or by a listing. No I/O and no clock; every question costs
+the same with one message waiting and with a million. Not thread-safe.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""A folder's content as true as the system can tell, for many threads, and waiting for it to change.
+"""A folder's content, kept up to date by the kernel's events, for many threads that read it or wait for
+a change.
 
-Where the kernel tells of every change, the folder is listed once and the rest is heard: by the time an
-operation looks, it has heard of all that was done before, by whatever process. Where it doesn't, each
-look is a listing, as in vsqs itself.
+Where the kernel reports every change, the folder is listed once, and events do the rest: an operation
+sees all changes that were made before it, by any process. Where it doesn't, each look is a listing, as
+in vsqs itself.
 
 Of the threads that wait, one listens to the kernel; the others wait for that one.
 """
@@ -82,7 +83,7 @@ class Watched:
     def _list(self) -> None:
         self._is_listed = False
         if self._watcher is not None:
-            # Before the listing, so that what happens meanwhile is heard afterwards.
+            # Before the listing, so that changes made meanwhile are reported afterwards.
             self._watcher.watch(HERE)
         with os.scandir(self._path) as entries:
             news = self.content.replace(

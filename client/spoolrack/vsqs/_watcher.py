@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 NO_TIME: Final = Millis(0)
 LOOK_AGAIN: Final = SECOND
-"""How long a change may stay unseen where no event tells of it."""
+"""How long a change may stay unseen where no event reports it."""
 
 
 class FolderChange(NamedTuple):
@@ -54,7 +54,7 @@ class Watcher:
         clock: Clock | None = None,
         kernel: Callable[[], Inotify] | None = None,
     ) -> None:
-        """`look_again`: so often does `changes` say so, if not everything is heard."""
+        """`look_again`: the interval at which `changes` says so, if events are incomplete."""
         self._root = os.fspath(root)
         self._look_again = look_again
         self._clock = SystemClock() if clock is None else clock
@@ -79,7 +79,7 @@ class Watcher:
 
     @property
     def hears_all(self) -> bool:
-        """Whether every change in the watched folders, by any process, will be told.
+        """Whether every change in the watched folders, by any process, will be reported.
 
         If so, what was done before a call of `changes` began is in its answer, or in an earlier one.
         """
@@ -132,7 +132,7 @@ class Watcher:
         return None if lost else found
 
     def wait(self, timeout: Millis | None = None) -> None:
-        """Return once `changes` may have something to tell, `wake` was called, or `timeout` is over."""
+        """Return once `changes` may return something, `wake` was called, or `timeout` is over."""
         if not self.hears_all:
             left = Millis(max(0, self._next_look - self._clock.monotonic()))
             timeout = left if timeout is None else min(timeout, left)
@@ -145,7 +145,7 @@ class Watcher:
             os.read(self._sleeping, _WAKE_UPS)
 
     def wake(self) -> None:
-        """End the `wait` that is under way, or else the next one."""
+        """End the present `wait`, or else the next one."""
         with self._lock, contextlib.suppress(BlockingIOError):  # full: it wakes up anyway
             if self._close_pipe.alive:
                 os.write(self._waking, b"\0")
@@ -158,7 +158,7 @@ class Watcher:
             self._close_pipe()
 
     def _add(self, folder: str) -> int | None:
-        """Ask the kernel to tell of what is at a path; answers the watch."""
+        """Ask the kernel to report changes at a path; answers the watch."""
         self._unheard.discard(folder)
         if self._kernel is None:
             self._unheard.add(folder)

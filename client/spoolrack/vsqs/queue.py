@@ -48,7 +48,7 @@ class Queue:
     """A folder as a queue. Safe to share between threads; usable after a fork."""
 
     def __init__(self, path: str | os.PathLike[str], capacity: int | None = None) -> None:
-        """Makes the folder if need be. `capacity`: so many messages, leased ones included, let
+        """Makes the folder if need be. `capacity`: with this many messages, leased ones included,
         publishers wait; None is no limit. Each process has its own."""
         self.path = os.fspath(path)
         self.capacity = capacity

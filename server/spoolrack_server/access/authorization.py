@@ -1,7 +1,7 @@
 """Authorization of gRPC calls, from start to end.
 
-A call is refused before its handler runs. A stream that is under way ends as soon as the files say that
-it couldn't begin any more. Handlers ask `queues_for` what they may touch where only the store knows it.
+A call is refused before its handler runs. A stream ends as soon as the files no longer permit it.
+Handlers ask `queues_for` what they may touch where only the store knows it.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ class LineBatch:
     def __init__(
         self, client: Client, queue: str, like: Outgoing, advance: Lines.Advance, quiet: bool
     ) -> None:
-        """Every line becomes a message `like` that one. `advance` is told of what is on its way."""
+        """Every line becomes a message `like` that one. `advance` is called with the messages in
+        flight."""
         self._queue = client.queue(queue)
         self._like = like
         self._advance = advance

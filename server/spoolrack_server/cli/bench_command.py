@@ -61,7 +61,7 @@ class Row:
     "--disk",
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False),
-    help="Measure the disk of this folder, too; with --root, that one's if not said.",
+    help="Measure the disk of this folder, too; by default, with --root, that of the root.",
 )
 @option(
     "--seconds",

@@ -210,7 +210,7 @@ def _rest_of(root: str) -> Callable[[], bool] | None:
             return None
         before = owners_changed_ns(root)
     except OSError:
-        return None  # To be told by the opening.
+        return None  # The opening will report it.
     return lambda: owners_changed_ns(root) == before
 
 

@@ -60,7 +60,7 @@ class Lines:
     """An open file, line by line. A line ends at a line feed, which isn't part of it."""
 
     Advance = Callable[[int, int], None]
-    """Told of lines and bytes."""
+    """Called with lines and bytes."""
 
     def __init__(self, file: int) -> None:
         self._file = file

@@ -36,7 +36,8 @@ class LineSender:
         patience: float,
         advance: Lines.Advance,
     ) -> None:
-        """Every line becomes a message `like` that one. `advance` is told of what is acknowledged."""
+        """Every line becomes a message `like` that one. `advance` is called with acknowledged lines and
+        bytes."""
         self._queue = queue
         self._like = like
         self._in_flight = in_flight
@@ -86,7 +87,7 @@ class LineSender:
             try:
                 self._finish_first()
             except SpoolrackError:
-                continue  # The first failure is the one to be told of.
+                continue  # The first failure is the one to report.
 
     def _count(self, lines: int, size: int, future: Future[int]) -> None:
         refused = future.result()

@@ -32,7 +32,7 @@ MAX_VERSION: Final = 10**15 - 1
 LOOKED_AT: Final = 1_000
 """Leased messages that `describe` looks at, in the order of their sends."""
 OLDEST: Final = 5
-"""Of these it shows so many."""
+"""The number that it shows."""
 _LONG: Final = 18
 """Characters of an option's name."""
 
@@ -282,7 +282,7 @@ def purge(
 @argument("name")
 @looks_at_queues
 def describe(reach: Reach, name: str) -> None:
-    """Tell why the queue NAME stands still, if it does, and which leases are its oldest."""
+    """Explain why the queue NAME stands still, if it does, and show its oldest leases."""
     with reach.quick() as client:
         queue = client.queue(name)
         info = queue.info()

@@ -86,7 +86,7 @@ class Runner:
         return code == 0
 
     def _wait(self, process: subprocess.Popen[bytes], message: Message) -> int:
-        # Only an older server doesn't tell: its queues begin with the same default.
+        # Only an older server doesn't send it: its queues begin with the same default.
         visibility = self._visibility or message.visibility_timeout or _DEFAULT
         while True:
             try:

@@ -48,7 +48,7 @@ def deferred() -> Iterator[None]:
 
 
 def check() -> None:
-    """Raise the signal that has come, if it was put off or got lost on its way.
+    """Raise the signal that was received, if it was deferred or lost in an exception handler.
 
     An exception that is raised inside a finalizer goes no further: a loop without an end should ask.
     """

@@ -1,7 +1,7 @@
 """The dashboard's view of the server's measurements: the last hour, and the machine.
 
 The history of a queue takes MONITOR of that queue, as its figures do. The disk, the memory, the
-processes and the folder are told only with MONITOR of all queues, as `/-/metrics` is.
+processes and the folder are shown only with MONITOR of all queues, as `/-/metrics` is.
 """
 
 from __future__ import annotations

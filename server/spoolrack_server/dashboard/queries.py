@@ -51,7 +51,7 @@ MAX_AGE: Final = 36_500 * DAY
 MOST_THINGS: Final = 200
 """Stages, reservations or redrives in one answer."""
 SMALL: Final = 64 * 1024
-"""Of bodies up to so many bytes a list shows the beginning: to read a body, all of it is checked."""
+"""A list shows the beginning of bodies up to this many bytes: to read a body, all of it is checked."""
 BUCKETS: Final = 11
 """Bounds of ages, each twice the one before."""
 FIRST_BOUNDS: Final[Mapping[str, Millis]] = {

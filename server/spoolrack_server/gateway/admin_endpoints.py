@@ -33,7 +33,8 @@ class AdminEndpoints:
         return web.json_response({"status": "NOT_READY", "why": self._health.state}, status=503)
 
     async def _refusals(self) -> dict[str, list[str]]:
-        """Tell why sends are refused, if they are. The server is ready: receives and deletes go on."""
+        """Return why sends are refused, if they are. The server is ready: receives and deletes go
+        on."""
         found = await self._observer.refusals()
         return {"refuses_sends": found} if found else {}
 

@@ -167,7 +167,7 @@ class Gateway:
         except Exception as error:
             response = self._refusal(request, error)
             if request.writer.output_size:
-                # An answer is under way already: it can only be cut off.
+                # A response has begun already: it can only be cut off.
                 raise asyncio.CancelledError from error
         if self._listener.is_refusing or not request.content.is_eof():
             # The rest of a body that isn't needed is not worth waiting for.

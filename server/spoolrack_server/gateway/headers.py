@@ -4,8 +4,8 @@ Pure. A value that can't be read raises `InvalidRequest`, naming the header or t
 
 Attributes are headers both ways. A header's name has no case and only some of ASCII, and its value no
 line feeds; so all other characters of a name or a value are percent-encoded, as UTF-8, and a header
-that reads `%41` means "A". Names without it are in lower case. Bytes travel as base64, under a prefix
-of their own. Two attributes are also HTTP's own headers: Content-Type and Content-Encoding.
+that reads `%41` means "A". Names without it are in lower case. Bytes are base64, under a prefix of
+their own. Two attributes are also HTTP's own headers: Content-Type and Content-Encoding.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def attributes_of(headers: Mapping[str, str]) -> dict[str, str | bytes]:
         if name in into:
             raise InvalidRequest(what="the header", value=header, rule="names an attribute twice")
         into[name] = attribute
-    # Where an attribute can't be HTTP's own header as it is, both travel.
+    # Where an attribute can't be HTTP's own header as it is, both are sent.
     return kept | found
 
 

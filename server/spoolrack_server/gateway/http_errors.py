@@ -113,7 +113,7 @@ class TooManyUploads(GatewayError):
     http_code = UNAVAILABLE
 
     def __init__(self) -> None:
-        super().__init__("Too many large bodies are on their way: try again.")
+        super().__init__("Too many large bodies are being uploaded: try again.")
 
 
 class RangeNotSatisfiable(GatewayError):

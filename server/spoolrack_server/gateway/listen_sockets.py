@@ -1,8 +1,8 @@
-"""Sockets that take no more than so many connections at a time.
+"""Listening sockets with a bound on connections.
 
-asyncio takes all that come, and a connection in its handshake has no protocol yet; so they are
-counted where they are accepted, until they are closed. One too many is closed at once: a client that
-waits in a line that never moves learns less.
+asyncio takes all that come, and a connection in its handshake has no protocol yet; so they are counted
+where they are accepted, until they are closed. One too many is closed at once: a client that waits in a
+line that never moves learns less.
 """
 
 from __future__ import annotations

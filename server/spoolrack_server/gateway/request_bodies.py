@@ -25,7 +25,7 @@ from spoolrack_store.model.settings import MIB
 from .http_errors import TooManyUploads, UnreadableBody, UploadTooSlow
 
 BLOCK: Final = 256 * 1024
-"""Bytes that a slow reader must take within the patience of one stall."""
+"""Bytes that a slow reader must take within `stall` seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class UploadShare:
         self.taken += size
 
     def give_back(self, size: int) -> None:
-        """Give back a part before the end."""
+        """Return a part before the end."""
         self._room.give_back(size)
         self.taken -= size
 
@@ -95,8 +95,8 @@ async def read(
 async def pieces(
     request: web.Request, *, queue: str, limit: int, patience: HttpLimits, share: UploadShare
 ) -> AsyncIterator[bytes]:
-    """Yield the request's body as it comes. The share is charged with each piece: the caller gives back
-    what it doesn't keep.
+    """Yield the request's body as it comes. The share is charged with each piece: the caller returns
+    the rest.
 
     Raises `MessageTooLarge` as soon as it is known to have more than `limit` bytes, `UploadTooSlow`,
     `TooManyUploads`, `UnreadableBody`; and `ConnectionError` if the client went away.
@@ -218,5 +218,5 @@ async def _cut_off_after(request: web.Request, patience: HttpLimits) -> AsyncIte
     except (TimeoutError, OSError) as error:
         if transport is not None:
             transport.abort()
-        # The client is gone, and aiohttp wants to hear it like this.
+        # The client is gone, which aiohttp expects as this error.
         raise asyncio.CancelledError from error

@@ -1,7 +1,7 @@
 """Checks a request before its endpoint sees it: its head, its origin, its caller, its parameters.
 
 Cross-site requests (CSRF) and DNS rebinding: a page in a browser may reach this server where its author
-can't, and must change nothing here. Paths that aren't served are told to known callers alone.
+can't, and must change nothing here. Only authenticated callers learn that a path isn't served.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from spoolrack_store.store_metrics import StoreMetrics
 from .metrics import METRICS, Row, histogram_row
 
 MOST_QUEUES: Final = 1_000
-"""So many queues have series of their own."""
+"""Bound on queues with series of their own."""
 OTHERS: Final = "*"
 """Stands for the rest."""
 

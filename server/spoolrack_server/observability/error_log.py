@@ -1,4 +1,4 @@
-"""Tells the log which calls were refused, so that an error a user met is found by its request's id.
+"""Log of refused calls, so that an error that a user met is found by its request's id.
 
 Not each of very many: beyond a few a second with the same reason they are only counted, and the next
 line says how many were left out. A fault of the server is a warning, the rest is information.
@@ -19,7 +19,7 @@ BURST: Final = 10
 RATE: Final = 1.0
 """More of them each second."""
 QUIET: Final = frozenset({"DRAINING"})
-"""Every caller gets it while a server stops; the log has said why."""
+"""Every caller gets it while a server stops; the reason is logged."""
 
 
 class ErrorLog:

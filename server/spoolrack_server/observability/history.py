@@ -30,7 +30,7 @@ _LARGEST: Final = 2**32 - 1
 COUNTS: Final = ("ready", "leased", "delayed", "oldest")
 """Kept of each queue: messages by state, and the age in seconds of the oldest that is ready."""
 RATES: Final = ("entered", "left")
-"""Kept of each queue: messages since the sample before; told as messages a second."""
+"""Kept of each queue: messages since the sample before; shown as messages a second."""
 
 Series = dict[str, Any]
 """`first`, the slot of the first value; `every`, the length of a slot in milliseconds; and for each of

@@ -22,7 +22,7 @@ from .request_ids import HEADER, REQUEST_ID, RequestIds
 
 Metadata = Iterable[tuple[str, str | bytes]]
 Asked = Callable[[Any], None]
-"""Is told what a call asks for, once that is read; None: it has many requests."""
+"""Called with the request of a call, once it is read; None: it has many requests."""
 Method = Callable[[Asked, Any], Awaitable[Any]]
 
 CANCELLED: Final = "CANCELLED"
@@ -52,7 +52,7 @@ class Traces(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ObservedRequest:
-    """A request of a stream, under way."""
+    """A request of a stream, in flight."""
 
     operation: str
     began: float

@@ -1,7 +1,7 @@
 """Which metrics there are: the one list, which docs/observability.md repeats and a test compares.
 
-A figure travels as a row until it is written for Prometheus, so that it can come from another process.
-Knows nothing of where figures come from.
+A metric is a row until it is written for Prometheus, so that it can come from another process. Knows
+nothing of where figures come from.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Metric:
     labels: tuple[str, ...] = ()
     bounds: tuple[float, ...] = ()
     is_of_process: bool = False
-    """Whether each process has its own; the others are of the root, and any process can tell them."""
+    """Whether each process has its own; the others are of the root, and any process can report them."""
 
 
 def _process_metric(
@@ -143,9 +143,7 @@ _ALL: Final = (
         "gauge",
         "Deleted files and folders that wait to be unlinked.",
     ),
-    _process_metric(
-        "spoolrack_process_answers", "gauge", "1 if the process told its figures in time, else 0."
-    ),
+    _process_metric("spoolrack_process_answers", "gauge", "1 if the process answered in time, else 0."),
     _process_metric("spoolrack_process_cpu_seconds", "counter", "Processor time, of user and system."),
     _process_metric("spoolrack_process_resident_memory_bytes", "gauge", "Memory in use."),
     _process_metric("spoolrack_process_virtual_memory_bytes", "gauge", "Address space in use."),

@@ -78,7 +78,7 @@ class Observer:
         most_queues: int = MOST_QUEUES,
         root: str = "",
     ) -> None:
-        """`root` is told as the folder that is served."""
+        """`root` is shown as the folder that is served."""
         self.operations = CallMetrics()
         self._root = os.path.abspath(root) if root else ""
         self._began = clock.monotonic()

@@ -26,7 +26,7 @@ LONGEST_LABEL: Final = 1_024
 DEFAULT_RETENTION: Final = Millis(4 * DAY)
 """SQS's own, which a queue has that is created over SQS and doesn't say another."""
 MAX_RETENTION: Final = Millis(14 * DAY)
-"""The longest that SQS can tell: shown for a queue that keeps messages longer, or for ever."""
+"""The largest value of SQS: shown for a queue that keeps messages longer, or for ever."""
 MODIFIED: Final = "LastModifiedTimestamp"
 WAIT: Final = "ReceiveMessageWaitTimeSeconds"
 REDRIVE: Final = "RedrivePolicy"

@@ -666,7 +666,7 @@ OPERATIONS: Final = frozenset(
 
 
 class _SendBatch:
-    """The messages of a request on their way to the store."""
+    """The messages of a send, for the store."""
 
     def __init__(self, queue: str, facts: _QueueFacts, caller: SqsCaller) -> None:
         self._facts = facts

@@ -1,4 +1,5 @@
-"""A large body on its way into the root: a file in `new/` that is written in pieces, without the lock.
+"""A large body that is being written into the root: a file in `new/` that is written in pieces, without
+the lock.
 
 Its name says the process that writes it. A commit renames it into `bodies/`. The next start, or a
 process that finds its writer dead, unlinks what never became a message's.

@@ -110,7 +110,7 @@ class Changes:
 
     @property
     def is_shared(self) -> bool:
-        """Whether others have the root open, so that moves must be told."""
+        """Whether other processes have the root open, so that moves must be logged."""
         return len(self.members) > 1
 
     def read_members(self) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ class Space:
     """How many files more can be made; file systems without a limit say 0 of 0: see `unlimited`."""
     unlimited: bool
     all_bytes: int = 0
-    """How large it is; 0 where the system doesn't tell."""
+    """How large it is; 0 where the system doesn't report it."""
     all_files: int = 0
 
     @property

@@ -166,7 +166,8 @@ os.register_at_fork(after_in_child=_leave_locks_to_parent)
 
 
 class Ear:
-    """Hears when a file is touched (inotify(7)). `wait` is for one thread, the rest is thread-safe."""
+    """Watch of a file that others touch (inotify(7)). `wait` is for one thread, the rest is
+    thread-safe."""
 
     def __init__(self, path: str) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -192,11 +193,11 @@ class Ear:
                 os.read(descriptor, _EVENTS)
 
     def wake(self) -> None:
-        """End the `wait` that is under way, or else the next one."""
+        """End the present `wait`, or else the next one."""
         os.eventfd_write(self._woken, 1)
 
     def close(self) -> None:
-        """Hear nothing more; no thread is in another call."""
+        """Close the watch; no thread is in another call."""
         self._close()
         self._close_woken()
 
@@ -450,7 +451,7 @@ class LocalDisk:
             os.utime(path, dir_fd=self._root)
 
     def watch(self, path: str) -> Ear | None:
-        """Return what hears when another process touches the file; None if this can't be heard."""
+        """Watch the file for touches by other processes; return None if the system can't."""
         try:
             return Ear(f"/proc/self/fd/{self._root}/{path}")
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Which process holds `LOCK`, as an operator is told it. The lock is never broken."""
+"""The holder of `LOCK`, for operators. The lock is never broken."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIRST_PAUSE: Final = 1
 _LONGEST_PAUSE: Final = 50
 """Milliseconds between two tries: each twice as long as the one before."""
 _SAY_EVERY: Final = 1_000
-"""Milliseconds. After so long it is said which process holds the lock, and then again."""
+"""Milliseconds. Time after which the holder of the lock is logged, and then again."""
 _STATES: Final = {
     "R": "running",
     "S": "sleeping",
@@ -41,7 +41,7 @@ class LockHolder:
 
     pid: int
     state: str
-    """Its state as the system tells it; "unknown" of another container's process."""
+    """Its state as the system reports it; "unknown" of another container's process."""
     since: Millis
     """Unix time at which it took the lock."""
 

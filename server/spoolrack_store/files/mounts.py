@@ -1,4 +1,4 @@
-"""The promises of the file system under a root, as far as the system tells.
+"""Promises of the file system under a root, as far as the system reports them.
 
 Every promise of the store rests on a rename being atomic on disk. ext4 without a journal doesn't give
 that: after a power cut a message can be in both folders of its last rename, or in neither.

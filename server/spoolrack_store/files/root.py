@@ -1,8 +1,8 @@
 """Opens a folder as a root of format 2, or makes one of it, and makes this process one of its owners.
 
 Each process has a file in `owners/`, which it locks for as long as it lives. `LOCK` is held while a
-process becomes an owner and the files of the dead are unlinked, so that a file which isn't locked is a
-dead process's.
+process becomes an owner and files of dead processes are unlinked, so that a file which isn't locked is
+a dead process's.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Root:
         try:
             self.disk.unlink(owner_file(self.owner))
         except OSError as error:
-            # The next process that opens the root unlinks the files of the dead.
+            # The next process that opens the root unlinks the files of dead processes.
             log.warning("%s stays behind: %s", owner_file(self.owner), error)
         self._lock.release()
         self.disk.close_lock()

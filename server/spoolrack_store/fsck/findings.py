@@ -13,7 +13,7 @@ from ..model.transitions import State
 NOT_A_NAME: Final = "its name is not one of ours"
 
 Progress = Callable[[int, int], None]
-"""Told how many messages were looked at, and how many there are, as far as their names say."""
+"""Called with the number of messages checked, and of all messages by their names."""
 
 
 class NotRestorable(Exception):

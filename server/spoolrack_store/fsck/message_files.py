@@ -26,7 +26,7 @@ from .findings import Aside, MessageCounts, Notes, Problem, Progress, Remedy
 from .listing import Lister, Paths
 
 ROUNDS: Final = 6
-"""Listings at most, before what still changes is told as unchecked."""
+"""Listings at most; files that still change are then reported as unchecked."""
 _WHOLE: Final = "whole: it can be restored"
 _SLACK: Final = Millis(60 * SECOND)
 """A clock may have been set back by so much, and no lease is called too long."""

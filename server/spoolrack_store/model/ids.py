@@ -53,7 +53,7 @@ class IdMaker:
         self._millis = 0
         self._fraction = 0
         self._seen = ""
-        """The highest id that it was told to rise above, and has."""
+        """The highest id that later ones must exceed."""
 
     def make(self) -> str:
         now = self._clock.wall()

@@ -16,7 +16,7 @@ from .names import ID_LENGTH
 MAX_ID_LENGTH: Final = 128
 """Characters of a deduplication id."""
 MAX_KEYS: Final = 4_000_000
-"""So many are remembered for one queue."""
+"""Bound on the keys of one queue."""
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
 _PAIRS: Final = [high + low for high in _DIGITS for low in _DIGITS]
 _TIME_AT: Final = 80

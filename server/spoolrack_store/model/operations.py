@@ -312,7 +312,7 @@ class GiveBack(Request[None]):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Purge(Request[int]):
-    """Delete messages of a queue, all of them if no more is said; answers how many."""
+    """Delete messages of a queue, by default all of them; answers how many."""
 
     queue: str
     sent_before: Millis | None = None

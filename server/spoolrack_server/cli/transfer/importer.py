@@ -60,7 +60,7 @@ class Importer:
         advance: Callable[[int, int], None],
     ) -> None:
         """`sender` must never repeat a call. `settle` is how many seconds a server may take to finish a
-        call whose caller is gone; `advance` is told of messages and bytes that are done."""
+        call whose caller is gone; `advance` is called with messages and bytes that are done."""
         self._client = client
         self._sender = sender
         self._source = source
@@ -218,7 +218,7 @@ class Importer:
         try:
             results = self._sender.queue(queue).send_many([outgoing for _, outgoing in pairs])
         except errors.OutcomeUnknown:
-            raise  # A look can't tell before the server was started again.
+            raise  # A look is inconclusive before the server was started again.
         except SpoolrackError as error:
             return [error] * len(pairs)
         verdicts = [result.error for result in results]
@@ -239,7 +239,7 @@ class Importer:
     def _found(self, queue: str, keys: Collection[str]) -> set[str]:
         """Return which of these messages are in the queue.
 
-        If some are not, the call that carried them may still be under way somewhere: then looks again.
+        If some are not, the call that carried them may still be in flight: then looks again.
         """
         found = self._look(queue, keys)
         if len(found) < len(set(keys)):

@@ -111,7 +111,7 @@ class Journal:
         return not self._queues
 
     def remove(self) -> None:
-        """Forget everything: the source has nothing left that could be imported again."""
+        """Clear the journal: the source has nothing left that could be imported again."""
         os.unlink(self.path)
         self._is_removed = True
 
