@@ -121,9 +121,9 @@ class FrameWriter:
         """Take room for what was leased. Raise `MemoryLimit`, and then the messages go back."""
         size = _size_of(deliveries)
         try:
-            taken = self._budget.take(peer, size)
+            taken = self._budget.reserve(peer, size)
         except MemoryLimit:
-            self._leases.give_back(queue, receipts_of(deliveries))
+            self._leases.release(queue, receipts_of(deliveries))
             # A setting was changed since the limit was asked for.
             self._largest[queue] = size, stopwatch()
             raise
@@ -182,10 +182,10 @@ class LeasedFrame:
                 await write(self._context, response)
         except CallIsOver:
             if receipts:
-                self._frames._leases.give_back(self._queue, receipts)
+                self._frames._leases.release(self._queue, receipts)
             raise
         finally:
-            self._frames._budget.give_back(self._peer, self._taken)
+            self._frames._budget.free(self._peer, self._taken)
 
 
 def _size_of(deliveries: Iterable[Delivery]) -> int:

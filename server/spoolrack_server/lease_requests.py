@@ -65,7 +65,7 @@ class LeaseRequests:
                 self._run(self._undo(future, undo))
             raise
 
-    def give_back(self, queue: str, receipts: Sequence[str]) -> None:
+    def release(self, queue: str, receipts: Sequence[str]) -> None:
         """Undo leases that no client has seen. Returns at once: the call they were for is over."""
         self._run(self._give_back(queue, receipts))
 

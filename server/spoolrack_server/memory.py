@@ -181,15 +181,15 @@ class Budget:
         self._has_ended = False
 
     def fits(self, peer: str, size: int) -> bool:
-        """Return whether `take` would find room."""
+        """Return whether `reserve` would find room."""
         return (
             size <= SMALL
             or not self.used
             or (self.used + size <= self.total and self._held.get(peer, 0) + size <= self.connection)
         )
 
-    def take(self, peer: str, size: int) -> int:
-        """Count `size` bytes of the connection `peer`, and return what `give_back` must be given.
+    def reserve(self, peer: str, size: int) -> int:
+        """Count `size` bytes of the connection `peer`, and return what `free` must be given.
 
         Raises `MemoryLimit` if they don't fit. One request or response always fits alone.
         """
@@ -204,7 +204,7 @@ class Budget:
     def full(self) -> MemoryLimit:
         return MemoryLimit(why=f"the {self._what} under way fill their {self.total // MIB} MiB")
 
-    def give_back(self, peer: str, taken: int) -> None:
+    def free(self, peer: str, taken: int) -> None:
         if not taken:
             return
         self.used -= taken
@@ -216,11 +216,11 @@ class Budget:
     @contextmanager
     def share(self, peer: str, size: int) -> Iterator[None]:
         """Reserve `size` bytes while they are in flight; raise `MemoryLimit`."""
-        taken = self.take(peer, size)
+        taken = self.reserve(peer, size)
         try:
             yield
         finally:
-            self.give_back(peer, taken)
+            self.free(peer, taken)
 
     async def room(self, peer: str, size: int) -> None:
         """Return when `size` bytes fit, or after `end`."""

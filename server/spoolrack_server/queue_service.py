@@ -164,7 +164,9 @@ class QueueService:
 
     async def Send(self, request: rpc.SendRequest, context: Context) -> bytes:
         async with self._workers.saving():
-            send_requests.lend(context_in(context.invocation_metadata() or ()), request.messages)
+            send_requests.inherit_context(
+                context_in(context.invocation_metadata() or ()), request.messages
+            )
             begun = send_requests.start(self._store, request.queue, request.messages)
             del request  # The store has the bodies.
             await answer(begun.future)

@@ -182,8 +182,8 @@ class ServerCalls:
         raw = response if isinstance(response, bytes) else response.SerializeToString()
         if len(raw) > SMALL:
             peer, responses = context.peer(), self._memory.responses
-            taken = responses.take(peer, len(raw))
-            task.add_done_callback(lambda _: responses.give_back(peer, taken))
+            taken = responses.reserve(peer, len(raw))
+            task.add_done_callback(lambda _: responses.free(peer, taken))
         return raw
 
     @contextmanager
@@ -218,7 +218,7 @@ class ServerCalls:
             self._log.error("an error that has no status", reason=error.reason, detail=str(error))
             failure = INTERNAL
         is_fault = failure.code.name in FAULTS
-        self._refusals.tell(name, failure.reason, failure.message, is_fault=is_fault)
+        self._refusals.log(name, failure.reason, failure.message, is_fault=is_fault)
         await _abort(context, failure)
 
 
@@ -313,7 +313,7 @@ class Requests:
         if self.is_reading:
             await self._calls.end(self._context, error, self._name)
 
-    def tell(self, request: Any) -> None:
+    def announce(self, request: Any) -> None:
         """Pass the call's request to the observer; None: its requests follow. Only the first call
         counts."""
         if self.asked is not None:
@@ -330,7 +330,7 @@ class Requests:
             self.check(request)
             if self.admission is not None:
                 self.admission.request = request
-            self.tell(request)
+            self.announce(request)
         return request
 
     def check(self, request: Any) -> int:
@@ -343,7 +343,7 @@ class Requests:
         size = request.ByteSize()
         if size <= SMALL:
             return 0
-        taken = self._memory.requests.take(self._context.peer(), size)
+        taken = self._memory.requests.reserve(self._context.peer(), size)
         self._held += taken
         return taken
 
@@ -351,7 +351,7 @@ class Requests:
         """Note that a request is answered."""
         if taken:
             self._held -= taken
-            self._memory.requests.give_back(self._context.peer(), taken)
+            self._memory.requests.free(self._context.peer(), taken)
 
     def close(self) -> None:
         """Note that the call is over."""

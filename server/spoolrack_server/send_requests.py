@@ -114,7 +114,7 @@ def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
     return made
 
 
-def lend(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMessage]) -> None:
+def inherit_context(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMessage]) -> None:
     """Give the messages the trace context that came with their call, if they carry none."""
     if not trace:
         return

@@ -263,7 +263,7 @@ class Server:
         self._service = QueueService(
             store, self._clock, self._log, self._workers, self._watch, self._memory.responses
         )
-        self.observer.lend(self._service, self._memory)
+        self.observer.observe_flow(self._service, self._memory)
         # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.
         port = ("grpc.so_reuseport", int(self._settings.shares_ports))
         self._grpc = server = grpc.aio.server(options=(*self._limits.grpc_options(), port))
@@ -352,12 +352,12 @@ class Server:
     def _listen_to(self, store: Store) -> None:
         loop = asyncio.get_running_loop()
 
-        def tell(error: StoreError) -> None:
+        def report(error: StoreError) -> None:
             self._log.error("the store failed: restart the server", why=str(error))
             self._health.fail(str(error))
 
         def failed(error: StoreError) -> None:
             # From a thread of the store.
-            loop.call_soon_threadsafe(tell, error)
+            loop.call_soon_threadsafe(report, error)
 
         store.on_failure(failed)

@@ -75,7 +75,7 @@ class Streams:
     ) -> None:
         """Serve a stream until it ends: hand each request to the store, and write a response to each in
         their order. The `StoreError` that a request meets is in its response."""
-        requests.tell(None)
+        requests.announce(None)
         responses = _ResponseQueue(requests)
         reading = asyncio.create_task(self._read(requests, responses, operation))
         responses.reading = reading

@@ -61,9 +61,9 @@ class Supervisor:
     async def run(self, announce: Callable[[], None]) -> None:
         """Return once all have ended; `announce` is called once all serve."""
         # The first one alone: it finishes what a crash left, and says what is wrong with the root.
-        tasks = [asyncio.create_task(self._keep(0))]
+        tasks = [asyncio.create_task(self._run_worker(0))]
         if await self._is_ready(0):
-            tasks += [asyncio.create_task(self._keep(n)) for n in range(1, self._count)]
+            tasks += [asyncio.create_task(self._run_worker(n)) for n in range(1, self._count)]
             if all([await self._is_ready(n) for n in range(1, self._count)]):
                 announce()
         await asyncio.gather(*tasks)
@@ -90,7 +90,7 @@ class Supervisor:
             wait.cancel()
         return self._ready[n].is_set()
 
-    async def _keep(self, n: int) -> None:
+    async def _run_worker(self, n: int) -> None:
         """Let server `n` run, over and over, until the end."""
         pause = FIRST_PAUSE
         while not self._ending.is_set():
@@ -102,14 +102,14 @@ class Supervisor:
                 return
             if has_served:
                 pause = FIRST_PAUSE
-            elif not self._go_on(n, code):
+            elif not self._should_restart(n, code):
                 return
             self._log.warning("a server has died and is started again", server=n, code=code)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _go_on(self, n: int, code: int) -> bool:
+    def _should_restart(self, n: int, code: int) -> bool:
         """Return whether to start a worker again after its `code`."""
         self._failures += 1
         was_ever_ready = self._ready[n].is_set()

@@ -35,13 +35,13 @@ async def _serve(settings: ServeSettings) -> int:
         listening.add_done_callback(lambda _: end())
 
     try:
-        return await serve(settings, _tell, until_alone, member)
+        return await serve(settings, _report_ready, until_alone, member)
     finally:
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
 
 
-def _tell(_: ListenAddresses) -> None:
+def _report_ready(_: ListenAddresses) -> None:
     os.write(sys.stdout.fileno(), READY)
 
 

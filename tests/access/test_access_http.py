@@ -225,7 +225,7 @@ def _admitting(entrance: RequestChecks) -> Any:
     @web.middleware
     async def admit(request: web.Request, handler: Endpoint) -> web.StreamResponse:
         try:
-            entrance.admit(request)
+            entrance.check(request)
         except StoreError as error:
             response = response_to(error)
             assert response is not None

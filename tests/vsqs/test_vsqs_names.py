@@ -40,10 +40,10 @@ def test_a_content_is_what_it_was_told(told: list[tuple[str, int, str]]) -> None
     for sign, number, extension in told:
         text = f"{number}{extension}"
         if sign == "+":
-            assert content.appear(text) is (text not in there)
+            assert content.add(text) is (text not in there)
             there.add(text)
         else:
-            content.vanish(text)
+            content.remove(text)
             there.discard(text)
     assert [name.text for name in content] == sorted(there)
     assert len(content) == len(there)
@@ -58,10 +58,10 @@ def test_a_content_is_what_it_was_told(told: list[tuple[str, int, str]]) -> None
 
 def test_a_content_does_not_grow_with_what_is_gone() -> None:
     content = Content()
-    content.appear("1")
+    content.add("1")
     for expiration in range(10_000):
-        content.appear(f"2.{expiration}")
-        content.vanish(f"2.{expiration}")
+        content.add(f"2.{expiration}")
+        content.remove(f"2.{expiration}")
     assert len(content._leased) < 1_000
 
 

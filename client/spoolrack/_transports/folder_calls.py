@@ -46,7 +46,7 @@ class FolderCalls:
         """Receives and reserves that a caller waits for."""
         self._closed = False
 
-    async def ask(self, request: Request[Answer], timeout: float, *, make: bool = False) -> Answer:
+    async def submit(self, request: Request[Answer], timeout: float, *, make: bool = False) -> Answer:
         """Return the store's answer to a request that doesn't wait in the store. `make`: see
         `SharedStore.store`."""
         self.refuse_if_read_only()
@@ -62,9 +62,9 @@ class FolderCalls:
             raise Timeout(f"No answer from {self.target} within {timeout:.3g} s: {done}.")
         return self._result(future)
 
-    async def look(self, question: Callable[[Store], Answer], timeout: float | None) -> Answer:
+    async def query(self, query: Callable[[Store], Answer], timeout: float | None) -> Answer:
         """Return the answer to a query that waits for no commit, but perhaps for the disk."""
-        return await self.work(question, timeout)
+        return await self.work(query, timeout)
 
     async def work(
         self,

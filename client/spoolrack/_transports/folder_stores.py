@@ -18,7 +18,7 @@ from typing import Final, Self
 from spoolrack_store.files.root import is_root
 from spoolrack_store.model.clock import Clock, SystemClock
 from spoolrack_store.model.errors import RootUnusable
-from spoolrack_store.read_only_root import open_to_look
+from spoolrack_store.read_only_root import open_read_only
 from spoolrack_store.store import Store
 
 from .._threads import Ending, start_thread
@@ -104,7 +104,7 @@ class SharedStore:
         place = self._place
         try:
             if place.read_only:
-                store = open_to_look(place.root, clock=self.clock)
+                store = open_read_only(place.root, clock=self.clock)
             else:
                 store = Store.open(place.root, clock=self.clock, group_access=place.group_access)
         except Exception as error:  # noqa: BLE001  # a caller that waits for the store raises it

@@ -363,10 +363,10 @@ class VsqsCalls:
                 if not found:
                     break
                 with contextlib.suppress(FileNotFoundError):  # renamed in that moment
-                    return self._look(folder, found[0], None)
+                    return self._envelope(folder, found[0], None)
         raise MessageNotFound(f"There is no message {id} in the queue {queue}.")
 
-    def _look(self, folder: MessageFolder, name: FileName, limit: int | None) -> Envelope:
+    def _envelope(self, folder: MessageFolder, name: FileName, limit: int | None) -> Envelope:
         size = folder.facts(name.text).st_size
         return envelope_of(name, folder.read(name.text, limit), size=size, now=now())
 
@@ -389,7 +389,7 @@ class VsqsCalls:
                 if len(page) == (limit or PAGE):
                     return MessagePage(messages=page, next_token=page[-1].id)
                 with contextlib.suppress(FileNotFoundError):
-                    page.append(self._look(folder, name, max_body_bytes))
+                    page.append(self._envelope(folder, name, max_body_bytes))
             return MessagePage(messages=page)
 
 

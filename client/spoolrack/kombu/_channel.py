@@ -87,7 +87,7 @@ class _Consumer:
             on_arrival=self._on_arrival,
         )
 
-    def take(self) -> Envelope | None:
+    def next_envelope(self) -> Envelope | None:
         """Return a message that has come, if there is one."""
         found = run(self._stream.receive(1, 0.0))
         if not found:
@@ -316,7 +316,7 @@ class Channel(virtual.Channel):
             consumer = self._streams[consumer_tag]
             if not consumer.no_ack and not self._may_deliver(consumer_tag, consumer):
                 continue
-            envelope = self._streams[consumer_tag].take()
+            envelope = self._streams[consumer_tag].next_envelope()
             if envelope is not None:
                 self._deliver(self._streams[consumer_tag], envelope)
                 return True

@@ -89,7 +89,7 @@ class MessageFolder:
                 os.close(file)
             with self._watched as content:
                 os.rename(source, os.path.join(self.path, names.ready(number)))
-                content.appear(names.ready(number))
+                content.add(names.ready(number))
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(source)
@@ -219,20 +219,20 @@ class MessageFolder:
         try:
             os.rename(os.path.join(self.path, source), os.path.join(self.path, target))
         except FileNotFoundError:
-            content.vanish(source)
+            content.remove(source)
             return False
-        content.vanish(source)
-        content.appear(target)
+        content.remove(source)
+        content.add(target)
         return True
 
     def _is_message(self, content: Content, name: FileName) -> bool:
         try:
             facts = os.stat(os.path.join(self.path, name.text), follow_symlinks=False)
         except FileNotFoundError:
-            content.vanish(name.text)
+            content.remove(name.text)
             return False
         if not stat.S_ISREG(facts.st_mode):
-            content.shun(name.text)
+            content.exclude(name.text)
             return False
         return True
 
@@ -294,9 +294,9 @@ class MessageFolder:
         try:
             os.unlink(os.path.join(self.path, text))
         except FileNotFoundError:
-            content.vanish(text)
+            content.remove(text)
             return False  # another process has deleted or moved it: the next look tells
-        content.vanish(text)
+        content.remove(text)
         return True
 
     def sync(self) -> None:

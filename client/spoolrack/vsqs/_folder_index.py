@@ -44,11 +44,11 @@ class Content:
         there = {text for text in texts if text not in self._foreign}
         gone = [text for text in self._names if text not in there]
         for text in gone:
-            self.vanish(text)
-        came = [text for text in there if self.appear(text)]
+            self.remove(text)
+        came = [text for text in there if self.add(text)]
         return bool(gone or came)
 
-    def appear(self, text: str) -> bool:
+    def add(self, text: str) -> bool:
         """Add a name; return whether it is that of a message that was not known."""
         if text in self._names or text in self._foreign:
             return False
@@ -60,7 +60,7 @@ class Content:
         self._push(name)
         return True
 
-    def vanish(self, text: str) -> None:
+    def remove(self, text: str) -> None:
         """Remove a name."""
         self._foreign.discard(text)
         name = self._names.pop(text, None)
@@ -76,9 +76,9 @@ class Content:
             for name in self._names.values():
                 self._push(name)
 
-    def shun(self, text: str) -> None:
+    def exclude(self, text: str) -> None:
         """Exclude a name that looks like a message's, but is that of a folder or a link."""
-        self.vanish(text)
+        self.remove(text)
         self._foreign.add(text)
 
     def oldest(self) -> FileName | None:

@@ -74,9 +74,9 @@ class Watched:
             return
         for change in changes:
             if change.appeared:
-                self.content.appear(change.name)
+                self.content.add(change.name)
             else:
-                self.content.vanish(change.name)
+                self.content.remove(change.name)
         if changes:
             self.announce()
 

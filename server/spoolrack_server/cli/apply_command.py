@@ -18,7 +18,7 @@ import click
 from spoolrack import Client, QueueSettings, errors
 
 from .command_base import argument
-from .connection_options import Reach, reaches_queues
+from .connection_options import Connection, connects_to_queues
 from .exit_codes import BAD_CONTENT, Failed
 from .output import announce_stdin, print_status
 from .units import (
@@ -36,8 +36,8 @@ _LONGEST_SHOWN: Final = 60
 
 @click.command()
 @argument("file", type=click.File("rb"))
-@reaches_queues
-def command(reach: Reach, file: Any) -> None:
+@connects_to_queues
+def command(connection: Connection, file: Any) -> None:
     """Make queues be as FILE declares them: JSON, such as {"jobs": {"visibility_timeout": "5m"}}.
 
     A queue that isn't there is created; of one that is there, the settings become the declared ones,
@@ -48,7 +48,7 @@ def command(reach: Reach, file: Any) -> None:
     if file.name == "<stdin>":
         announce_stdin("JSON")
     declared = declared_in(file.read(), file.name)
-    with reach.patient() as client:
+    with connection.patient_client() as client:
         for name, queue in declared.items():
             print_status(f"{name}: {_apply(client, name, queue)}")
 

@@ -28,7 +28,7 @@ from spoolrack import Client, Queue, SpoolrackError
 
 from . import signals
 from .command_base import option
-from .connection_options import Reach, reaches_queues
+from .connection_options import Connection, connects_to_queues
 from .exit_codes import OK, TRY_AGAIN, Failed, line_of
 from .output import columns, print_results, print_status
 from .units import Size, Span
@@ -72,8 +72,8 @@ class Row:
 )
 @option("--size", type=Size(0, LARGEST), default="1k", show_default=True, help="Of a message's body.")
 @option("--json", "as_json", is_flag=True, help="Print a line of JSON for each row.")
-@reaches_queues
-def command(reach: Reach, disk: str | None, seconds: float, size: int, as_json: bool) -> int:
+@connects_to_queues
+def command(connection: Connection, disk: str | None, seconds: float, size: int, as_json: bool) -> int:
     """Measure a server and its disk, in about a minute.
 
     Works in a queue of its own with a random name, which it deletes at the end, and for the disk in a
@@ -81,8 +81,8 @@ def command(reach: Reach, disk: str | None, seconds: float, size: int, as_json: 
     """
     body = os.urandom(size)
     rows: list[Row] = []
-    with reach.quick() as client, _queue(client) as queue:
-        folder = disk if disk is not None else reach.root
+    with connection.client() as client, _queue(client) as queue:
+        folder = disk if disk is not None else connection.root
         loads = _loads_on_queue(queue, body)
         disk_loads = 0 if folder is None else 2
         each = seconds / (len(loads) + disk_loads)

@@ -35,7 +35,7 @@ _A_FILE: Final = click.Path(exists=True, dir_okay=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class Connection:
     """Location of the queues, and the timeout of a call."""
 
     url: str
@@ -44,11 +44,11 @@ class Reach:
     """The folder, if there is no server."""
     credentials: CredentialOptions = field(default_factory=CredentialOptions, repr=False)
 
-    def quick(self) -> Client:
+    def client(self) -> Client:
         """Return a client for a user at a terminal: it fails within moments if no server is there."""
-        return self.patient(_FEW)
+        return self.patient_client(_FEW)
 
-    def patient(self, retry: RetryPolicy | None = None) -> Client:
+    def patient_client(self, retry: RetryPolicy | None = None) -> Client:
         """Return a client for long work: it outlasts a restart of the server that takes less than the
         timeout."""
         try:
@@ -72,7 +72,7 @@ class Reach:
 
     def check_queue(self, queue: str) -> QueueInfo:
         """Check that the queue exists, before long work on it begins."""
-        with self.quick() as client:
+        with self.client() as client:
             return client.queue(queue).info()
 
 
@@ -84,14 +84,14 @@ http_url = option(
 )
 
 
-def looks_at_queues(command: Callable[..., Any]) -> Callable[..., Any]:
+def reads_queues(command: Callable[..., Any]) -> Callable[..., Any]:
     """Declare the connection options of a command that changes nothing: with --root, a folder at rest
     stays as it is."""
-    return reaches_queues(command, only_looks=True)
+    return connects_to_queues(command, only_looks=True)
 
 
-def reaches_queues(command: Callable[..., Any], only_looks: bool = False) -> Callable[..., Any]:
-    """Give a command the options that say where the queues are: its first argument is a `Reach`."""
+def connects_to_queues(command: Callable[..., Any], only_looks: bool = False) -> Callable[..., Any]:
+    """Give a command the connection options: its first argument is a `Connection`."""
 
     @option(
         "--url",
@@ -182,7 +182,7 @@ def reaches_queues(command: Callable[..., Any], only_looks: bool = False) -> Cal
                 credentials["token"] = _token(token_file)
             else:
                 credentials = CredentialOptions()
-            result = command(Reach(url, timeout, root, credentials), *arguments, **options)
+            result = command(Connection(url, timeout, root, credentials), *arguments, **options)
             if root is not None and is_at_rest is not None:
                 if not is_at_rest():
                     raise Failed(

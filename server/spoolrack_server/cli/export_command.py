@@ -13,11 +13,11 @@ from typing import Final
 import click
 from spoolrack import Client, Message, MessageState
 from spoolrack.errors import PermissionDenied
-from spoolrack_store.read_only_root import open_to_look
+from spoolrack_store.read_only_root import open_read_only
 
 from . import signals
 from .command_base import argument, option
-from .connection_options import Reach, looks_at_queues
+from .connection_options import Connection, reads_queues
 from .exit_codes import BAD_CONTENT, NOTHING, OK, Failed
 from .output import Output, print_status
 from .progress import progress_bar
@@ -46,8 +46,8 @@ Write = Callable[[bytes], None]
     help="A new file; -: standard output.",
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither counts nor progress.")
-@looks_at_queues
-def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> int:
+@reads_queues
+def command(connection: Connection, queues: tuple[str, ...], output: str, quiet: bool) -> int:
     """Copy QUEUEs, their settings, schedules and all of their messages, into an archive.
 
     Leased messages are exported as ready, for a lease can't be exported; delayed ones keep the time at
@@ -56,12 +56,12 @@ def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> 
     """
     names = list(dict.fromkeys(queues))
     states: dict[str, Counter[MessageState]] = {name: Counter() for name in names}
-    with reach.patient() as client:
+    with connection.patient_client() as client:
         found = [client.queue(name).info() for name in names]
         length = sum(info.counts.byte_count for info in found)
         with _opened(output) as write, progress_bar("Exporting", length, quiet) as advance:
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
-            schedules = {name: _schedules(reach, client, name) for name in names}
+            schedules = {name: _schedules(connection, client, name) for name in names}
             for line in archive_format.beginning(str(uuid.uuid4()), now, found, schedules):
                 write(line)
             written = left_out = 0
@@ -83,9 +83,9 @@ def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> 
     return BAD_CONTENT if left_out else OK
 
 
-def _schedules(reach: Reach, client: Client, queue: str) -> list[ArchivedSchedule]:
-    if reach.root is not None:
-        with open_to_look(reach.root) as store:
+def _schedules(connection: Connection, client: Client, queue: str) -> list[ArchivedSchedule]:
+    if connection.root is not None:
+        with open_read_only(connection.root) as store:
             return [
                 ArchivedSchedule(
                     name=each.name,

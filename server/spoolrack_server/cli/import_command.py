@@ -13,7 +13,7 @@ import click
 from spoolrack import RetryPolicy
 
 from .command_base import argument, option
-from .connection_options import Reach, reaches_queues
+from .connection_options import Connection, connects_to_queues
 from .exit_codes import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, USAGE, code_of, line_of
 from .output import announce_stdin, print_status
 from .progress import progress_bar
@@ -67,9 +67,9 @@ STATE_ENDING: Final = ".import"
     help="After an interruption: time before messages in doubt are looked for again.",
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither counts nor progress.")
-@reaches_queues
+@connects_to_queues
 def command(
-    reach: Reach,
+    connection: Connection,
     source: str,
     kind: str,
     queue: str | None,
@@ -92,9 +92,9 @@ def command(
         default = found.name.partition(":")[2] if source == "-" else os.path.abspath(source)
         with (
             Journal(state or default + STATE_ENDING, found.name, numbered=kind == ARCHIVE) as journal,
-            reach.patient() as client,
+            connection.patient_client() as client,
             # It must be known what became of a send before it is made again.
-            reach.patient(RetryPolicy(attempts=1)) as sender,
+            connection.patient_client(RetryPolicy(attempts=1)) as sender,
             progress_bar("Importing", found.length, quiet) as advance,
         ):
             importer = Importer(
@@ -103,12 +103,12 @@ def command(
                 source=found,
                 journal=journal,
                 keep=keep or kind == ARCHIVE,
-                patience=reach.timeout,
+                patience=connection.timeout,
                 settle=settle,
                 advance=advance,
             )
             code, why = _outcome(importer.run)
-    _tell_all(importer, quiet)
+    _print_report(importer, quiet)
     if code is not OK:
         # A fault of the command line, or the archive, doesn't pass.
         goes_on = code != USAGE and not journal.is_unused
@@ -138,7 +138,7 @@ def _outcome(run: Callable[[], None]) -> tuple[int, str]:
     return OK, ""
 
 
-def _tell_all(importer: Importer, quiet: bool) -> None:
+def _print_report(importer: Importer, quiet: bool) -> None:
     for key, reason in importer.refused:
         print_status(f"message {key} is not imported: {reason}")
     if importer.taken:

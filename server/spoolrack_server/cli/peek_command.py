@@ -10,7 +10,7 @@ from spoolrack import MessageFacts, MessageState
 from spoolrack_store.model.terminal_text import printable
 
 from .command_base import argument, option
-from .connection_options import Reach, looks_at_queues
+from .connection_options import Connection, reads_queues
 from .exit_codes import NOTHING, OK
 from .output import Output, columns, message_line, print_results
 from .units import COUNT, Label, Moment, Text, span_text
@@ -54,9 +54,9 @@ SHOWN = 60
 )
 @option("--raw", is_flag=True, help="Print the bodies alone, a line each; that of one ID as it is.")
 @option("--json", is_flag=True, help="Print a line of JSON for each message.")
-@looks_at_queues
+@reads_queues
 def command(
-    reach: Reach,
+    connection: Connection,
     queue: str,
     ids: tuple[str, ...],
     max: int,
@@ -76,7 +76,7 @@ def command(
     if raw and json:
         raise click.UsageError("Choose one of --raw and --json.")
     is_table = not raw and not json
-    with reach.quick() as client:
+    with connection.client() as client:
         looked_at = client.queue(queue)
         found = (
             (looked_at.get(id) for id in ids)

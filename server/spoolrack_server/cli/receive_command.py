@@ -14,7 +14,7 @@ from spoolrack.errors import Draining, PermissionDenied, Unreachable
 from . import signals
 from .body_files import BodyFolder
 from .command_base import argument, option
-from .connection_options import Reach, http_url, reaches_queues
+from .connection_options import Connection, connects_to_queues, http_url
 from .exit_codes import NOTHING, OK, line_of
 from .output import Output, message_line, print_status
 from .shell_runner import Runner
@@ -72,9 +72,9 @@ LAST_WORDS: Final = 5.0
     type=VISIBILITY,
     help="Hide the messages from others for so long.  [default: the queue's]",
 )
-@reaches_queues
+@connects_to_queues
 def command(
-    reach: Reach,
+    connection: Connection,
     queue: str,
     max: int | None,
     wait: float,
@@ -115,8 +115,8 @@ def command(
     if raw + json + (to is not None) > 1:
         raise click.UsageError("Choose one of --raw, --json and --to.")
     most = max if max is not None else 0 if follow else 1
-    visibility = visibility_timeout or _visibility_of(reach, queue)
-    with reach.patient() if follow else reach.quick() as client:
+    visibility = visibility_timeout or _visibility_of(connection, queue)
+    with connection.patient_client() if follow else connection.client() as client:
         handle = client.queue(queue)
 
         def batches(size: int) -> Iterator[list[Message]]:
@@ -126,13 +126,13 @@ def command(
         if exec is not None:
             return _run_each(
                 batches(1),
-                Runner(exec, queue, visibility, lambda: reach.http(http_url)),
+                Runner(exec, queue, visibility, lambda: connection.http(http_url)),
                 handle,
                 follow,
             )
 
         output = Output()
-        folder = None if to is None else BodyFolder(to, lambda: reach.http(http_url))
+        folder = None if to is None else BodyFolder(to, lambda: connection.http(http_url))
 
         def show(message: Message) -> None:
             if folder is not None:
@@ -148,11 +148,11 @@ def command(
         return _print_each(batches(BATCH if folder is None else 1), handle, sync, show, delete)
 
 
-def _visibility_of(reach: Reach, queue: str) -> float | None:
+def _visibility_of(connection: Connection, queue: str) -> float | None:
     """Return the queue's visibility timeout, and so check that the queue exists. None: the caller's
     permission is for receives alone; the messages carry it, too."""
     try:
-        return reach.check_queue(queue).settings.visibility_timeout
+        return connection.check_queue(queue).settings.visibility_timeout
     except PermissionDenied:
         return None
 

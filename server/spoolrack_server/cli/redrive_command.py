@@ -13,7 +13,7 @@ import click
 from spoolrack import Client, Redrive, RedriveState
 
 from .command_base import argument, option
-from .connection_options import Reach, reaches_queues
+from .connection_options import Connection, connects_to_queues
 from .exit_codes import NOTHING, OK
 from .output import print_results, print_status, redrive_json
 from .progress import Show, counting_bar
@@ -44,9 +44,9 @@ LONGEST_PAUSE: Final = 0.5
 @option("--no-wait", is_flag=True, help="Don't wait for its end: print its id.")
 @option("--json", is_flag=True, help="Print the redrive as a line of JSON.")
 @option("--quiet", "-q", is_flag=True, help="Show neither progress nor counts.")
-@reaches_queues
+@connects_to_queues
 def command(
-    reach: Reach,
+    connection: Connection,
     queue: str,
     to: str | None,
     id: tuple[str, ...],
@@ -61,7 +61,7 @@ def command(
     It goes on by itself: Ctrl-C ends the watching, `spoolrack redrives cancel` the redrive. Exits
     with 1 if nothing was moved, if messages had to stay, or if it was cancelled.
     """
-    with reach.quick() as client:
+    with connection.client() as client:
         redrive = client.queue(queue).redrive(
             destination=to or "",
             message_ids=id or None,
@@ -69,13 +69,13 @@ def command(
             max_messages_per_second=rate,
         )
     if not no_wait:
-        redrive = _watch(reach, redrive, quiet)
+        redrive = _watch(connection, redrive, quiet)
     if json:
         print_results(redrive_json(redrive))
     elif no_wait:
         print_results(redrive.id)
     if no_wait:
-        if reach.root is not None and not quiet:
+        if connection.root is not None and not quiet:
             print_status("it goes on as long as a process has the folder open")
         return OK
     if not quiet:
@@ -84,13 +84,16 @@ def command(
     return OK if has_done_all and redrive.moved_count else NOTHING
 
 
-def _watch(reach: Reach, redrive: Redrive, quiet: bool) -> Redrive:
+def _watch(connection: Connection, redrive: Redrive, quiet: bool) -> Redrive:
     """Show the progress of a redrive; return it once it has ended."""
     try:
-        with reach.patient() as client, counting_bar(f"{redrive.queue}: moved", quiet) as show:
+        with (
+            connection.patient_client() as client,
+            counting_bar(f"{redrive.queue}: moved", quiet) as show,
+        ):
             return _until_ended(client, redrive, show)
     except KeyboardInterrupt:
-        if reach.root is None:
+        if connection.root is None:
             print_status(f"the redrive goes on; to end it: spoolrack redrives cancel {redrive.id}")
         else:
             print_status(

@@ -8,7 +8,7 @@ import click
 from spoolrack import Redrive, RedriveState
 
 from .command_base import argument, option
-from .connection_options import Reach, looks_at_queues, reaches_queues
+from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import OK
 from .output import columns, print_results, print_status, redrive_json
 from .units import plural, span_text
@@ -22,13 +22,13 @@ def command() -> None:
 @command.command(name="list")
 @argument("queue", required=False)
 @option("--json", is_flag=True, help="Print a line of JSON for each redrive.")
-@looks_at_queues
-def list_(reach: Reach, queue: str | None, json: bool) -> int:
+@reads_queues
+def list_(connection: Connection, queue: str | None, json: bool) -> int:
     """List the redrives, or those of the dead-letter queue QUEUE, the oldest first.
 
     A redrive that has ended is listed for 30 days.
     """
-    with reach.quick() as client:
+    with connection.client() as client:
         found = list(client.redrives.list(queue or ""))
     if json:
         for redrive in found:
@@ -58,13 +58,13 @@ def _row(redrive: Redrive, now: datetime) -> tuple[str, ...]:
 @command.command()
 @argument("ids", nargs=-1, required=True, metavar="ID...")
 @option("--quiet", "-q", is_flag=True, help="Print no counts.")
-@reaches_queues
-def cancel(reach: Reach, ids: tuple[str, ...], quiet: bool) -> None:
+@connects_to_queues
+def cancel(connection: Connection, ids: tuple[str, ...], quiet: bool) -> None:
     """End the redrives with these IDs. Messages that were moved stay moved.
 
     Exits with 1 if there is no such redrive. One that had ended before is a success.
     """
-    with reach.quick() as client:
+    with connection.client() as client:
         for id in ids:
             redrive = client.redrives.cancel(id)
             if not quiet:

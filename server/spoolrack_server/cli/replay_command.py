@@ -11,7 +11,7 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.names import is_queue_name
 
 from .command_base import argument, option
-from .connection_options import Reach, reaches_queues
+from .connection_options import Connection, connects_to_queues
 from .exit_codes import BAD_CONTENT, NO_INPUT, NOTHING, OK, Failed
 from .output import print_results, print_status
 from .units import FolderPath, Moment, plural, quoted
@@ -29,9 +29,9 @@ from .units import FolderPath, Moment, plural, quoted
     help="The folder archive/ of a root or of a copy of it. With --root: that root's by default.",
 )
 @option("--dry-run", is_flag=True, help="Only count them.")
-@reaches_queues
+@connects_to_queues
 def command(
-    reach: Reach,
+    connection: Connection,
     queue: str,
     since: float | None,
     until: float,
@@ -53,9 +53,9 @@ def command(
         if not is_queue_name(name):
             raise click.BadParameter(f"{quoted(name)} can't be a queue's name.", param_hint=hint)
     if archive is None:
-        if reach.root is None:
+        if connection.root is None:
             raise click.UsageError("Give --archive, or --root: the archive lies in the root.")
-        archive = str(Path(reach.root, ARCHIVE))
+        archive = str(Path(connection.root, ARCHIVE))
     unreadable = 0
 
     def problem(path: str, why: str) -> None:
@@ -72,7 +72,7 @@ def command(
         if dry_run:
             count = sum(1 for _ in messages)
         else:
-            with reach.patient() as client, client.batch() as batch:
+            with connection.patient_client() as client, client.batch() as batch:
                 for message in messages:
                     batch.send_to(
                         target,

@@ -22,7 +22,7 @@ from spoolrack_store.model.stage_requests import MAX_EPOCH
 
 from .batch_send import LineBatch
 from .command_base import argument, option
-from .connection_options import Reach, http_url, reaches_queues
+from .connection_options import Connection, connects_to_queues, http_url
 from .exit_codes import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
 from .line_reader import LARGEST, Lines
 from .line_sender import LineSender
@@ -103,9 +103,9 @@ STDIN = 0
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither ids, nor counts, nor progress.")
 @http_url
-@reaches_queues
+@connects_to_queues
 def command(
-    reach: Reach,
+    connection: Connection,
     queue: str,
     body: str | None,
     file: str | None,
@@ -159,20 +159,20 @@ def command(
         if deduplication_id is not None:
             raise click.UsageError("--deduplication-id is of one message, and can't go with --lines.")
         if create:
-            _ensure(reach, queue)
+            _ensure(connection, queue)
         if options is not None:
-            return _send_batch(reach, queue, lines, message, options, quiet)
-        return _send_lines(reach, queue, lines, message, in_flight, quiet)
+            return _send_batch(connection, queue, lines, message, options, quiet)
+        return _send_lines(connection, queue, lines, message, in_flight, quiet)
     if deduplication_id is not None:
         message = replace(message, deduplication_id=deduplication_id)
-    with reach.quick() as client, progress_bar(f"Sending to {queue}", None, quiet) as advance:
-        send = _sender(reach, client.queue(queue), message, body, file, link, http_url, advance)
+    with connection.client() as client, progress_bar(f"Sending to {queue}", None, quiet) as advance:
+        send = _sender(connection, client.queue(queue), message, body, file, link, http_url, advance)
         try:
             id = send()
         except (QueueNotFound, RootUnusable):
             if not create:
                 raise
-            _ensure(reach, queue)
+            _ensure(connection, queue)
             id = send()
     if not quiet:
         print_results(id)
@@ -186,8 +186,8 @@ def attribute_of(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _ensure(reach: Reach, queue: str) -> None:
-    with reach.quick() as client:
+def _ensure(connection: Connection, queue: str) -> None:
+    with connection.client() as client:
         try:
             client.create_queue(queue)
         except QueueExists:
@@ -195,7 +195,7 @@ def _ensure(reach: Reach, queue: str) -> None:
 
 
 def _sender(
-    reach: Reach,
+    connection: Connection,
     queue: Queue,
     message: Outgoing,
     body: str | None,
@@ -214,13 +214,13 @@ def _sender(
         "priority": message.priority,
     }
     if link is not None:
-        if reach.root is None:
+        if connection.root is None:
             raise click.UsageError("--link goes with --root: a file is linked into a folder.")
         return partial(queue.send_file, link, link=True, **sent)
     if file is not None and file != "-" and os.path.getsize(file) > LARGEST:
-        if reach.root is not None:
+        if connection.root is not None:
             return partial(queue.send_file, file, **sent)
-        return partial(reach.http(http_url).send, queue.name, file, message, advance)
+        return partial(connection.http(http_url).send, queue.name, file, message, advance)
     return partial(queue.send, _content(body, file), **sent)
 
 
@@ -255,12 +255,12 @@ def _batch_options(
 
 
 def _send_batch(
-    reach: Reach, queue: str, name: str, like: Outgoing, options: BatchOptions, quiet: bool
+    connection: Connection, queue: str, name: str, like: Outgoing, options: BatchOptions, quiet: bool
 ) -> int:
-    reach.check_queue(queue)
+    connection.check_queue(queue)
     with (
         _opened(name) as file,
-        reach.patient() as client,
+        connection.patient_client() as client,
         progress_bar(f"Staging for {queue}", _length_of(file), quiet) as advance,
     ):
         code, stage = LineBatch(client, queue, like, advance, quiet).send(Lines(file), options)
@@ -270,17 +270,17 @@ def _send_batch(
 
 
 def _send_lines(
-    reach: Reach, queue: str, name: str, like: Outgoing, in_flight: int, quiet: bool
+    connection: Connection, queue: str, name: str, like: Outgoing, in_flight: int, quiet: bool
 ) -> int:
-    reach.check_queue(queue)
+    connection.check_queue(queue)
     with (
         _opened(name) as file,
-        reach.patient() as client,
+        connection.patient_client() as client,
         # Its measure is the bytes that were acknowledged.
         progress_bar(f"Sending to {queue}", _length_of(file), quiet) as advance,
     ):
         sender = LineSender(
-            client.queue(queue), like, in_flight=in_flight, patience=reach.timeout, advance=advance
+            client.queue(queue), like, in_flight=in_flight, patience=connection.timeout, advance=advance
         )
         code, why = OK, ""
         try:

@@ -9,7 +9,7 @@ from spoolrack import StageInfo
 from spoolrack_store.model.stage_requests import MAX_EPOCH, MAX_EPOCH_RETENTION, MIN_EPOCH_RETENTION
 
 from .command_base import argument, option
-from .connection_options import Reach, looks_at_queues, reaches_queues
+from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import NOTHING, OK
 from .output import columns, print_results, print_status, stage_json
 from .units import STAGE, WRITER, Span, plural, span_text
@@ -22,10 +22,10 @@ def command() -> None:
 
 @command.command(name="list")
 @option("--json", is_flag=True, help="Print a line of JSON for each stage.")
-@looks_at_queues
-def list_(reach: Reach, json: bool) -> int:
+@reads_queues
+def list_(connection: Connection, json: bool) -> int:
     """List the stages, with their messages by queue and the time at which they expire."""
-    with reach.quick() as client:
+    with connection.client() as client:
         found = list(client.staging.list())
     if json:
         for stage in found:
@@ -59,9 +59,9 @@ def _rows(stage: StageInfo, now: datetime) -> list[tuple[str, ...]]:
     help="How long the epoch is remembered.  [default: 30d]",
 )
 @option("--quiet", "-q", is_flag=True, help="Don't say how many messages appeared.")
-@reaches_queues
+@connects_to_queues
 def publish(
-    reach: Reach,
+    connection: Connection,
     stages: tuple[str, ...],
     writer: str | None,
     epoch: int | None,
@@ -77,7 +77,7 @@ def publish(
         raise click.UsageError("--writer and --epoch go together.")
     if writer is None and len(stages) > 1:
         raise click.UsageError("Several stages need a --writer and an --epoch.")
-    with reach.quick() as client:
+    with connection.client() as client:
         published = client.staging.publish(
             writer or stages[0], epoch or 0, stages, epoch_retention=epoch_retention
         )
@@ -91,11 +91,11 @@ def publish(
 @command.command()
 @argument("stages", nargs=-1, required=True, metavar="STAGE...", type=STAGE)
 @option("--quiet", "-q", is_flag=True, help="Don't say how many messages were dropped.")
-@reaches_queues
-def abort(reach: Reach, stages: tuple[str, ...], quiet: bool) -> int:
+@connects_to_queues
+def abort(connection: Connection, stages: tuple[str, ...], quiet: bool) -> int:
     """Delete STAGES with all their messages. Exits with 1 if one of them isn't there."""
     dropped = missing = 0
-    with reach.quick() as client:
+    with connection.client() as client:
         for stage in stages:
             messages = client.staging.abort(stage)
             dropped += messages

@@ -15,7 +15,7 @@ from rich.text import Text as RichText
 from spoolrack import Client, QueueInfo, SpoolrackError
 
 from .command_base import argument, option
-from .connection_options import Reach, reaches_queues
+from .connection_options import Connection, connects_to_queues
 from .exit_codes import OK, line_of
 from .output import print_results
 from .queues_command import oldest_text, table_of
@@ -31,21 +31,21 @@ _NUMBERS: Final = ("READY", "LEASED", "DELAYED", "CHANGE/S", "BYTES", "OLDEST")
     "--interval", "-i", type=Span(0.1), default="1s", show_default=True, help="Time between two tables."
 )
 @option("--once", is_flag=True, help="Print one table and exit, as it does without a terminal.")
-@reaches_queues
-def command(reach: Reach, prefix: str, interval: float, once: bool) -> int:
+@connects_to_queues
+def command(connection: Connection, prefix: str, interval: float, once: bool) -> int:
     """Watch the queues, or those whose names begin with PREFIX. Ctrl-C ends it.
 
     CHANGE/S: the messages a second by which the queue grows, in all states together.
     """
     console = Console()
-    with reach.quick() as client:
+    with connection.client() as client:
         found = list(client.list_queues(prefix))
         if once or not console.is_terminal:
             if found:
                 print_results(*table_of(found))
             return OK
         try:
-            _watch(client, console, reach.url, prefix, interval, found)
+            _watch(client, console, connection.url, prefix, interval, found)
         except Terminated:
             raise
         except KeyboardInterrupt:

@@ -10,7 +10,7 @@ import click
 from spoolrack import Client, SpoolrackError
 
 from . import signals
-from .connection_options import Reach, reaches_queues
+from .connection_options import Connection, connects_to_queues
 from .exit_codes import OK, TRY_AGAIN, Failed, line_of
 from .output import print_results, print_status
 
@@ -19,15 +19,15 @@ _WAIT: Final = 10.0
 
 
 @click.command()
-@reaches_queues
-def command(reach: Reach) -> int:
+@connects_to_queues
+def command(connection: Connection) -> int:
     """Send a message, receive it, and delete it.
 
     That happens in a queue of its own, whose name begins with "try-", and which it deletes at the end:
     where there are permissions, it needs all of them on "try-*".
     """
     name = f"{_PREFIX}{secrets.token_hex(8)}"
-    with reach.patient() as client:
+    with connection.patient_client() as client:
         client.create_queue(name)
         try:
             took = _live(client, name)

@@ -69,7 +69,7 @@ class Assets:
             raise NoSuchPage
         return web.Response(status=303, headers={"Location": "-/dashboard", "Vary": "Accept"})
 
-    async def moved(self, request: web.Request) -> web.StreamResponse:
+    async def redirect(self, request: web.Request) -> web.StreamResponse:
         """Redirect a path without its final slash: the page's relative links would lead nowhere."""
         return web.Response(status=308, headers={"Location": "../dashboard"})
 

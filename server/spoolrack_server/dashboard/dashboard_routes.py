@@ -35,7 +35,7 @@ def dashboard_routes(
         Route("HEAD", "/", assets.root, is_page=True, is_open=True),
         Route("GET", "/-/dashboard", assets.page, is_page=True, is_open=True),
         Route("HEAD", "/-/dashboard", assets.page, is_page=True, is_open=True),
-        Route("GET", "/-/dashboard/", assets.moved, is_page=True, is_open=True),
+        Route("GET", "/-/dashboard/", assets.redirect, is_page=True, is_open=True),
         Route("GET", "/-/dashboard/{asset:.+}", assets.asset, is_page=True, is_open=True),
         Route("HEAD", "/-/dashboard/{asset:.+}", assets.asset, is_page=True, is_open=True),
         Route("GET", "/-/api/server", looking.server, is_page=True),

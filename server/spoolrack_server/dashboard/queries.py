@@ -128,7 +128,7 @@ class DashboardViews:
             )
         bounds = [Millis(first << n) for n in range(BUCKETS)]
         # By name alone: to count a queue's bytes, a store with peers may have to list folders.
-        is_wanted, overview = self._permits.wanted(request), self._context.store.overview
+        is_wanted, overview = self._permits.queue_filter(request), self._context.store.overview
         names = [name for name in await self._context.read(overview.names) if is_wanted(name)]
         found = await self._context.read(overview.ages, names[:MOST_QUEUES], bounds)
         return _answer(
@@ -145,7 +145,7 @@ class DashboardViews:
     async def _visible(self, request: web.Request) -> list[Queue]:
         """Return the queues that the caller may see and that pass the filter; up to one more than the
         limit."""
-        is_wanted = self._permits.wanted(request)
+        is_wanted = self._permits.queue_filter(request)
         look = partial(_some, self._context.store, lambda queue: is_wanted(queue.name))
         return await self._context.read(look)
 

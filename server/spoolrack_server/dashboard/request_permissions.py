@@ -58,7 +58,7 @@ class RequestPermissions:
         """Return whether the caller may have this permission on any queue."""
         return self._context.guard.allows_somewhere(self.identity(request), permission)
 
-    def wanted(self, request: web.Request) -> Callable[[str], bool]:
+    def queue_filter(self, request: web.Request) -> Callable[[str], bool]:
         """Return a filter of queues by the caller's permissions and the request's words; raise
         `InvalidRequest`."""
         contains = request.query.get("contains", "")

@@ -135,7 +135,7 @@ class Gateway:
 
     @web.middleware
     async def _edge(self, request: web.Request, handler: Endpoint) -> web.StreamResponse:
-        self._listener.keep_current()
+        self._listener.track_current()
         request[REQUEST] = self._watch.name(request.headers.get(HEADER))
         route = request.match_info.route.resource
         response: web.StreamResponse = await self._watch.http(
@@ -152,13 +152,13 @@ class Gateway:
         if request.method not in FINISHED_ANYWAY:
             return await self._answer(request, handler)
         return await asyncio.shield(
-            self._listener.keep(asyncio.create_task(self._answer(request, handler)))
+            self._listener.track(asyncio.create_task(self._answer(request, handler)))
         )
 
     async def _answer(self, request: web.Request, endpoint: Endpoint) -> web.StreamResponse:
         """Return the response; raise `CancelledError` if the client is gone, as aiohttp wants it."""
         try:
-            self._checks.admit(request)
+            self._checks.check(request)
             if self._listener.is_refusing and request.match_info.handler not in self._pages:
                 raise Draining
             response = await endpoint(request)
@@ -184,7 +184,7 @@ class Gateway:
             case web.HTTPNotFound():
                 response = response_to(NoSuchPage())
         if response is not None and isinstance(error, StoreError | GatewayError):
-            self._watch.refusals.tell(
+            self._watch.refusals.log(
                 f"{request.method} {request.path[:200]}",
                 error.reason,
                 str(error)[:LONGEST_MESSAGE],

@@ -90,17 +90,17 @@ class HttpListener:
         while self._running:
             await asyncio.wait(set(self._running))
 
-    def keep(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
+    def track(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
         """Let a stop wait for a task."""
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
 
-    def keep_current(self) -> None:
+    def track_current(self) -> None:
         """Let a stop wait for the task that runs now."""
         task = asyncio.current_task()
         assert task is not None
-        self.keep(task)
+        self.track(task)
 
     async def _begin(self, route: _Handler, request: web.BaseRequest) -> web.StreamResponse:
         """Refuse a head that isn't sane before aiohttp looks for its route, and acts on it."""

@@ -24,7 +24,7 @@ class _Connection(socket.socket):
 
     _room: _ConnectionLimit | None = None
 
-    def take_place(self, room: _ConnectionLimit) -> None:
+    def occupy(self, room: _ConnectionLimit) -> None:
         room.left -= 1
         self._room = room
 
@@ -47,7 +47,7 @@ class _ListenSocket(socket.socket):
             raise BlockingIOError
         connection = _Connection(made.family, made.type, made.proto, fileno=made.detach())
         connection.setblocking(False)
-        connection.take_place(self._room)
+        connection.occupy(self._room)
         return connection, address
 
 

@@ -51,12 +51,12 @@ class UploadMemory:
     def share(self) -> UploadShare:
         return UploadShare(self)
 
-    def take(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         if size > self._left:
             raise TooManyUploads
         self._left -= size
 
-    def give_back(self, size: int) -> None:
+    def free(self, size: int) -> None:
         self._left += size
 
 
@@ -71,16 +71,16 @@ class UploadShare:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._room.give_back(self.taken)
+        self._room.free(self.taken)
 
-    def take(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         """Reserve `size` bytes; raise `TooManyUploads` if there is no room for them."""
-        self._room.take(size)
+        self._room.reserve(size)
         self.taken += size
 
-    def give_back(self, size: int) -> None:
+    def free(self, size: int) -> None:
         """Return a part before the end."""
-        self._room.give_back(size)
+        self._room.free(size)
         self.taken -= size
 
 
@@ -122,7 +122,7 @@ async def pieces(
                     part = await request.content.readany()
             if not part:
                 return
-            share.take(len(part))
+            share.reserve(len(part))
             received += len(part)
             if received > limit:
                 raise MessageTooLarge(queue=queue, size=received, limit=limit)

@@ -41,7 +41,7 @@ class RequestChecks:
     def add(self, route: Route) -> None:
         self._routes[route.method, route.endpoint] = route
 
-    def admit(self, request: web.Request) -> None:
+    def check(self, request: web.Request) -> None:
         """Check a request; raise `WrongHost`, `CrossOrigin`, `Unauthenticated`, `PermissionDenied`,
         `InvalidQueueName` or `UnknownParameter`."""
         request[IDENTITY] = NOBODY

@@ -30,7 +30,7 @@ class ErrorLog:
         self._watch = watch
         self._reasons: dict[str, _TokenBucket] = {}
 
-    def tell(self, operation: str, reason: str, detail: str, *, is_fault: bool) -> None:
+    def log(self, operation: str, reason: str, detail: str, *, is_fault: bool) -> None:
         """Log the refusal of a call for `operation`, for one of our own reasons."""
         if reason in QUIET:
             return

@@ -96,13 +96,13 @@ class History:
             if ring is None:
                 crowd.append((queue, entered, left))
             else:
-                _keep(ring, place, slot, queue, entered, left, wall)
+                _store_sample(ring, place, slot, queue, entered, left, wall)
         for name in [name for name in self._rings if name not in totals]:
             del self._rings[name]
         for queue, entered, left in crowd:
             ring = self._make_room(queue.name, slot) if _is_busy(queue, entered, left) else None
             if ring is not None:
-                _keep(ring, place, slot, queue, entered, left, wall)
+                _store_sample(ring, place, slot, queue, entered, left, wall)
         self._totals = totals
         self._slots[place] = slot
         self._spans[place] = 0 if is_first else min(_LARGEST, max(1, monotonic - self._sampled_at))
@@ -187,7 +187,7 @@ def combined(own: Series | None, others: Mapping[int, Series | None]) -> Series:
     return found
 
 
-def _keep(
+def _store_sample(
     ring: _Ring,
     place: int,
     slot: int,

@@ -68,7 +68,7 @@ class ObservedRequest:
         """Note that the whole request is refused, with gRPC's number of a code."""
         name = code_name(code)
         is_fault = name in FAULTS
-        self.refusals.tell(self.operation, reason, detail, is_fault=is_fault)
+        self.refusals.log(self.operation, reason, detail, is_fault=is_fault)
         self._end(name, is_fault=is_fault)
 
     def _end(self, code: str, *, is_fault: bool) -> None:
@@ -102,7 +102,7 @@ class Instrumentation:
         async def run(_: Any, context: Any) -> Any:
             began = stopwatch()
             metadata = context.invocation_metadata() or ()
-            id = self._ids.take(next((value for key, value in metadata if key == HEADER), None))
+            id = self._ids.choose(next((value for key, value in metadata if key == HEADER), None))
             REQUEST_ID.set(id)  # The task is this call's alone.
             context.set_trailing_metadata(((HEADER, id),))
             span: TraceSpan | None = None
@@ -148,7 +148,7 @@ class Instrumentation:
 
     def name(self, given: str | None) -> str:
         """Set the name of the request that begins in this task."""
-        id = self._ids.take(given)
+        id = self._ids.choose(given)
         REQUEST_ID.set(id)
         return id
 

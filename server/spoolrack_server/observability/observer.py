@@ -105,7 +105,7 @@ class Observer:
         )
         self._sampling = asyncio.create_task(self._sample_on())
 
-    def lend(self, credit: Credit, memory: WatermarkState | None = None) -> None:
+    def observe_flow(self, credit: Credit, memory: WatermarkState | None = None) -> None:
         """Observe the consumers' credits and the memory's watermark, too."""
         self._credit = credit
         self._memory = memory

@@ -29,7 +29,7 @@ class RequestIds:
         self._prefix = seed or secrets.token_hex(6)
         self._count = count(1)
 
-    def take(self, given: str | bytes | None) -> str:
+    def choose(self, given: str | bytes | None) -> str:
         """Return the given id, if it is sane; else a new one."""
         if isinstance(given, str) and _SANE.fullmatch(given):
             return given

@@ -37,7 +37,9 @@ def context_in(pairs: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
     return context
 
 
-def lend(context: Mapping[str, str], attributes: MutableMapping[str, str | bytes], room: int) -> None:
+def inherit_context(
+    context: Mapping[str, str], attributes: MutableMapping[str, str | bytes], room: int
+) -> None:
     """Give a message the context of its call, unless it has one or there is no `room`, in bytes."""
     if not context or TRACEPARENT in attributes:
         return

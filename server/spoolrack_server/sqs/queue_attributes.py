@@ -269,7 +269,7 @@ def initial_settings(queue: str, changes: AttributeChanges) -> QueueSettings:
     return QueueSettings().changed(first | changes.settings)
 
 
-def shown(queue: Queue, labels: Mapping[str, str], region: str) -> dict[str, str]:
+def attributes_of(queue: Queue, labels: Mapping[str, str], region: str) -> dict[str, str]:
     """Return all attributes of a queue."""
     settings = queue.settings
     retention = min(settings.retention or MAX_RETENTION, MAX_RETENTION)
@@ -307,7 +307,7 @@ def differing(
     for setting, value in changes.settings.items():
         if getattr(queue.settings, setting) != value:
             return names[setting]
-    now = shown(queue, labels, region)
+    now = attributes_of(queue, labels, region)
     for name, value in _kept_in(changes.labels).items():
         if now.get(name, "") != value:
             return name

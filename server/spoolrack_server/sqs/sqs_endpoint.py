@@ -144,7 +144,7 @@ class SqsEndpoint:
         return self._refusal(request, "", error, self._watch.name(request.headers.get(HEADER)))
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        self._listener.keep_current()
+        self._listener.track_current()
         id = self._watch.name(request.headers.get(HEADER))
         # A body counts until its request is answered: it is held as long.
         with self._context.room.share() as share:
@@ -190,7 +190,7 @@ class SqsEndpoint:
         answer = self._answer(request, asked, id)
         if asked.operation == RECEIVE:
             return await answer
-        return await asyncio.shield(self._listener.keep(asyncio.create_task(answer)))
+        return await asyncio.shield(self._listener.track(asyncio.create_task(answer)))
 
     async def _answer(self, request: web.Request, asked: _SqsRequest, id: str) -> web.StreamResponse:
         try:
@@ -219,7 +219,7 @@ class SqsEndpoint:
         try:
             await request_bodies.write(request, response, self._context.patience)
         except BaseException:
-            self._context.leases.give_back(result.queue, result.receipts)
+            self._context.leases.release(result.queue, result.receipts)
             raise
 
     def _recheck(self, request: web.Request, asked: _SqsRequest) -> None:
@@ -276,7 +276,7 @@ class SqsEndpoint:
             )
             found = sqs_errors.internal(sqs_errors.FAULT)
         else:
-            self._watch.refusals.tell(
+            self._watch.refusals.log(
                 f"SQS {operation or 'unknown'}",
                 found.code,
                 str(found)[:LONGEST_MESSAGE],

@@ -52,7 +52,7 @@ from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, QueueSettings
 from ..access.list_filter import shown
 from ..access.permissions import Identity, Permission
 from ..gateway.context import GatewayContext
-from ..observability.trace_context import lend
+from ..observability.trace_context import inherit_context
 from . import message_attributes, queue_attributes, sqs_errors
 from .message_attributes import SqsMessage
 from .parameters import Parameters
@@ -165,14 +165,14 @@ class SqsOperations:
     def _require(self, caller: SqsCaller, permission: Permission, queue: str) -> None:
         self._context.guard.require(caller.identity, permission, queue)
 
-    async def _look(self, queue: str) -> Queue:
+    async def _get_queue(self, queue: str) -> Queue:
         return await self._context.read(self._store.queue, queue)
 
     async def _facts_of(self, queue: str) -> _QueueFacts:
         known, now = self._facts.get(queue), self._clock.monotonic()
         if known is not None and now - known.read_at < FACTS_LIFETIME:
             return known
-        found = await self._look(queue)
+        found = await self._get_queue(queue)
         labels = found.labels
         known = _QueueFacts(
             now,
@@ -212,7 +212,7 @@ class SqsOperations:
         try:
             await self._create(name, settings, labels)
         except QueueExists:
-            there = await self._look(name)
+            there = await self._get_queue(name)
             differing = queue_attributes.differing(there, there.labels, changes, caller.region)
             if differing is not None:
                 raise sqs_errors.queue_exists(
@@ -239,7 +239,7 @@ class SqsOperations:
             return
         self._require(caller, Permission.SEND, queue)
         try:
-            await self._look(queue)
+            await self._get_queue(queue)
         except QueueNotFound:
             raise sqs_errors.invalid_value(
                 f"Value {queue} for parameter RedrivePolicy is invalid. Reason: Dead letter target "
@@ -253,7 +253,7 @@ class SqsOperations:
         guard = self._context.guard
         if not any(guard.allows(caller.identity, permission, name) for permission in Permission):
             self._require(caller, Permission.MONITOR, name)
-        await self._look(name)
+        await self._get_queue(name)
         return Result({"QueueUrl": _url(caller, name)})
 
     async def ListQueues(self, caller: SqsCaller, parameters: Parameters) -> Result:
@@ -283,7 +283,7 @@ class SqsOperations:
         may_see = self._context.guard.queues_for(caller.identity, Permission.MONITOR)
         limit = size or MOST_LISTED
 
-        def look() -> list[str]:
+        def list_names() -> list[str]:
             found: list[str] = []
             last = after
             while len(found) <= limit:
@@ -296,7 +296,7 @@ class SqsOperations:
                 last = page[-1].name
             return found
 
-        names = await self._context.read(look)
+        names = await self._context.read(list_names)
         more = size is not None and len(names) > limit
         names = names[:limit]
         return names, base64.urlsafe_b64encode(names[-1].encode()).decode() if more else ""
@@ -304,8 +304,8 @@ class SqsOperations:
     async def GetQueueAttributes(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MONITOR)
         names = parameters.texts("AttributeNames")
-        found = await self._look(queue)
-        all_attributes = queue_attributes.shown(found, found.labels, caller.region)
+        found = await self._get_queue(queue)
+        all_attributes = queue_attributes.attributes_of(found, found.labels, caller.region)
         attributes = queue_attributes.selected(all_attributes, names)
         return Result({"Attributes": attributes} if attributes else {})
 
@@ -346,7 +346,7 @@ class SqsOperations:
 
     async def ListDeadLetterSourceQueues(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MONITOR)
-        await self._look(queue)
+        await self._get_queue(queue)
         names, token = await self._page(
             caller,
             parameters,
@@ -366,7 +366,7 @@ class SqsOperations:
         if not tags:
             raise sqs_errors.missing_parameter("The request must contain the parameter Tags.")
         queue_attributes.check_tags(tags)
-        there = await self._look(queue)
+        there = await self._get_queue(queue)
         queue_attributes.check_tags(queue_attributes.tags_of(there.labels) | tags)
         await self._update(queue, {}, tags)
         return Result({})
@@ -381,11 +381,11 @@ class SqsOperations:
 
     async def ListQueueTags(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MONITOR)
-        tags = queue_attributes.tags_of((await self._look(queue)).labels)
+        tags = queue_attributes.tags_of((await self._get_queue(queue)).labels)
         return Result({"Tags": tags} if tags else {})
 
     async def AddPermission(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        await self._look(self._queue(caller, parameters, Permission.MANAGE))
+        await self._get_queue(self._queue(caller, parameters, Permission.MANAGE))
         raise sqs_errors.unsupported(
             "Permissions are not kept in the queue: the server reads them from its permissions file "
             "(spoolrack serve --permissions)."
@@ -463,7 +463,7 @@ class SqsOperations:
         try:
             messages = [_received(message, system, wanted, caller.region) for message in leased]
         except BaseException:
-            self._context.leases.give_back(queue, receipts)
+            self._context.leases.release(queue, receipts)
             raise
         return Result({"Messages": messages} if messages else {}, queue, receipts)
 
@@ -611,9 +611,9 @@ class SqsOperations:
             self._require(caller, Permission.SEND, target)
         rate = parameters.integer("MaxNumberOfMessagesPerSecond", 1, 500)
         try:
-            await self._look(queue)
+            await self._get_queue(queue)
             if target:
-                await self._look(target)
+                await self._get_queue(target)
         except QueueNotFound as error:
             raise sqs_errors.resource_not_found(
                 "The resource that you specified for the SourceArn or the DestinationArn parameter "
@@ -629,7 +629,7 @@ class SqsOperations:
         self._require(caller, Permission.MONITOR, queue)
         most = parameters.integer("MaxResults", 1, 10) or 1
         try:
-            await self._look(queue)
+            await self._get_queue(queue)
         except QueueNotFound:
             raise sqs_errors.resource_not_found(
                 f"The resource that you specified for the SourceArn parameter doesn't exist: {queue}"
@@ -704,7 +704,7 @@ class _SendBatch:
                 f"Value {delay} for parameter DelaySeconds is invalid. Reason: The request include "
                 "parameter that is not valid for this queue type."
             )
-        lend(self._caller.trace, message.attributes, MAX_ATTRIBUTES_SIZE)
+        inherit_context(self._caller.trace, message.attributes, MAX_ATTRIBUTES_SIZE)
         place = len(self._bodies)
         self._bodies.append(message.body)
         self._answers.append(message.answer)

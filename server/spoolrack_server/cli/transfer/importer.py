@@ -241,13 +241,13 @@ class Importer:
 
         If some are not, the call that carried them may still be in flight: then looks again.
         """
-        found = self._look(queue, keys)
+        found = self._find(queue, keys)
         if len(found) < len(set(keys)):
             time.sleep(self._settle)
-            found |= self._look(queue, keys)
+            found |= self._find(queue, keys)
         return found
 
-    def _look(self, queue: str, keys: Collection[str]) -> set[str]:
+    def _find(self, queue: str, keys: Collection[str]) -> set[str]:
         wanted = {mark_of(self._source, key): key for key in keys}
         found: set[str] = set()
         for message in self._client.queue(queue).peek(max_body_bytes=0):
