@@ -1,4 +1,4 @@
-"""Deletes messages beside the program that is done with them: an ack doesn't wait.
+"""Acks: deletes in the background, which the program doesn't wait for.
 
 Acks are batched: the first one waits for others as long as `LINGER` says, unless a quarter of what the
 stream may hold is acked before. A few deletions in large calls cost the server a fraction of what many

@@ -1,7 +1,7 @@
-"""Checks of what a caller hands in: each argument is checked where it is given.
+"""Validation of arguments: each is checked where it is given.
 
 All raise `InvalidRequest`, which names the argument, its value and the rule. The bounds are those of
-the contract's types, and of what no transport can do. A server checks its own limits. Pure.
+the contract's types, and of all transports. A server checks its own limits. Pure.
 """
 
 from __future__ import annotations

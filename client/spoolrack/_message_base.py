@@ -1,6 +1,6 @@
-"""A message without the operations on it.
+"""Facts of a message, without operations.
 
-`spoolrack.Message` and `spoolrack.aio.Message` add what can be done with it.
+`spoolrack.Message` and `spoolrack.aio.Message` add the operations.
 """
 
 from __future__ import annotations

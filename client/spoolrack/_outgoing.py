@@ -1,6 +1,6 @@
-"""Outgoing messages: made fit for the wire, and divided into calls.
+"""Outgoing messages: validation, and division into calls.
 
-Pure, but that a message takes along the trace in which it is sent.
+Pure, but for the trace context that a message gets.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Hands things from one producer to the threads or tasks that ask for them, in order.
+"""Prefetch buffer: items from one producer for waiting threads or tasks, in order.
 
-Knows nothing of what it carries. It has no bound of its own: its producer has one.
+Knows nothing of the items. It has no bound of its own: the producer's credits bound it.
 """
 
 from __future__ import annotations

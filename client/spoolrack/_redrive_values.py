@@ -1,4 +1,4 @@
-"""The values that have to do with redrives: dead letters that go back. No behaviour."""
+"""Values of redrives. No behaviour."""
 
 from __future__ import annotations
 

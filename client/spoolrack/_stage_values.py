@@ -1,4 +1,4 @@
-"""The values that have to do with stages: batches of messages that appear together. No behaviour."""
+"""Values of stages and batches. No behaviour."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Write frames of messages within the budget for responses.
 
 A frame is counted from the lease of its messages until the transport has taken it. The store reads
-bodies as it leases, so room for a frame is taken before, for as much as the queue's largest message:
-a stream waits for room, a single call is refused with `MemoryLimit`. A receive that waits for a send
-holds no room; if there is none when it is answered, its messages go back.
+bodies as it leases, so memory for a frame, at least for the queue's largest message, is reserved
+before: a stream waits for it, a single call is refused with `MemoryLimit`. A receive that waits for a
+send reserves nothing; if there is no memory when it is answered, its messages are released.
 """
 
 from __future__ import annotations

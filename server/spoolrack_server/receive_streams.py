@@ -1,9 +1,9 @@
-"""Streams of receives: messages as they come, and what their consumer asks for meanwhile.
+"""Receive streams: messages as they become ready, and their consumer's deletes and lease changes.
 
 The first request says what to receive. A stream has a task that leases and writes frames of messages,
 and one that answers the requests that follow; both write to one call, which takes one response at a
-time. Memory is bounded by call: a stream holds two frames at most, one that the transport takes and
-the next.
+time. Memory is bounded by call: a stream holds two frames at most, one that the transport takes and the
+next.
 """
 
 from __future__ import annotations

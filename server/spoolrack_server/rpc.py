@@ -2,9 +2,9 @@
 
 Owns the registration of the services' methods and the work that is the same for all of them. A handler
 takes a request, awaits the store and returns a response or raises a `StoreError`. A request is read
-only after its caller is known and allowed to make such a call: to gRPC, each method has a stream of
-requests, of which all but the streaming ones read one. Any other exception is logged with its traceback
-and answered with `INTERNAL_ERROR`, and nothing of it leaks.
+only after its caller is authenticated and authorized: to gRPC, each method has a stream of requests, of
+which all but the streaming ones read one. Any other exception is logged with its traceback and answered
+with `INTERNAL_ERROR`, and nothing of it leaks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The server as a process: signals, exit codes, and one clear line when it can't start.
+"""The server as a process: signals, exit codes, and one clear line for a failed start.
 
 The first SIGTERM or SIGINT drains and ends with 0; a second one ends at once.
 """

@@ -1,7 +1,6 @@
 """The RPCs about stages: messages that are invisible before they are published.
 
-A chunk is stored whole or not at all, so one message that can't be one fails the request, which says
-which of them it is.
+A chunk is stored whole or not at all, so one invalid message fails the request, and the error names it.
 """
 
 # ruff: noqa: N802 - the contract names the methods

@@ -2,8 +2,8 @@
 
 Owns the one form of an error: `google.rpc.Status` with `ErrorInfo`, and `RetryInfo` where a repetition
 may succeed. A failed call has it in its trailers, one message of many in its result. Knows nothing of
-sockets or of the store's work. A reason that is not in the table is a mistake of ours: the caller logs
-it and answers `INTERNAL_ERROR`.
+sockets or of the store's work. A reason that is not in the table is a defect: the caller logs it and
+answers `INTERNAL_ERROR`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`python -m spoolrack_server.worker_main SETTINGS`: one of the servers that a supervisor keeps.
+"""`python -m spoolrack_server.worker_main SETTINGS`: one worker process of a supervisor.
 
-It says on standard output when it serves. Its standard input is its line to the supervisor: the end of
-it means that the supervisor is gone, and is a reason to drain.
+It reports on standard output when it serves. Its standard input is the control channel to the
+supervisor: its end means that the supervisor is gone, and starts a drain.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The processes of one server, as each of them sees the others: through their supervisor.
+"""The worker processes of one server, as each of them sees the others: through their supervisor.
 
-A scrape comes to whichever process the kernel deals its connection to, and is answered for all of them:
-that one asks the supervisor, who asks the others. So that no counter ever goes back, each process keeps
-series of its own, and nothing is added up before Prometheus does.
+A scrape reaches the process that the kernel gives its connection to, and is answered for all of them:
+that process asks the supervisor, which asks the others. Each process keeps series of its own, and
+nothing is added up before Prometheus does, so that no counter ever decreases.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From an asynchronous iterator that never suspends to a plain one."""
+"""Plain iteration over asynchronous iterators that never suspend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gRPC calls, blocking or suspending, and what their failures mean.
+"""gRPC calls, blocking or suspending, and the translation of their failures.
 
 The one difference between the two kinds of gRPC channel is kept here, and so is the translation of a
 status into our errors.

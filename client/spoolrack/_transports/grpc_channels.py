@@ -1,4 +1,4 @@
-"""gRPC channels to a server: with TLS or without, and with what says who calls.
+"""gRPC channels to a server: with TLS or without, and with the caller's token.
 
 gRPC has call credentials for that, which need TLS also on the loopback, and cost each call a detour
 through a thread. So each method of a channel gets its metadata here.

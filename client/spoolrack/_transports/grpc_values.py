@@ -1,4 +1,4 @@
-"""Between the contract's messages and the client's values, in both directions. Pure."""
+"""Conversion between the contract's messages and the client's values, in both directions. Pure."""
 
 from __future__ import annotations
 

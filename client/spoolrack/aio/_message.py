@@ -1,4 +1,4 @@
-"""Messages with what can be done with them, and the stream of them.
+"""Messages with their operations, and the stream of them.
 
 The functions serve `spoolrack.Message` too, which differs only in how it is called.
 """

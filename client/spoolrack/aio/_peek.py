@@ -1,4 +1,4 @@
-"""Looks at the messages of a queue, a page at a time."""
+"""Peeks: messages of a queue without a lease, a page at a time."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The permissions that each method of the contract needs: the one table, as data.
 
-Most name their queues in the request, and are refused before they reach the store. Others name
-something that belongs to queues which only the store knows (a stage, a reservation, a redrive): these
-ask for the permission anywhere at all, and then see and touch only what belongs to queues to which
-their caller has it. The handler sees to that with `CallerPermissions`; a queue of others is not found.
+Most name their queues in the request, and are refused before they reach the store. Others name a stage,
+a reservation or a redrive, whose queues only the store knows: these require the permission on any
+queue, and the handler then filters by queue with `CallerPermissions`. An object of other queues is not
+found.
 """
 
 from __future__ import annotations

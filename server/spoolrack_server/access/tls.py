@@ -1,8 +1,9 @@
-"""TLS for both ports: certificates from files, exchanged for new connections when the files change.
+"""TLS for both ports: certificates from files, replaced for new connections when the files change.
 
-gRPC asks for the certificate with each handshake; to asyncio a context is handed that stands for
-another one, the newest. A pair that doesn't fit together is refused before either sees it. TLS 1.2 and
-newer; with the certificate of a CA for clients, who has none of its is refused in the handshake.
+gRPC asks for the certificate with each handshake; asyncio gets a context whose SNI callback puts the
+newest context in its place. A certificate that doesn't match its key is refused before either sees it.
+TLS 1.2 and newer. With a CA for clients, a client without a certificate of it is refused in the
+handshake.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command line's entry point: one line tells if what it needs isn't installed."""
+"""The command line's entry point. A missing package is reported in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`spoolrack bench`: how fast is this server, on this disk?
+"""`spoolrack bench`: measures a server on its disk.
 
 It loads the server as one program with a few threads would, and measures the disk alone beside it: a
 durable send can't be quicker than the disk's sync. Peers and the limit of the file system are compared

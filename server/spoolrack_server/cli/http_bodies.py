@@ -1,5 +1,4 @@
-"""Bodies of any size by a server's HTTP port: neither this process nor the server has all of one in
-memory."""
+"""Bodies of any size over a server's HTTP port, in constant memory at both ends."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Output of messages and tables: all that the commands print goes through here.
 
 Messages go to standard output unbuffered, so that a message is known to be written before it is
-deleted. Terminal escapes: of whatever came from elsewhere (a body, an attribute, a name, an error's
-text) what isn't printable is escaped. Only bodies stay as they are where no terminal shows them.
+deleted. Terminal escapes: unprintable characters of texts from outside (a body, an attribute, a name,
+an error) are escaped. Only bodies stay as they are where no terminal shows them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command `spoolrack`: finds the subcommand, and turns whatever ends it into an exit code.
+"""The command `spoolrack`: finds the subcommand, and maps every end of it to an exit code.
 
 Errors are one line on standard error, and never a traceback (unless SPOOLRACK_DEBUG is set).
 """

@@ -1,4 +1,4 @@
-"""Which lines are done, as ranges: small however many lines there are, and exact. Pure."""
+"""Ranges of finished lines: exact, and small for any number of lines. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`spoolrack redrive`: moves dead letters back, and shows how far that is.
+"""`spoolrack redrive`: moves dead letters back, and shows the progress.
 
-The redrive is the store's, and goes on without the command: over a server the command only watches
-it. In a folder that no other process has open, it goes on as long as this one has it open.
+The redrive is the store's, and goes on without the command: over a server the command only watches it.
+In a folder that no other process has open, it goes on as long as this one has it open.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`spoolrack reservations`: lists reservations, shows what they hold, and gives it back."""
+"""`spoolrack reservations`: lists, shows and releases reservations."""
 
 from __future__ import annotations
 

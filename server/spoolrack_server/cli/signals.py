@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: raised where a command waits, and put off where it must not stop in the middle.
+"""Ctrl-C and SIGTERM: raised where a command waits, and deferred where it must not be interrupted.
 
-A second signal is never put off: it asks for the end now. Signals belong to the process, and
-so does the state here; all of it is used by the main thread alone.
+A second signal is never deferred: it ends the process now. Signals belong to the process, and so does
+the state here; all of it is used by the main thread alone.
 """
 
 from __future__ import annotations

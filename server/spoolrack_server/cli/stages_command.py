@@ -1,4 +1,4 @@
-"""`spoolrack stages`: lists, publishes and drops what was staged."""
+"""`spoolrack stages`: lists, publishes and aborts stages."""
 
 from __future__ import annotations
 

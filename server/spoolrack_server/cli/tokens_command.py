@@ -1,4 +1,4 @@
-"""`spoolrack tokens`: tokens for a server that asks who calls. Works without a server."""
+"""`spoolrack tokens`: makes tokens and access keys. Works without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`spoolrack top`: the queues and what moves in them, redrawn until Ctrl-C."""
+"""`spoolrack top`: a table of queues and their rates, redrawn until Ctrl-C."""
 
 from __future__ import annotations
 

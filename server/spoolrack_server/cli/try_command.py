@@ -1,4 +1,4 @@
-"""`spoolrack try`: one message's whole life, to see that a server does what it is there for."""
+"""`spoolrack try`: sends, receives and deletes one message, to check a server."""
 
 from __future__ import annotations
 

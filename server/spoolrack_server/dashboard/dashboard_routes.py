@@ -1,4 +1,4 @@
-"""Which method of which path of the dashboard is answered by whom: the one list.
+"""Routes of the dashboard: the one list of methods, paths and handlers.
 
 The JSON is the dashboard's own and changes with it: programs use `/{queue}` and gRPC, and that is why
 none of this is in `/-/openapi.json`.

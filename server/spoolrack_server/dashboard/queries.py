@@ -1,8 +1,8 @@
 """The dashboard's queries: queues, ages, messages, dead letters, stages, reservations, the server.
 
-Owns the bounds of each answer: a page of whatever there is, and never more work than a page's, so that
-a tab that is left open costs the same with ten messages and with a million. A queue without the
-caller's permission is left out of lists, and refused by name.
+Owns the bounds of each answer: a page, and never more work than a page's, so that an open tab costs the
+same with ten messages and with a million. A queue without the caller's permission is left out of lists,
+and refused by name.
 """
 
 from __future__ import annotations

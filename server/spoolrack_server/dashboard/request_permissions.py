@@ -1,10 +1,10 @@
 """Permissions for the dashboard's JSON, and a second guard against cross-site requests.
 
-Reading a queue's counts takes MONITOR, its messages RECEIVE, and so on, as over gRPC. A change takes a
-header besides, which no form and no link of another site can carry: a script of another site can add it
-only after the browser has asked us whether it may, and we never say yes. There are no cookies, and a
-token is put into each request by our own script alone; but a client's certificate, or the loopback
-interface of an open server, would make a foreign page's request look like the operator's.
+Reading a queue's counts takes MONITOR, its messages RECEIVE, and so on, as over gRPC. A change also
+needs a header that no form and no link of another site can carry (CSRF): a script of another site can
+add it only after a CORS preflight, which this server never grants. There are no cookies, and only our
+own script puts a token into a request; but a client's certificate, or the loopback interface of an open
+server, would make a foreign page's request look like the operator's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The gateway as a whole: how it starts, how each request begins and ends, how it stops.
+"""The HTTP gateway: its start and stop, and the beginning and end of each request.
 
-Owns the connections, and what is the same for all endpoints, so that an endpoint only takes a request,
-asks the store and answers or raises. An unforeseen exception is logged with its traceback and
-answered with `INTERNAL_ERROR`, and nothing of it leaks. Starting raises `OSError` if the address is no
-good.
+Owns the connections, and the work that is the same for all endpoints: an endpoint takes a request, asks
+the store and returns a response or raises. An unexpected exception is logged with its traceback and
+answered with `INTERNAL_ERROR`, and nothing of it leaks. Starting raises `OSError` for an unusable
+address.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A listener of HTTP: how it starts, how it keeps what runs, how it stops.
+"""HTTP listener: its start and stop, and the tasks that a stop waits for.
 
 aiohttp serves the connections; `listen_sockets` bounds them.
 """

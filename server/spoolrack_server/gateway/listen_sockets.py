@@ -1,8 +1,8 @@
 """Listening sockets with a bound on connections.
 
-asyncio takes all that come, and a connection in its handshake has no protocol yet; so they are counted
-where they are accepted, until they are closed. One too many is closed at once: a client that waits in a
-line that never moves learns less.
+asyncio accepts every connection, and one in its TLS handshake has no protocol yet; so connections are
+counted from accept to close. One above the bound is closed at once: a client learns more from that than
+from a backlog that never moves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class _ConnectionLimit:
         self.left = size
 
 
-class _Connection(socket.socket):
+class _CountedSocket(socket.socket):
     """One that gives its place back when it is closed."""
 
     _room: _ConnectionLimit | None = None
@@ -45,7 +45,7 @@ class _ListenSocket(socket.socket):
         if self._room.left <= 0:
             made.close()
             raise BlockingIOError
-        connection = _Connection(made.family, made.type, made.proto, fileno=made.detach())
+        connection = _CountedSocket(made.family, made.type, made.proto, fileno=made.detach())
         connection.setblocking(False)
         connection.occupy(self._room)
         return connection, address

@@ -1,8 +1,8 @@
 """The endpoints of messages: send, receive, look at, list, release, reject, delete, purge.
 
-Owns the leases between the store and the client: one whose answer could not be written, or whose
-client was gone before, goes back at once. A body that is large is in memory only until the first byte
-of it goes out; from then on the kernel sends it from the file.
+Owns the leases between the store and the client: a message whose response could not be written, or
+whose client was gone before, is released at once. A large body is in memory only until its first byte
+is sent; from then on the kernel sends it from the file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The endpoints of a queue: whether it is there, make it, delete it with all its messages."""
+"""The endpoints of a queue: get, create, update, and delete it with all its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks a request before its endpoint sees it: its head, its origin, its caller, its parameters.
+"""Checks of a request before its endpoint: its head, its origin, its caller, its parameters.
 
 Cross-site requests (CSRF) and DNS rebinding: a page in a browser may reach this server where its author
 can't, and must change nothing here. Only authenticated callers learn that a path isn't served.

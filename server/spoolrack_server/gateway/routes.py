@@ -1,4 +1,4 @@
-"""Which method of which path is answered by whom: the one list."""
+"""Routes of the gateway: the one list of methods, paths and handlers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Log of refused calls, so that an error that a user met is found by its request's id.
 
-Not each of very many: beyond a few a second with the same reason they are only counted, and the next
-line says how many were left out. A fault of the server is a warning, the rest is information.
+Rate-limited: beyond a few a second with the same reason they are only counted, and the next line says
+how many were left out. A fault of the server is a warning, the rest is information.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which metrics there are: the one list, which docs/observability.md repeats and a test compares.
+"""The metrics: the one list, which docs/observability.md repeats and a test compares.
 
 A metric is a row until it is written for Prometheus, so that it can come from another process. Knows
-nothing of where figures come from.
+nothing of the sources.
 """
 
 from __future__ import annotations

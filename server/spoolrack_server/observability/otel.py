@@ -1,8 +1,8 @@
-"""Spans of what a server is asked, by OpenTelemetry, an extra: `pip install "spoolrack[otel]"`.
+"""Spans of a server's calls, by OpenTelemetry, an extra: `pip install "spoolrack[otel]"`.
 
-A span continues the trace that came with its call. A call that only brings messages of others' traces
-is linked to each of them, or is the child of the one if there is but one. Nothing is imported before a
-server is told where to send its spans; an endpoint that can't be reached costs no call any time.
+A span continues the trace that came with its call. A call whose messages carry traces is linked to each
+of them, or is the child of a single one. Nothing is imported unless an endpoint for spans is set; an
+endpoint that can't be reached delays no call.
 """
 
 from __future__ import annotations

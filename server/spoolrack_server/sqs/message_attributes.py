@@ -1,8 +1,8 @@
-"""Messages between SQS and the store: bodies, attributes with their data types, MD5, what is shown.
+"""Conversion of messages between SQS and the store: bodies, attributes with their data types, MD5.
 
-A message attribute is stored under its own name; its data type, unless that is String or Binary, in
-the attribute `AWS.DataTypes`. System attributes are stored as `AWS.SenderId` and so on: names that
-begin with "AWS." are reserved by SQS, so that none of a client's can be one. Pure.
+A message attribute is stored under its own name; its data type, unless that is String or Binary, in the
+attribute `AWS.DataTypes`. System attributes are stored as `AWS.SenderId` and so on: names that begin
+with "AWS." are reserved by SQS, so that none of a client's can be one. Pure.
 """
 
 from __future__ import annotations

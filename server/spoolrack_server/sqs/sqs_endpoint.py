@@ -1,9 +1,9 @@
-"""The listener of SQS: how each request begins and ends, how it starts and stops.
+"""The listener of SQS: its start and stop, and the beginning and end of each request.
 
 Every path is served alike: the header `X-Amz-Target` (JSON), or the parameter `Action` (Query), says
-the operation. A receive ends with its client's connection, and what it leased goes back unless the
+the operation. A receive ends with its client's connection, and its messages are released unless the
 kernel took the whole response; every other operation goes on without its client. Starting raises
-`OSError` if the address is no good.
+`OSError` for an unusable address.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 the lock.
 
 Its name says the process that writes it. A commit renames it into `bodies/`. The next start, or a
-process that finds its writer dead, unlinks what never became a message's.
+process that finds its writer dead, unlinks files that never became a message's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Room that is kept back for the moves of messages on a disk that is full to its last byte.
+"""Reserve: room that is held back, so that messages can move on a disk that is full to its last byte.
 
 A rename may need a block more for the folder that it leads into. On a full file system it would be
-refused, and with it every receive and every delete: the very thing that makes room. So a file without
-content takes up some room from the start. It is given up bit by bit, as moves need it, and filled up
-again when there is room. Its loss is no harm, and only its size counts.
+refused, and with it every receive and every delete, which make room. So a file without content takes up
+some room from the start. It shrinks as moves need room, and grows again when there is some. Its loss is
+no harm, and only its size counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Texts that came from outside, made fit for a terminal and a line of a log. Pure."""
+"""Escaping of texts from outside, for a terminal and a line of a log. Pure."""
 
 from __future__ import annotations
 

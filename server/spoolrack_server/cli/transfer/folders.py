@@ -1,7 +1,7 @@
 """The ancestors' folders as sources: a file is a message.
 
-Knows which files are messages, and touches none but to remove it. Others may be at work in the folders:
-nothing is lost for that, but what they take while it is imported is worked on twice.
+Knows which files are messages, and touches none but to remove it. Other programs may use the folders
+meanwhile: nothing is lost, but a message that they take while it is imported is handled twice.
 """
 
 from __future__ import annotations
