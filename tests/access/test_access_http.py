@@ -29,7 +29,7 @@ ID = "01890000-0000-7000-8000-000000000000"
 
 
 class _Any:
-    """Stands for endpoints that nobody calls."""
+    """Stands for endpoints that are never called."""
 
     def __getattr__(self, name: str) -> object:
         return name

@@ -1,4 +1,4 @@
-"""Who may read and write what a server makes: nobody but its user, or its group where that is said."""
+"""Modes of a server's files: for its user alone, or for its group with --group-access."""
 
 from __future__ import annotations
 

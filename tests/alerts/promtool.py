@@ -38,7 +38,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def series_of(minutes: Sequence[Scrape | None], instance: str) -> list[dict[str, str]]:
-    """The series that Prometheus has after scraping once a minute; None: nobody answered."""
+    """The series that Prometheus has after scraping once a minute; None: no answer."""
     values: dict[str, dict[int, float]] = {}
     for minute, scraped in enumerate(minutes):
         values.setdefault(_name("up", {}, instance), {})[minute] = int(scraped is not None)

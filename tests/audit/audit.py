@@ -49,7 +49,7 @@ class Seen:
 
     answers: int = 0
     answers_alone: int = 0
-    """Those that left while nobody else waited for one."""
+    """Those that left while no other request waited for one."""
     syncs: int = 0
     bodies: int = 0
     unlinked: int = 0

@@ -27,7 +27,7 @@ needs_root = pytest.mark.skipif(
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A root, not made yet, in a folder that everybody may enter and the group may write in."""
+    """A root, not made yet, in a folder that every user may enter and the group may write in."""
     with tempfile.TemporaryDirectory(prefix="spoolrack-") as name:
         folder = Path(name)
         folder.chmod(0o775)

@@ -125,7 +125,7 @@ class Load:
         self._wait_for_the_reaper()
 
     def awaited(self, count: int) -> None:
-        """Send to somebody who waits, who then has it: the two are answered by one commit."""
+        """Send to a receive that waits, which then has it: the two are answered by one commit."""
         for queue, do in ((_WARM, _uncounted), (f"awaited{count}", self._counted)):
             self._create(queue)
             self._settle()
@@ -184,7 +184,7 @@ class Load:
         self._store.close()
         self._open()
         self._live(_WARM, 1, _uncounted)
-        # What the closed store has left to the collector, it closes in nobody's count.
+        # What the closed store has left to the collector, it closes in no operation's count.
         gc.collect()
         for count in (1, 10, 100, 1_000):
             what = f"receive {count}, sent before a start"

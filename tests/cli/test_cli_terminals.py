@@ -1,4 +1,4 @@
-"""What somebody else has sent does nothing to the terminal of whoever looks at it."""
+"""A message does nothing to the terminal that shows it."""
 
 from __future__ import annotations
 

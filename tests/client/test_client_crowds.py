@@ -1,7 +1,7 @@
 """Crowds of callers who come, wait, give up and are cancelled at random: what holds for each of them.
 
-Tasks run in a time of their own, which stands still while anybody has something to do. So what is
-looked at in between is a state in which everybody waits, and a wake-up that is lost is seen at once.
+Tasks run in a time of their own, which stands still while a task has something to do. So what is looked
+at in between is a state in which every task waits, and a wake-up that is lost is seen at once.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class IdleSelector(selectors.DefaultSelector):
         self._rounds = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        assert timeout is not None, "everybody waits, and nobody will wake them"
+        assert timeout is not None, "all tasks wait, and none will wake them"
         self._rounds = 0 if timeout > 1e-9 else self._rounds + 1
-        assert self._rounds < BUSY, "somebody looks again and again, and waits for nothing"
+        assert self._rounds < BUSY, "a task checks again and again, and waits for nothing"
         if timeout > 0:
             self._on_idle(timeout)
         self.now += timeout
@@ -117,7 +117,7 @@ def test_tasks_who_come_and_go_at_random_are_all_told_the_truth(seed: int) -> No
     def everybody_waits(seconds: float) -> None:
         # One call may carry all where callers keep together; and then that is under way.
         if merged.waiting and merged.in_flight < (1 if merged.keeps_together else MAX_CALLS):
-            assert seconds <= LONGEST + 1e-6, "a place is free, and nobody minds the time"
+            assert seconds <= LONGEST + 1e-6, "a place is free, and no waiter keeps the time"
 
     async def call(items: Sequence[int], timeout: float) -> list[int]:
         sent.begin(items)
@@ -201,6 +201,6 @@ def test_threads_who_come_and_give_up_at_random_are_all_told_the_truth(seed: int
         thread.start()
     for thread in threads:
         thread.join(60)
-        assert not thread.is_alive(), "somebody waits for ever"
+        assert not thread.is_alive(), "a task waits for ever"
     assert not faults
     sent.check(merged)

@@ -1,4 +1,4 @@
-"""Who comes back at once is waited for, nobody else for long, and nobody for ever."""
+"""A call lingers for callers in a loop, not long for others, and never for ever."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_threads_in_a_loop_are_all_answered_and_leave_nothing(crowd: int) -> Non
         thread.start()
     for thread in threads:
         thread.join(120)
-        assert not thread.is_alive(), "somebody is waited for, for ever"
+        assert not thread.is_alive(), "a call lingers for ever"
     assert not wrong
     assert 1 <= most[0] <= MAX_CALLS
     until(lambda: merged.in_flight == merged.waiting == 0)

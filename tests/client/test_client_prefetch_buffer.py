@@ -1,4 +1,4 @@
-"""What comes is handed out once, in order, and nobody sleeps beside it."""
+"""Each item is handed out once, in order, and no waiter sleeps beside one."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_an_empty_batch_has_no_parts(server: NullServer, reading: Callable[..., 
 def test_a_first_batch_is_done_again_from_a_new_beginning(
     server: NullServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
-    """Spark makes a new initial offset for it, with a stream that nobody knows."""
+    """Spark makes a new initial offset for it, with an unknown stream."""
     server.put("jobs", BODIES)
     end = latest(reading(), initial())
 
@@ -141,7 +141,7 @@ def test_a_reservation_that_was_not_written_down_is_found_again(
 def test_one_that_was_not_written_down_and_is_lost_is_passed_over(
     server: NullServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
-    """Nobody has seen its messages, so that nothing is doubled."""
+    """Its messages were never read, so that nothing is doubled."""
     server.put("jobs", BODIES)
     start = latest(reading(), initial())
     server.release(start.gen, latest(reading(), start).sequence_number)

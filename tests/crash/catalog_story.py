@@ -257,7 +257,7 @@ class CatalogStory:
         if self.starts.random() < 0.1:
             self.disk.steps_left = self.starts.randint(0, 8)
         try:
-            assert engine.open(), "nobody holds the lock"
+            assert engine.open(), "no process holds the lock"
             has_died = False
         except Died:
             has_died = True

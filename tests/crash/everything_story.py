@@ -187,7 +187,7 @@ class EverythingStory:
         work = None
         try:
             work = engine.apply(requests, tick=tick)
-            assert work is not None, "nobody holds the lock"
+            assert work is not None, "no process holds the lock"
         except Died:
             pass
         except StoreError as error:
@@ -222,7 +222,7 @@ class EverythingStory:
             self.disk.trouble(self.random.choice(CODES), self.random.randint(0, 2), 2)
         outcomes = self.engines[owner].finish(work)
         self._heal()
-        assert outcomes is not None, "nobody holds the lock"
+        assert outcomes is not None, "no process holds the lock"
         for request, outcome in zip(flight.requests, outcomes, strict=True):
             if isinstance(outcome, StoreError):
                 continue
@@ -290,7 +290,7 @@ class EverythingStory:
         if self.starts.random() < 0.1:
             self.disk.steps_left = self.starts.randint(0, 8)
         try:
-            assert engine.open(), "nobody holds the lock"
+            assert engine.open(), "no process holds the lock"
             has_died = False
         except Died:
             has_died = True

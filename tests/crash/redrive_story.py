@@ -223,7 +223,7 @@ class RedriveStory(Story):
 
     def _adopt(self, maybe: dict[str, list[Seen]] | None) -> None:
         if maybe is None:
-            self.done.clear()  # An end is answered to nobody: a power cut may undo it.
+            self.done.clear()  # An end is no answer to a caller: a power cut may undo it.
         # The survivor has just made a commit, and knows what is there.
         last = {owner: max((at for at, _ in each), default=0) for owner, each in self.flying.items()}
         engine = self.engines[max(last, key=last.__getitem__)]

@@ -151,7 +151,7 @@ class RetryStory(Story):
                 if death.explanation and death.explanation not in self.reasons.get(id, ()):
                     raise Broken(f"{id} died for {death.explanation!r}, told {self.reasons.get(id)}")
                 if death.reason == "rejected" and death.explanation not in self.reasons.get(id, ()):
-                    raise Broken(f"{id} was rejected, and nobody asked for it")
+                    raise Broken(f"{id} was rejected without a request")
                 self.told_why += bool(death.explanation)
 
 

@@ -116,7 +116,7 @@ class StageStory(Story):
 
     def _expired(self, life: Life) -> None:
         if life.due > self.clock.now:
-            raise Broken(f"{life.key} has ended, and nobody ended it")
+            raise Broken(f"{life.key} has ended without a request")
         self._become_of(life, "dropped")
 
     def _lay_down(self, key: str) -> None:

@@ -292,7 +292,7 @@ def test_a_pod_that_traces_serves_also_where_nobody_collects(engine: Engine, tmp
     assert deployed.release.arguments["--traces"] == nobody
     with serving(deployed.server):
         deployed.runs("Job", "install")
-        # What it has to tell is told to nobody, and doesn't hold up its end either.
+        # Its spans reach no collector, and don't delay its end either.
         deployed.server.terminate()
         assert deployed.server.ended(deployed.server.spec["terminationGracePeriodSeconds"]) == 0
 

@@ -1,4 +1,4 @@
-"""What the dashboard refuses: nonsense, requests of other sites, and what somebody may not do."""
+"""What the dashboard refuses: nonsense, requests of other sites, and actions without permission."""
 
 from __future__ import annotations
 

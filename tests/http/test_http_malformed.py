@@ -97,7 +97,7 @@ async def test_a_refused_head_is_answered_with_the_id_of_its_request(server: Ser
         assert (await raw.head())[1]["x-request-id"] == "mine"
 
 
-# Names that nobody knows.
+# Unknown names.
 
 
 @pytest.mark.parametrize(

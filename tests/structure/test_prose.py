@@ -64,7 +64,8 @@ WORDS: Final = {
 def texts_of_python(source: str, tree: ast.Module) -> Iterator[str]:
     """Yield docstrings, string literals and comments, without the names of the code."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        # A word alone is data, not prose.
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node.value
     lines: list[str] = []
     last = 0
@@ -194,6 +195,7 @@ def test_a_clause_in_a_docstring_a_comment_or_a_text_is_counted(source: str, wor
         '"""The log. What can fail: the disk."""',
         'x = "Who waits? The receive."',
         'def f():\n    """Return whether it is."""',
+        'queue = "nobody"',
         '@property\ndef f():\n    """The root."""',
     ],
 )

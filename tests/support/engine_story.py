@@ -174,7 +174,7 @@ class Story:
         if self.looks.random() < 0.1:
             self.disk.steps_left = self.looks.randint(0, 6)
         try:
-            assert self.engines[owner].with_exact_index(lambda: True), "nobody holds the lock"
+            assert self.engines[owner].with_exact_index(lambda: True), "no process holds the lock"
             self._check(self.engines[owner])
             has_died = False
         except Died:
@@ -192,7 +192,7 @@ class Story:
         if self.random.random() < 0.1:
             self.disk.steps_left = self.random.randint(0, 4)
         try:
-            assert self.engines[owner].finish(work) is not None, "nobody holds the lock"
+            assert self.engines[owner].finish(work) is not None, "no process holds the lock"
             has_died = False
         except Died:
             has_died = True
@@ -201,7 +201,7 @@ class Story:
         reap(self.engines[owner], self.reaping.randrange(4))
         for id, history in self.may.items() if work.commit is not None else ():
             if history[0][1] == ABSENT and self.sender[id] != owner:
-                continue  # Nobody else knows of it.
+                continue  # No other process knows of it.
             last = max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
             if last:
                 self.may[id] = history[last:]
@@ -223,7 +223,7 @@ class Story:
         self._bring_back()
         engine = self.engines[owner]
         work = engine.apply(requests, tick=tick)
-        assert work is not None, "nobody holds the lock"
+        assert work is not None, "no process holds the lock"
         if work.commit is None and any(
             outcome and not isinstance(outcome, StoreError) for outcome in work.outcomes
         ):
@@ -341,7 +341,7 @@ class Story:
         if self.starts.random() < self.start_deaths:
             self.disk.steps_left = self.starts.randint(0, 8)
         try:
-            assert engine.open(), "nobody holds the lock"
+            assert engine.open(), "no process holds the lock"
             has_died = False
         except Died:
             has_died = True
@@ -659,7 +659,7 @@ class Story:
                 if delivery.receives != int(str(now[1])) + 1:
                     raise Broken(f"{id} is received for the {delivery.receives}th time after {now[1]}")
                 if id in sent:
-                    # Leased as it was sent: nobody has the receipt before the commit is finished.
+                    # Leased as it was sent: no consumer has the receipt before the commit is finished.
                     self.receipts.pop(id, None)
                     self.later[id] = self.at, receipt
                 else:
