@@ -1,4 +1,4 @@
-"""Who may do what over gRPC: every method of the contract, for strangers, for some and for others."""
+"""Permissions over gRPC: every method of the contract, for strangers, for some and for others."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def call(client: Client, method: str, request: Message) -> Any:
 
 
 async def outcome(client: Client, method: str, request: Message) -> tuple[str, str]:
-    """What a caller can see of a call: its reason, and its message."""
+    """The parts of a refused call that its caller sees: its reason, and its message."""
     try:
         answer = await call(client, method, request)
     except grpc.aio.AioRpcError as error:
@@ -386,7 +386,7 @@ async def test_without_a_permissions_file_everybody_who_is_known_may_do_everythi
 async def test_redrives_of_queues_that_one_may_not_manage_are_not_there(
     tmp_path: Path, files: Files
 ) -> None:
-    """Who may only see them sees them, and can't end them."""
+    """A caller with MONITOR alone sees them, and can't end them."""
     security = Security(
         tokens=files.write_tokens("owner", "alice", "looker"),
         permissions=files.write_permissions("owner all *", "alice all a*", "looker monitor dead"),

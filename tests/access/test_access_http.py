@@ -1,4 +1,4 @@
-"""Who may do what over HTTP: every route, for strangers, for some and for others."""
+"""Permissions over HTTP: every route, for strangers, for some and for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection may cost, from outside: with sockets that no library keeps from being rude."""
+"""Limits on a connection, from outside: with sockets that no library keeps from being rude."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ async def test_large_bodies_go_over_tls_as_they_are(
     tmp_path: Path, files: Files, ca: trustme.CA
 ) -> None:
     """Without TLS the kernel sends them from the file; here they go through us, and as far as that
-    says, the same holds: what was not taken comes back."""
+    says, the same holds: messages that were not taken come back."""
     trusted = files.write_ca(ca)
     body = random.Random(1).randbytes(5 * 1024 * 1024)
     settings = {"max_message_size": 8 * 1024 * 1024}
@@ -125,7 +125,7 @@ async def test_large_bodies_go_over_tls_as_they_are(
         async with http.get(at, headers={"Range": "bytes=1000-2000000"}) as answer:
             assert answer.status == 206
             assert await answer.read() == body[1000:2000001]
-        # Who goes away in the midst of it has not received it.
+        # A client that disconnects in the middle has not received it.
         async with http.get("/q/messages") as answer:
             await answer.content.readexactly(1_000)
             answer.close()
@@ -226,14 +226,14 @@ async def test_certificates_are_exchanged_while_connections_live(
         async with spoolrack.aio.connect(url(server), ca=trusted) as client:
             await client.create_queue("q")
             files.write_certificate(other_ca)
-            # Between two renames the key is not the certificate's; what is read then is refused.
+            # Between two renames the key is not the certificate's; the version read then is refused.
             for _ in range(10):
                 if reads_again(server):
                     break
             after = [await in_thread(certificate_of, port, next_ca) for port in ports]
             assert before[0] == before[1]
             assert after[0] == after[1] != before[0]
-            # Who is connected has noticed nothing.
+            # Connected clients notice nothing.
             await client.queue("q").send("x")
         assert await in_thread(lambda: names_seen(server, ca=next_ca)) == ["q"]
 

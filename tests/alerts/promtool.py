@@ -27,7 +27,7 @@ PEER: Final = "peer:8080"
 
 
 def why_not() -> str | None:
-    """What keeps this machine from evaluating rules; None if nothing does."""
+    """The reason why this machine can't evaluate rules; None if nothing does."""
     if shutil.which("promtool") is None:
         return "needs promtool: make system-tools installs it"
     return None

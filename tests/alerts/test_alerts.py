@@ -67,7 +67,7 @@ async def client(server: Server) -> AsyncIterator[Client]:
 
 
 def after(minutes: list[Scrape | None], folder: Path) -> set[str]:
-    """What fires, but for the state of this machine's own disk, which other tests of these look at."""
+    """The alerts that fire, but for those of this machine's own disk, which other tests check."""
     return firing(minutes, folder, ALERTS) - {"SpoolrackDiskLow", "SpoolrackInodesLow"}
 
 
@@ -111,7 +111,7 @@ async def test_nothing_fires_for_a_server_that_drains(tmp_path: Path) -> None:
     assert after(minutes, tmp_path) == set()
 
 
-# What can be wrong.
+# Faults.
 
 
 async def test_a_server_that_does_not_answer(server: Server, tmp_path: Path) -> None:

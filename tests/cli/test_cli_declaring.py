@@ -1,4 +1,4 @@
-"""What a deployment asks of the command line: queues from a file, one message's life, and health."""
+"""The command line for deployments: queues from a file, one message's life, and health."""
 
 from __future__ import annotations
 

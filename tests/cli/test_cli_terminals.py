@@ -28,7 +28,7 @@ def sent(client: Client) -> str:
 
 
 def at_terminal(start: Start, *arguments: str) -> str:
-    """What a command writes to a terminal."""
+    """Output of a command at a terminal."""
     ours, its = os.openpty()
     try:
         process = start(*arguments, stdout=its, stderr=its)

@@ -54,7 +54,7 @@ class IdleLoop(asyncio.SelectorEventLoop):
 
 
 class Sent:
-    """What has travelled, and who was told what of it."""
+    """The calls that were made, and their answers by task."""
 
     def __init__(self) -> None:
         self.items: Counter[int] = Counter()
@@ -152,7 +152,7 @@ def test_tasks_who_come_and_go_at_random_are_all_told_the_truth(seed: int) -> No
         bounds = {"max_batch": max_batch, "max_bytes": random.choice([100, 100_000])}
         merged = Batcher(Tasks(), call, lambda item: 1 if item % 3 else 99, **bounds)
         await asyncio.gather(*[calling(at) for at in range(crowd)])
-        # What its leader left behind may still be under way.
+        # A call of its leader may still be in flight.
         await asyncio.sleep(10)
 
     with asyncio.Runner(loop_factory=lambda: IdleLoop(everybody_waits)) as runner:

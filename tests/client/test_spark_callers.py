@@ -1,4 +1,4 @@
-"""What Spark's processes say of who they are: to a real server with TLS that asks, without Spark."""
+"""Credentials of Spark's processes: to a real server with TLS that asks, without Spark."""
 
 from __future__ import annotations
 

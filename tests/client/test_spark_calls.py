@@ -1,4 +1,4 @@
-"""What Spark's tasks and planner do, without Spark: over a server in memory that fails as told."""
+"""Spark's tasks and planner, without Spark: over a server in memory that fails as told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark's side won't call done: other rows under a known number, and what no task has read."""
+"""Calls in doubt, on Spark's side: other rows under a known number, and what no task has read."""
 
 from __future__ import annotations
 

@@ -311,7 +311,7 @@ class EverythingStory:
         self.disk.refused = 0
         self.disk.heal()
 
-    # What is asked.
+    # Requests.
 
     def _creations(self) -> list[Any]:
         return [CreateQueue(name=name, settings=settings) for name, settings in SETTINGS.items()]
@@ -506,7 +506,7 @@ class EverythingStory:
             if each.kind is FileKind.FILE  # A folder in quarantine has what is no message.
         ]
 
-    # What is held against the promises.
+    # Checks.
 
     def _look(self, found: dict[bytes, str]) -> None:
         lost = {each for each in self.answered - self.excused if found.get(each, GONE) == GONE}
@@ -556,7 +556,7 @@ class EverythingStory:
             return not path.startswith("new/") or f",o{mine}" in path
 
         known, there = set(filter(counts, known)), set(filter(counts, there))
-        # What may be unlinked at any time, each process forgets by itself.
+        # Each process drops by itself the names that may be unlinked at any time.
         for batch in resolve(map(parse, known | there)).values():
             if batch.is_over:
                 over = {entry.name.path for entry in batch.entries if entry.name.state is State.REMOVED}

@@ -74,7 +74,7 @@ class RetryStory(Story):
             is_uncounted=self.random.random() < 0.2,
         )
 
-    # What is promised.
+    # Promises.
 
     def _given_up(self, request: ReleaseMessages | RejectMessages, outcome: object) -> None:
         if isinstance(outcome, NoDeadLetterQueue) and not self.settings[request.queue].max_receives:

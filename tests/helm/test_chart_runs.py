@@ -1,4 +1,4 @@
-"""What a rendered pod would run is run: the server, its probes, the job, the test, and the drain.
+"""Commands of rendered pods are run: the server, its probes, the job, the test, and the drain.
 
 So the chart can't name a flag, a variable, a port, a path or a file that the program doesn't know. What
 a cluster does around it (scheduling, mounting, the network, Helm's own hooks) isn't tested here.

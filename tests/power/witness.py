@@ -25,7 +25,7 @@ _CONTENT: Final = b"not synced by anybody"
 
 @dataclass(slots=True, kw_only=True)
 class Survey:
-    """What became of the files, over any number of cuts."""
+    """The fates of the files, over any number of cuts."""
 
     cuts: int = 0
     written: int = 0

@@ -1,4 +1,4 @@
-"""The hour of samples that charts show: what is kept, for how long, and in how much memory."""
+"""The hour of samples that charts show: samples, their age, and their memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server as a process: what it says, how it ends, and why it doesn't start."""
+"""The server as a process: its output, its end, and failed starts."""
 
 from __future__ import annotations
 

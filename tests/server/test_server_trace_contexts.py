@@ -24,7 +24,7 @@ from spoolrack_server.server import Server
 from tests.server.trace_rig import PARENT, SPAN, TRACE, exporter, named, provider, rpc_span, server
 from tests.support.server_rig import Client
 
-# What travels with a message.
+# Trace contexts of messages.
 
 
 async def test_a_trace_comes_from_a_sender_over_http_to_a_receiver_over_grpc_and_back(

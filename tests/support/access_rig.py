@@ -28,7 +28,7 @@ STUCK = 60.0
 
 
 class Files:
-    """What an operator keeps for one server."""
+    """An operator's access files for one server."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

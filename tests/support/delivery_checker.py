@@ -1,4 +1,4 @@
-"""What became of every message of a run: a checker after Jepsen's total queue.
+"""The fate of every message of a run: a checker after Jepsen's total queue.
 
 It knows nothing of servers and processes, only facts. Delivery is at least once: that a message was
 delivered again is counted, and no fault. These are faults:

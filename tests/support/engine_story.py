@@ -358,7 +358,7 @@ class Story:
         contents = tuple(self.random.choice(list(Bytes)) for _ in range(3))
         return Cut(Keep.SOME, (self.random.getrandbits(30),), contents)
 
-    # What is there.
+    # Present state.
 
     def _check(self, engine: Engine) -> None:
         """A process that has just committed knows exactly what is there."""
@@ -366,7 +366,7 @@ class Story:
         known = {entry.name.path for batch in engine.index.batches.values() for entry in batch.entries}
         there = {path for path in self._paths() if not path.startswith("new/") or f",o{mine}" in path}
         known = {path for path in known if not path.startswith("new/") or f",o{mine}" in path}
-        # What may be unlinked at any time, each process forgets by itself.
+        # Each process drops by itself the names that may be unlinked at any time.
         for batch in resolve(map(parse, known | there)).values():
             if batch.is_over:
                 over = {entry.name.path for entry in batch.entries if entry.name.state is State.REMOVED}
@@ -487,7 +487,7 @@ class Story:
             if found != (here, words.count("delayed")):
                 raise Broken(f"{queue} counts {counts}, and has {sorted(map(str, words))}")
 
-    # What is asked.
+    # Requests.
 
     def _request(self) -> Request[Any]:
         chance = self.random
@@ -525,7 +525,7 @@ class Story:
             case _:
                 return purge_of(self.purges, queue, self.clock.now)
 
-    # What is promised.
+    # Promises.
 
     def _bring_back(self) -> None:
         """What is due comes back at the beginning of a commit."""

@@ -132,7 +132,7 @@ class PowerDisk(MemoryDisk):
         parent, name = self._parent(path)
         parent.entries[name] = File(_zeros(size))
 
-    # What a fault does.
+    # Effects of a fault.
 
     @property
     def given_up(self) -> set[bytes]:

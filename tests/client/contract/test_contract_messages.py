@@ -1,4 +1,4 @@
-"""What every transport promises about messages: sends, order, receives, deletions."""
+"""Promises of every transport about messages: sends, order, receives, deletions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every transport promises about streams of messages."""
+"""Promises of every transport about streams of messages."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_an_error_passes_a_context_whose_lease_was_lost(jobs: Queue, world: Worl
 
 
 class Broken(Exception):
-    """What a handler may raise."""
+    """An error of a handler."""
 
 
 def ignore(message: spoolrack.Message, error: Exception) -> None:
