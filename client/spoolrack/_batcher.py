@@ -2,8 +2,8 @@
 
 Up to two calls are in flight. A caller that finds a place makes its call at once; any other waits, and
 the first waiter makes the next call with as many others as fit. So a lone caller never waits, and many
-callers share large batches. A few callers in a loop share one call at a time: see `Linger`. With
-threads, there is no thread but the callers'.
+callers share large batches. A few callers in a loop share one call at a time: see `Linger`. A caller's
+items stay together. With threads, there is no thread but the callers'.
 
 It doesn't retry: each caller does that for itself.
 """
@@ -96,15 +96,15 @@ class _WaiterState(Enum):
 
 
 class _Waiter(Generic[Item, Result]):
-    __slots__ = ("deadline", "error", "item", "result", "signal", "size", "state")
+    __slots__ = ("deadline", "error", "items", "results", "signal", "size", "state")
 
-    def __init__(self, item: Item, size: int, deadline: float) -> None:
-        self.item = item
+    def __init__(self, items: Sequence[Item], size: int, deadline: float) -> None:
+        self.items = items
         self.size = size
         self.deadline = deadline
         self.state = _WaiterState.IN_FLIGHT
         self.signal: Signal | None = None
-        self.result: Result | None = None
+        self.results: Sequence[Result] = ()
         self.error: BaseException | None = None
 
 
@@ -152,7 +152,15 @@ class Batcher(Generic[Item, Result]):
         Raise `Timeout` at `deadline`, by the runtime's monotonic clock. A caller that is cancelled
         before its item is in flight takes it back.
         """
-        waiter: _Waiter[Item, Result] = _Waiter(item, self._size_of(item), deadline)
+        return (await self.submit_many([item], deadline))[0]
+
+    async def submit_many(self, items: Sequence[Item], deadline: float) -> Sequence[Result]:
+        """Return a result for each of `items`, which travel in one call: see `submit`."""
+        size = sum(map(self._size_of, items))
+        if len(items) > 1 and (2 * len(items) > self._max_batch or 2 * size > self._max_bytes):
+            # They fill half of a call: to gather others for it would save nothing.
+            return await self._call(items, max(0.0, deadline - self._runtime.monotonic()))
+        waiter: _Waiter[Item, Result] = _Waiter(items, size, deadline)
         with self._lock:
             leads = self._may_lead(len(self._waiting) + 1)
             if leads:
@@ -175,7 +183,7 @@ class Batcher(Generic[Item, Result]):
                 await self._runtime.finish(self._make_call(batch))
         if waiter.error is not None:
             raise waiter.error
-        return waiter.result  # type: ignore[return-value]  # None only if Result allows it
+        return waiter.results
 
     def _has_place(self) -> bool:
         """Return whether another call may be in flight. With the lock held."""
@@ -253,12 +261,13 @@ class Batcher(Generic[Item, Result]):
 
     def _collect(self, leader: _Waiter[Item, Result]) -> list[_Waiter[Item, Result]]:
         batch = [leader]
-        size = leader.size
+        count, size = len(leader.items), leader.size
         with self._lock:
             leader.state = _WaiterState.IN_FLIGHT
-            while self._waiting and len(batch) < self._max_batch:
+            while self._waiting:
+                count += len(self._waiting[0].items)
                 size += self._waiting[0].size
-                if size > self._max_bytes:
+                if count > self._max_batch or size > self._max_bytes:
                     break
                 waiter = self._waiting.popleft()
                 waiter.state = _WaiterState.IN_FLIGHT
@@ -276,9 +285,14 @@ class Batcher(Generic[Item, Result]):
         try:
             latest = max(waiter.deadline for waiter in batch)
             left = max(0.0, latest - began)
-            results = await self._call([waiter.item for waiter in batch], left)
-            for waiter, result in zip(batch, results, strict=True):
-                waiter.result = result
+            items = [item for waiter in batch for item in waiter.items]
+            results = await self._call(items, left)
+            if len(results) != len(items):
+                raise ValueError(f"{len(results)} results for {len(items)} items")
+            begin = 0
+            for waiter in batch:
+                waiter.results = results[begin : begin + len(waiter.items)]
+                begin += len(waiter.items)
         except SpoolrackError as error:
             for waiter in batch:
                 # One exception raised in many threads would mix their tracebacks.

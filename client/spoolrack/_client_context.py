@@ -6,7 +6,7 @@ Owns what the parts of one client share. Knows nothing of queues.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from random import Random
 from typing import Protocol, TypeVar
@@ -113,11 +113,11 @@ class ClientContext:
     async def in_chunks(
         self,
         chunks: Iterable[list[Item]],
-        call: Callable[[list[Item], float], Awaitable[list[Result]]],
+        call: Callable[[list[Item], float], Awaitable[Sequence[Result]]],
         failed: Callable[[SpoolrackError], Result],
         timeout: Seconds | None,
     ) -> list[Result]:
-        """Make one call for each chunk, one after the other, and return the results of all.
+        """Make `call(chunk, deadline)` for each chunk, one after the other; return the results of all.
 
         An error of the first chunk is raised. An error of a later chunk becomes the result of its items
         and of all items after them, so that the results of the chunks before are not lost.
@@ -129,7 +129,7 @@ class ClientContext:
                 results.extend(failed(failure) for _ in chunk)
                 continue
             try:
-                results.extend(await self.call(partial(call, chunk), timeout))
+                results.extend(await self.attempt(partial(call, chunk), timeout) or ())
             except SpoolrackError as error:
                 if not results:
                     raise

@@ -26,7 +26,7 @@ from .errors import ClientClosed, SpoolrackError
 log = logging.getLogger("spoolrack")
 
 CLOSE_TIMEOUT = 5.0
-"""Seconds that the end of a stream may take to give messages back."""
+"""Seconds that the end of a stream may take to release messages."""
 
 
 class EnvelopeStream:
@@ -40,21 +40,21 @@ class EnvelopeStream:
         max_in_flight: int,
         max_bytes_in_flight: int,
         visibility_timeout: float | None,
-        patience: float,
+        connect_timeout: float,
         until_dropped: bool = False,
         on_arrival: Callable[[], None] | None = None,
     ) -> None:
-        """`max_bytes_in_flight`: 0 is without a limit. `patience`: seconds to go on trying if there
-        never was a connection. `until_dropped`: extend leases until `settled` is called, and not only
-        until the message is handed out. `on_arrival`: called by the reader after messages have come,
-        and after the stream's end."""
+        """`max_bytes_in_flight`: 0 is no limit. `connect_timeout`: seconds of retries if there never was
+        a connection. `until_dropped`: extend leases until `drop_lease` is called, and not only until
+        the message is handed out. `on_arrival`: called by the reader after messages have arrived, and
+        after the stream's end."""
         self._context = context
         self._runtime = context.runtime
         self._queue = queue
         self._max_in_flight = max_in_flight
         self._max_bytes_in_flight = max_bytes_in_flight
         self._visibility_timeout = visibility_timeout
-        self._patience = patience
+        self._connect_timeout = connect_timeout
         self._until_dropped = until_dropped
         self._on_arrival = on_arrival
         self._lock = self._runtime.lock()
@@ -94,13 +94,18 @@ class EnvelopeStream:
         self._acks.add(receipt)
 
     async def _delete(self, receipts: Sequence[str]) -> Sequence[DeleteResult]:
+        context = self._context
+
         def delete(chunk: list[ByReceipt], left: float) -> Awaitable[list[DeleteResult]]:
-            return self._context.transport.delete(self._queue, chunk, timeout=left)
+            return context.transport.delete(self._queue, chunk, timeout=left)
 
         chunks = list(chunks_of(map(ByReceipt, receipts), lambda _: 0))
         with contextlib.suppress(ClientClosed):
-            return await self._context.in_chunks(
-                chunks, delete, lambda error: DeleteResult(error=error), None
+            return await context.in_chunks(
+                chunks,
+                lambda chunk, deadline: delete(chunk, context.left(deadline)),
+                lambda error: DeleteResult(error=error),
+                None,
             )
         return [result for chunk in chunks for result in await delete(chunk, CLOSE_TIMEOUT)]
 
@@ -167,7 +172,7 @@ class EnvelopeStream:
                     failed = 0
                 failed += 1
                 now = self._runtime.monotonic()
-                left = math.inf if ever_connected else failing_since + self._patience - now
+                left = math.inf if ever_connected else failing_since + self._connect_timeout - now
                 pause = context.retry.pause(error, failed=failed, left=left, random=context.random)
                 if pause is None:
                     raise

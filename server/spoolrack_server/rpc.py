@@ -286,6 +286,8 @@ class Requests:
         self._calls = calls
         self._memory = memory
         self._context = context
+        self._peer = context.peer()
+        """Asked once: gRPC has forgotten it when the call is over."""
         self._kind = GetMessageClass(method.input_type)
         self._name = method.name
         self.sends = method.name in SENDS
@@ -343,7 +345,7 @@ class Requests:
         size = request.ByteSize()
         if size <= SMALL:
             return 0
-        taken = self._memory.requests.reserve(self._context.peer(), size)
+        taken = self._memory.requests.reserve(self._peer, size)
         self._held += taken
         return taken
 
@@ -351,7 +353,7 @@ class Requests:
         """Note that a request is answered."""
         if taken:
             self._held -= taken
-            self._memory.requests.free(self._context.peer(), taken)
+            self._memory.requests.free(self._peer, taken)
 
     def close(self) -> None:
         """Note that the call is over."""

@@ -93,6 +93,33 @@ async def test_a_batch_keeps_to_its_count_and_its_bytes() -> None:
     assert wire.batches == [[1], [1], [10, 10, 10], [10], [95], [900], [1]]
 
 
+async def test_items_of_one_caller_travel_together_with_those_of_others() -> None:
+    wire = Wire()
+    merged = batcher(wire, max_batch=8, max_bytes=1_000)
+    first = submit(merged, [1, 2])
+    many = [
+        asyncio.create_task(merged.submit_many(items, FAR))
+        for items in ([3, 4, 5], [6, 7, 8], [9, 10, 11])
+    ]
+    last = submit(merged, [12])
+    for number in range(4):
+        await wire.land(number)
+    assert await asyncio.gather(*many) == [[6, 8, 10], [12, 14, 16], [18, 20, 22]]
+    assert await asyncio.gather(*first, *last) == [2, 4, 24]
+    assert wire.batches == [[1], [2], [3, 4, 5, 6, 7, 8], [9, 10, 11, 12]]
+
+
+@pytest.mark.parametrize("bounds", [{"max_batch": 5}, {"max_bytes": 5}])
+async def test_items_that_fill_half_of_a_call_wait_for_no_other(bounds: dict[str, int]) -> None:
+    wire = Wire()
+    merged = batcher(wire, **bounds)
+    tasks = [asyncio.create_task(merged.submit_many([1, 1, 1], FAR)) for _ in range(4)]
+    await until_async(lambda: len(wire.landing) == 4)
+    for number in range(4):
+        await wire.land(number)
+    assert await asyncio.gather(*tasks) == [[2, 2, 2]] * 4
+
+
 async def test_the_error_of_a_call_comes_to_those_whom_it_carried_and_to_no_other() -> None:
     wire = Wire()
     tasks = submit(batcher(wire), range(4))
@@ -160,7 +187,7 @@ async def test_an_answer_of_another_length_is_an_error_for_all() -> None:
     async def call(items: Sequence[int], timeout: float) -> list[int]:
         return []
 
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match="0 results for 1 items"):
         await Batcher(Tasks(), call, lambda item: 0).submit(1, FAR)
 
 

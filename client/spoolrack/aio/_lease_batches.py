@@ -25,7 +25,7 @@ from .._values import (
 from ..errors import MessageNotFound, StaleReceipt
 
 
-class Settling:
+class LeaseBatches:
     """Those calls. They are repeated where that helps: each may take place twice."""
 
     def __init__(self, context: ClientContext, queue: str) -> None:
@@ -60,10 +60,9 @@ class Settling:
     async def delete_many(
         self, targets: Iterable[Target], timeout: Seconds | None
     ) -> list[DeleteResult]:
-        transport = self._context.transport
         return await self._context.in_chunks(
             chunks_of(targets, _no_size),
-            lambda chunk, left: transport.delete(self._queue, chunk, timeout=left),
+            self._deletes.submit_many,
             lambda error: DeleteResult(error=error),
             timeout,
         )
@@ -85,10 +84,9 @@ class Settling:
         self, targets: Iterable[ByReceipt], seconds: Seconds, timeout: Seconds | None
     ) -> list[LeaseResult]:
         extension = _extension(seconds)
-        transport = self._context.transport
         return await self._context.in_chunks(
             chunks_of((_extended(target, extension) for target in targets), _no_size),
-            lambda chunk, left: transport.change_visibility(self._queue, chunk, timeout=left),
+            self._changes.submit_many,
             lambda error: LeaseResult(error=error),
             timeout,
         )
@@ -104,10 +102,9 @@ class Settling:
     async def release_many(
         self, releases: Iterable[MessageRelease], timeout: Seconds | None
     ) -> list[LeaseResult]:
-        transport = self._context.transport
         return await self._context.in_chunks(
             chunks_of(releases, _no_size),
-            lambda chunk, left: transport.release(self._queue, chunk, timeout=left),
+            self._releases.submit_many,
             lambda error: LeaseResult(error=error),
             timeout,
         )
@@ -123,10 +120,9 @@ class Settling:
     async def reject_many(
         self, rejections: Iterable[MessageRejection], timeout: Seconds | None
     ) -> list[LeaseResult]:
-        transport = self._context.transport
         return await self._context.in_chunks(
             chunks_of(rejections, _no_size),
-            lambda chunk, left: transport.reject(self._queue, chunk, timeout=left),
+            self._rejections.submit_many,
             lambda error: LeaseResult(error=error),
             timeout,
         )

@@ -34,7 +34,7 @@ from .._values import (
     SendResult,
 )
 from ._batch import Batch
-from ._lease_batches import Settling, release_of
+from ._lease_batches import LeaseBatches, release_of
 from ._message import Message, MessageStream, last_receive_of, receipt_of
 from ._peek import filter_of, peek_envelopes, states_of
 from ._redrives import start_redrive
@@ -51,7 +51,7 @@ class Queue:
         self._sends: Batcher[Outgoing, SendResult] = Batcher(
             runtime, lambda items, left: transport.send(name, items, timeout=left), size_of
         )
-        self._settling = Settling(context, name)
+        self._lease_batches = LeaseBatches(context, name)
 
     @property
     def name(self) -> str:
@@ -152,11 +152,10 @@ class Queue:
         self, messages: Iterable[bytes | str | Outgoing], *, timeout: Seconds | None = None
     ) -> list[SendResult]:
         """Send messages in order; a result for each: see `spoolrack.Queue.send_many`."""
-        transport = self._context.transport
         arguments.timeout(timeout)
         return await self._context.in_chunks(
             chunks_of(outgoing_of_all(messages), size_of),
-            lambda chunk, left: transport.send(self._name, chunk, timeout=left),
+            self._sends.submit_many,
             lambda error: SendResult(error=error),
             timeout,
         )
@@ -191,7 +190,7 @@ class Queue:
         arguments.integer("max_messages", max_messages, 1, MAX_BATCH)
         waits = arguments.span("wait", wait)
         # The wait is no delay of the server: the timeout begins after it.
-        patience = waits + context.timeout_of(timeout)
+        connect_timeout = waits + context.timeout_of(timeout)
         visibility = arguments.optional_span("visibility_timeout", visibility_timeout, is_positive=True)
         waits_until = context.runtime.monotonic() + waits
         return await context.call(
@@ -202,7 +201,7 @@ class Queue:
                 visibility_timeout=visibility,
                 timeout=left,
             ),
-            patience,
+            connect_timeout,
         )
 
     async def reserve(
@@ -224,7 +223,7 @@ class Queue:
         arguments.integer("max_bytes", max_bytes, 1)
         visibility = arguments.optional_span("visibility_timeout", visibility_timeout)
         waits = arguments.span("wait", wait)
-        patience = waits + context.timeout_of(timeout)
+        connect_timeout = waits + context.timeout_of(timeout)
         waits_until = context.runtime.monotonic() + waits
         return await context.call(
             lambda left: context.transport.reservations.reserve(
@@ -237,7 +236,7 @@ class Queue:
                 wait=max(0.0, waits_until - context.runtime.monotonic()),
                 timeout=left,
             ),
-            patience,
+            connect_timeout,
         )
 
     def messages(
@@ -277,7 +276,7 @@ class Queue:
             visibility_timeout=arguments.optional_span(
                 "visibility_timeout", visibility_timeout, is_positive=True
             ),
-            patience=self._context.timeout_of(timeout),
+            connect_timeout=self._context.timeout_of(timeout),
             until_dropped=until_dropped,
             on_arrival=on_arrival,
         )
@@ -290,13 +289,13 @@ class Queue:
         timeout: Seconds | None = None,
     ) -> None:
         """Delete a message by itself or its receipt: see `spoolrack.Queue.delete`."""
-        await self._settling.delete(_target(message, allow_expired), timeout)
+        await self._lease_batches.delete(_target(message, allow_expired), timeout)
 
     async def delete_by_id(self, id: str, *, timeout: Seconds | None = None) -> None:
         """Delete a message in any state, leased or not; raise `MessageNotFound`.
 
         One that was deleted a moment ago may also be a success."""
-        await self._settling.delete(ById(arguments.text("id", id)), timeout)
+        await self._lease_batches.delete(ById(arguments.text("id", id)), timeout)
 
     async def delete_many(
         self,
@@ -312,7 +311,7 @@ class Queue:
             else _target(message, allow_expired)
             for message in arguments.some("messages", messages, "messages, receipts or ById")
         ]
-        return await self._settling.delete_many(targets, timeout)
+        return await self._lease_batches.delete_many(targets, timeout)
 
     async def extend(
         self,
@@ -323,7 +322,7 @@ class Queue:
         timeout: Seconds | None = None,
     ) -> datetime:
         """Let a lease end so long after now; returns the moment: see `spoolrack.Message.extend`."""
-        return await self._settling.extend(_target(message, allow_expired), seconds, timeout)
+        return await self._lease_batches.extend(_target(message, allow_expired), seconds, timeout)
 
     async def release(
         self,
@@ -336,14 +335,14 @@ class Queue:
     ) -> None:
         """End a lease: see `spoolrack.Message.release`."""
         release = release_of(receipt_of(message), delay, reason, count)
-        await self._settling.release(release, timeout)
+        await self._lease_batches.release(release, timeout)
 
     async def reject(
         self, message: MessageFacts | str, reason: str = "", *, timeout: Seconds | None = None
     ) -> None:
         """Make a leased message a dead letter at once: see `spoolrack.Message.reject`."""
         rejection = MessageRejection(receipt_of(message), arguments.reason(reason))
-        await self._settling.reject(rejection, timeout)
+        await self._lease_batches.reject(rejection, timeout)
 
     async def extend_many(
         self,
@@ -358,7 +357,7 @@ class Queue:
             _target(message, allow_expired)
             for message in arguments.some("messages", messages, "messages or receipts")
         ]
-        return await self._settling.extend_many(targets, seconds, timeout)
+        return await self._lease_batches.extend_many(targets, seconds, timeout)
 
     async def release_many(
         self,
@@ -371,7 +370,7 @@ class Queue:
     ) -> list[LeaseResult]:
         """Release many leases; a result for each."""
         releases = [release_of(receipt, delay, reason, count) for receipt in _receipts_of(messages)]
-        return await self._settling.release_many(releases, timeout)
+        return await self._lease_batches.release_many(releases, timeout)
 
     async def reject_many(
         self,
@@ -384,7 +383,7 @@ class Queue:
         rejections = [
             MessageRejection(receipt, arguments.reason(reason)) for receipt in _receipts_of(messages)
         ]
-        return await self._settling.reject_many(rejections, timeout)
+        return await self._lease_batches.reject_many(rejections, timeout)
 
     async def redrive(
         self,

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from .errors import AttributesTooLarge, InvalidMessage, MessageTooLarge
-from .members import from_text, indexes, to_text
+from .members import from_text, runs, to_text
 from .names import MAX_PRIORITY, Stem
 from .settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE
 
@@ -72,9 +72,11 @@ class Line:
         return next((name for name, members in self.groups.items() if members >> index & 1), "")
 
     def bytes_of(self, members: int) -> int:
-        return sum(self.sizes[index] for index in indexes(members))
+        return sum(self.starts[last + 1] - self.starts[first] for first, last in runs(members))
 
     def attribute_bytes_of(self, members: int) -> int:
+        if not self.attributes:
+            return 0
         return sum(
             size_of(attributes) for index, attributes in self.attributes.items() if members >> index & 1
         )

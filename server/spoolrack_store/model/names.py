@@ -20,7 +20,9 @@ a name is the source of a rename. With `,x` the body of the only message is in a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from random import Random
 from typing import Final
 
@@ -39,7 +41,8 @@ INDEX_DIGITS: Final = 3
 """Hexadecimal digits of an id that are a message's index."""
 
 _ID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-QUEUE_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}"
+_MAX_QUEUE_NAME: Final = 80
+QUEUE_NAME: Final = rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{_MAX_QUEUE_NAME - 1}}}"
 """Names of queues: never a leading dot, a slash, or a separator of ours."""
 _QUEUE_NAME: Final = re.compile(QUEUE_NAME)
 _OWNER: Final = re.compile(r"[a-z0-9]{1,16}")
@@ -134,6 +137,13 @@ class Stem:
 
     def message_id(self, index: int) -> str:
         return f"{self.id[:-INDEX_DIGITS]}{index:03x}" if self.count else self.id
+
+    def message_ids(self, indexes: Iterable[int]) -> list[str]:
+        """Return the ids of the messages with these indexes."""
+        if not self.count:
+            return [self.id]
+        start = self.id[:-INDEX_DIGITS]
+        return [f"{start}{index:03x}" for index in indexes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,6 +308,12 @@ def _is_complete(name: Name) -> bool:
 
 
 def is_queue_name(text: str) -> bool:
+    # Each receipt has one: what is longer must not fill the cache.
+    return len(text) <= _MAX_QUEUE_NAME and _is_queue_name(text)
+
+
+@lru_cache(maxsize=1_024)
+def _is_queue_name(text: str) -> bool:
     return _QUEUE_NAME.fullmatch(text) is not None
 
 
