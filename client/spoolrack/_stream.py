@@ -44,8 +44,8 @@ class EnvelopeStream:
         until_dropped: bool = False,
         on_arrival: Callable[[], None] | None = None,
     ) -> None:
-        """`max_bytes_in_flight`: 0 is no limit. `connect_timeout`: seconds of retries if there never was
-        a connection. `until_dropped`: extend leases until `drop_lease` is called, and not only until
+        """`max_bytes_in_flight`: 0 is no limit. `connect_timeout`: seconds of retries until the first
+        connection. `until_dropped`: extend leases until `drop_lease` is called, and not only until
         the message is handed out. `on_arrival`: called by the reader after messages have arrived, and
         after the stream's end."""
         self._context = context
