@@ -1,9 +1,9 @@
 """Encode responses of sends, deletes and receives by column, in the wire format of Protocol Buffers.
 
-The messages of a request differ in few fields. What they share is encoded once, and a response is
-joined from it: protobuf's own classes cost some microseconds for each message, these joins a fraction.
-Field numbers are those of `protos/spoolrack/v1`; the tests compare each response with protobuf's.
-(https://protobuf.dev/programming-guides/encoding/)
+The messages of a request differ in few fields. The fields that they share are encoded once, and a
+response is joined from them: protobuf's own classes cost some microseconds for each message, these
+joins a fraction. Field numbers are those of `protos/spoolrack/v1`; the tests compare each response with
+protobuf's. (https://protobuf.dev/programming-guides/encoding/)
 """
 
 from __future__ import annotations

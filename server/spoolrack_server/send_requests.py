@@ -1,4 +1,4 @@
-"""A send on its way to the store: what is valid of it, by column, and the response it will have."""
+"""Send requests: validation by column, and the response."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _size_of(body_size: int) -> int:
     return len(b"\x0a") + len(encoding.varint(body_size)) + body_size if body_size else 0
 
 
-def lend(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMessage]) -> None:
+def inherit_context(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMessage]) -> None:
     """Give the messages the trace context that came with their call, if they carry none."""
     if not trace:
         return
@@ -159,7 +159,7 @@ def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> S
 async def start_in_turn(
     store: Store, workers: ConcurrencyLimit, request: rpc.SendRequest
 ) -> SubmittedSend:
-    """`start` once there is a worker for it, which is free again when the store has answered."""
+    """Call `start` once a worker is free for it; free the worker when the store has answered."""
     await workers.begin_save()
     try:
         sending = start(store, request.queue, request.messages)

@@ -1,4 +1,4 @@
-"""What an operation asks of the system is known to the last call, written down, and grows with nothing.
+"""The system calls of each operation are known exactly, written down, and constant.
 
 A real store on a real folder runs under strace. That the count sees a call too many, stores with a
 planted bug show.

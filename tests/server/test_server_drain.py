@@ -82,7 +82,7 @@ async def test_a_call_that_comes_during_a_drain_is_told_to_try_again(
 ) -> None:
     await client.create(max_message_size=64 * 1024 * 1024)
     await client.send(bytes(60 * 1024 * 1024))
-    # A frame under way that nobody reads holds up the drain.
+    # A frame in flight that its client doesn't read delays the drain.
     stream = client.stream()
     await stream.initial_metadata()
     watch = health_pb2_grpc.HealthStub(client.channel).Watch(health_pb2.HealthCheckRequest())

@@ -206,7 +206,7 @@ async def test_a_budget_is_shared_by_connections_and_given_back() -> None:
         assert not budget.fits("a", 20 * MIB)
         assert budget.fits("b", 100 * MIB)
         with budget.share("b", 100 * MIB), pytest.raises(MemoryLimit):
-            budget.take("c", 20 * MIB)
+            budget.reserve("c", 20 * MIB)
         assert budget.fits("a", 1_000)
     assert budget.used == 0
     # Or else it could never be sent.

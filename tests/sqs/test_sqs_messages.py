@@ -1,4 +1,5 @@
-"""Messages over SQS, by boto3: what was sent comes back, leases end as SQS says, nothing is lost."""
+"""Messages over SQS, by boto3: messages come back as they were sent, leases end as with SQS, nothing is
+lost."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The ends of stages in the new store: what is dropped or expires, what a start finds, and what
-another process goes on with."""
+"""The ends of stages in the new store: aborts and expiry, starts, and takeover by another process."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ class Story:
         if self.looks.random() < 0.1:
             self.disk.steps_left = self.looks.randint(0, 6)
         try:
-            assert self.engines[owner].with_exact_index(lambda: True), "nobody holds the lock"
+            assert self.engines[owner].with_exact_index(lambda: True), "no process holds the lock"
             self._check(self.engines[owner])
             has_died = False
         except Died:
@@ -192,7 +192,7 @@ class Story:
         if self.random.random() < 0.1:
             self.disk.steps_left = self.random.randint(0, 4)
         try:
-            assert self.engines[owner].finish(work) is not None, "nobody holds the lock"
+            assert self.engines[owner].finish(work) is not None, "no process holds the lock"
             has_died = False
         except Died:
             has_died = True
@@ -201,7 +201,7 @@ class Story:
         reap(self.engines[owner], self.reaping.randrange(4))
         for id, history in self.may.items() if work.commit is not None else ():
             if history[0][1] == ABSENT and self.sender[id] != owner:
-                continue  # Nobody else knows of it.
+                continue  # No other process knows of it.
             last = max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
             if last:
                 self.may[id] = history[last:]
@@ -223,7 +223,7 @@ class Story:
         self._bring_back()
         engine = self.engines[owner]
         work = engine.apply(requests, tick=tick)
-        assert work is not None, "nobody holds the lock"
+        assert work is not None, "no process holds the lock"
         if work.commit is None and any(
             outcome and not isinstance(outcome, StoreError) for outcome in work.outcomes
         ):
@@ -341,7 +341,7 @@ class Story:
         if self.starts.random() < self.start_deaths:
             self.disk.steps_left = self.starts.randint(0, 8)
         try:
-            assert engine.open(), "nobody holds the lock"
+            assert engine.open(), "no process holds the lock"
             has_died = False
         except Died:
             has_died = True
@@ -358,7 +358,7 @@ class Story:
         contents = tuple(self.random.choice(list(Bytes)) for _ in range(3))
         return Cut(Keep.SOME, (self.random.getrandbits(30),), contents)
 
-    # What is there.
+    # Present state.
 
     def _check(self, engine: Engine) -> None:
         """A process that has just committed knows exactly what is there."""
@@ -366,7 +366,7 @@ class Story:
         known = {entry.name.path for batch in engine.index.batches.values() for entry in batch.entries}
         there = {path for path in self._paths() if not path.startswith("new/") or f",o{mine}" in path}
         known = {path for path in known if not path.startswith("new/") or f",o{mine}" in path}
-        # What may be unlinked at any time, each process forgets by itself.
+        # Each process drops by itself the names that may be unlinked at any time.
         for batch in resolve(map(parse, known | there)).values():
             if batch.is_over:
                 over = {entry.name.path for entry in batch.entries if entry.name.state is State.REMOVED}
@@ -487,7 +487,7 @@ class Story:
             if found != (here, words.count("delayed")):
                 raise Broken(f"{queue} counts {counts}, and has {sorted(map(str, words))}")
 
-    # What is asked.
+    # Requests.
 
     def _request(self) -> Request[Any]:
         chance = self.random
@@ -525,7 +525,7 @@ class Story:
             case _:
                 return purge_of(self.purges, queue, self.clock.now)
 
-    # What is promised.
+    # Promises.
 
     def _bring_back(self) -> None:
         """What is due comes back at the beginning of a commit."""
@@ -659,7 +659,7 @@ class Story:
                 if delivery.receives != int(str(now[1])) + 1:
                     raise Broken(f"{id} is received for the {delivery.receives}th time after {now[1]}")
                 if id in sent:
-                    # Leased as it was sent: nobody has the receipt before the commit is finished.
+                    # Leased as it was sent: no consumer has the receipt before the commit is finished.
                     self.receipts.pop(id, None)
                     self.later[id] = self.at, receipt
                 else:

@@ -179,7 +179,7 @@ class MemoryDisk:
     # The tree.
 
     def free_locks(self) -> None:
-        """Whoever held one has died."""
+        """Its holder has died."""
         waiting: list[Node] = [self.root]
         while waiting:
             node = waiting.pop()

@@ -39,7 +39,7 @@ from ..model.operations import (
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
-from .dead_letters import DeadLetters, deaths_of
+from .dead_letters import DeadLetters, records_of
 from .index import Index
 from .moves import RETRY, Moves, NameVanished
 from .part import Part
@@ -395,7 +395,7 @@ class Leaser(Part):
                 bodies=bodies,
                 attributes=attributes,
                 groups=_groups_of(entry.batch.groups, where),
-                deaths=deaths_of(name, self._reader.line(entry)) if stem.deaths else (),
+                deaths=records_of(name, self._reader.line(entry)) if stem.deaths else (),
                 priority=stem.priority,
                 external_size=stem.size if stem.is_external else None,
             )

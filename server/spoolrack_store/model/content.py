@@ -196,7 +196,8 @@ def stem_of(id: str, line: Line, encoded: bytes, *, deaths: int = 0, priority: i
 
 
 def is_torn(content: bytes) -> bool:
-    """Whether the end of a file that has its size was never written: a power cut leaves zeros there."""
+    """Return whether the end of a file of full size was never written: a power cut leaves zeros
+    there."""
     return not any(content[(len(content) - 1) // _BLOCK * _BLOCK :])
 
 

@@ -10,10 +10,10 @@
           / "remove/" queue ":" name
           / "quarantine/" queue ":" name
 
-All hard links of one file share its stem, which never changes; what follows says what this name lists
-and what became of it. A file without `,n` holds one message, whose id it bears. With `,n` the id's low
-12 bits are 0, and the message with index i has the id plus i. Every value has one spelling, because a
-name is the source of a rename. With `,x` the body of the only message is in a file of its own, at
+All hard links of one file share its stem, which never changes; the rest of a name says which messages
+it lists, and their state. A file without `,n` holds one message, whose id it bears. With `,n` the id's
+low 12 bits are 0, and the message with index i has the id plus i. Every value has one spelling, because
+a name is the source of a rename. With `,x` the body of the only message is in a file of its own, at
 `bodies/<id>`, and the file has the line alone. Pure.
 """
 
@@ -291,7 +291,7 @@ def _state_of(folder: str | None, token: str | None) -> State:
 
 
 def _is_complete(name: Name) -> bool:
-    """Whether the tags are those of its state, and a lone file's key is one."""
+    """Return whether the tags are those of its state, and a lone file's key is one."""
     if name.stem.key is not None and bool(name.stem.key) == bool(name.stem.count):
         return False
     if name.stem.is_grouped and not name.stem.line:
@@ -336,7 +336,7 @@ def make_set_token(random: Random) -> str:
 
 
 def is_set_token(token: str) -> bool:
-    """Whether leases with this `token` are those of a reserved set."""
+    """Return whether leases with this `token` are those of a reserved set."""
     return token[0] >= _FIRST_OF_A_SET
 
 

@@ -1,4 +1,4 @@
-"""Receipts: what a consumer sends back for a message that it has leased.
+"""Receipts: proofs of a lease, which a consumer sends back.
 
     receipt = queue ":" id "~" tag
 
