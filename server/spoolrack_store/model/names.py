@@ -135,6 +135,12 @@ class Stem:
     def message_id(self, index: int) -> str:
         return f"{self.id[:-INDEX_DIGITS]}{index:03x}" if self.count else self.id
 
+    def holds(self, id: str) -> bool:
+        """Return whether the message `id` is in the file."""
+        if not self.count:
+            return id == self.id
+        return self.id == batch_of(id) and index_of(id) < self.count
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Name:
