@@ -130,7 +130,7 @@ def command(
             )
 
         output = Output()
-        folder = None if to is None else BodyFolder(to, lambda: reach.http(http_url))
+        folder = None if to is None else BodyFolder(to, visibility, lambda: reach.http(http_url))
 
         def show(message: Message) -> None:
             if folder is not None:
