@@ -125,6 +125,8 @@ class Story:
         """Which commit leased what, if it isn't synced."""
         self.later: dict[str, tuple[int, str]] = {}
         """Receipts that are not told yet, and the commits that tell them."""
+        self.answered: set[str] = set()
+        """Messages whose senders have heard that they are sent."""
         self.crashes = self.replayed = self.buried = 0
         self.engines: dict[str, Engine] = {}
         self.flying: dict[str, list[tuple[int, Work]]] = {}
@@ -198,6 +200,9 @@ class Story:
             has_died = True
             self.told.append(f"{owner} dies before it answers")
         self.disk.steps_left = None
+        for outcome in work.outcomes if not has_died else ():
+            if isinstance(outcome, SendResults):
+                self.answered.update(id for id in outcome.results if isinstance(id, str))
         reap(self.engines[owner], self.reaping.randrange(4))
         for id, history in self.may.items() if work.commit is not None else ():
             if history[0][1] == ABSENT and self.sender[id] != owner:

@@ -145,6 +145,12 @@ class Stem:
         start = self.id[:-INDEX_DIGITS]
         return [f"{start}{index:03x}" for index in indexes]
 
+    def holds(self, id: str) -> bool:
+        """Return whether the message `id` is in the file."""
+        if not self.count:
+            return id == self.id
+        return self.id == batch_of(id) and index_of(id) < self.count
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Name:
