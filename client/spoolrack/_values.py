@@ -97,8 +97,8 @@ class QueueInfo:
     """Notes of its owner; Spoolrack reads none of them."""
     blocking_message: BlockingMessage | None = None
     obstacles: Sequence[Obstacle] = ()
-    """Causes that keep messages from going in or out. Only of a queue that was asked for by its name, as
-    are the oldest leases."""
+    """Causes that keep messages from going in or out. As the oldest leases, only of a queue that was
+    asked for by its name."""
     oldest_leases: Sequence[OldLease] = ()
     """Up to five, those that were received first."""
 
