@@ -162,7 +162,7 @@ class QueueViews:
             left = self._moves.disk.space()
         except OSError:
             return False  # The next send meets it, and says why.
-        return self._moves.watermark.is_reached(left.bytes, left.files_left)
+        return self._moves.watermark.is_reached(left.bytes, left.files)
 
     def _blocking(self, record: QueueRecord, index: QueueIndex) -> Blocking | None:
         """Return the message that comes back again and again, if the oldest is one."""
