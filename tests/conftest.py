@@ -1,5 +1,5 @@
-"""What holds for every test: slow ones run when asked for, a skip is never silent, and who shares what
-runs on one worker."""
+"""Common to all tests: slow ones run when asked for, a skip is never silent, and who shares what runs
+on one worker."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _turn(item: pytest.Item) -> int:
 
 
 def _group(path: Path) -> str:
-    """What one worker runs in order: a file, which may share a server, or a folder."""
+    """Groups that one worker runs in order: a file, which may share a server, or a folder."""
     folder, *_ = path.relative_to(TESTS).parts
     return folder if folder in TOGETHER else str(path.relative_to(TESTS))
 

@@ -164,7 +164,7 @@ class Server:
         await self.stop()
 
     async def start(self) -> None:
-        """Return once calls are served; what can't start leaves nothing behind."""
+        """Return once calls are served; a failed start leaves nothing open."""
         self._security.check((self.host, self.grpc_port))
         for address in self._http_addresses():
             self._security.check(address)
@@ -220,10 +220,11 @@ class Server:
         )
 
     async def stop(self, grace: float | None = None) -> None:
-        """Drain, and return once all is closed; what hasn't ended after `grace` seconds is cut off.
+        """Drain, and return once all is closed; calls that haven't ended after `grace` seconds are cut
+        off.
 
-        Drained means: health says so, nothing is leased any more, new calls and streams end with a
-        status that says "try again", and the sends and deletes under way are committed and answered.
+        Drained means: health reports it, nothing is leased any more, new calls and streams end with a
+        status that says "try again", and the sends and deletes in flight are committed and answered.
         """
         store, self._store = self._store, None
         if store is None:
@@ -270,7 +271,7 @@ class Server:
         self._service = QueueService(
             store, self._clock, self._log, self._workers, self._watch, self._memory.responses
         )
-        self.observer.lend(self._service, self._memory)
+        self.observer.observe_flow(self._service, self._memory)
         # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.
         port = ("grpc.so_reuseport", int(self._settings.shares_ports))
         self._grpc = server = grpc.aio.server(options=(*self._limits.grpc_options(), port))
@@ -364,12 +365,12 @@ class Server:
     def _listen_to(self, store: Store) -> None:
         loop = asyncio.get_running_loop()
 
-        def tell(error: StoreError) -> None:
+        def report(error: StoreError) -> None:
             self._log.error("the store failed: restart the server", why=str(error))
             self._health.fail(str(error))
 
         def failed(error: StoreError) -> None:
             # From a thread of the store.
-            loop.call_soon_threadsafe(tell, error)
+            loop.call_soon_threadsafe(report, error)
 
         store.on_failure(failed)

@@ -200,7 +200,7 @@ class SetStory(Story):
                 raise Broken(f"{id} of {fate.key} is {name}, and the set durably {fate.durable}")
             self._become(id, state)
 
-    # What is there.
+    # Present state.
 
     def _check(self, engine: Engine) -> None:
         super()._check(engine)
@@ -335,7 +335,7 @@ class SetStory(Story):
             fate.may += [(self.at, each) for each in (*self.maybe_sets.get(token, ()), now)]
         return now
 
-    # What is asked.
+    # Requests.
 
     def _request(self) -> Request[Any]:
         chance = self.random

@@ -1,4 +1,4 @@
-"""Bad input at every door of a running server: it goes on, and touches nothing outside its root."""
+"""Bad input on every port of a running server: it goes on, and touches nothing outside its root."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def serves(client: spoolrack.Client) -> bool:
         counts = client.queue("jobs").info().counts
         if counts.ready_count + counts.leased_count == 0:
             return message.id == sent
-        # What only has the name of a message counts as one until somebody wants to read it.
+        # A file with the name of a message counts as one until it is read.
         assert queue.receive(10) == []
     return False
 

@@ -1,4 +1,4 @@
-"""The server as a process: what it says, how it ends, and why it doesn't start."""
+"""The server as a process: its output, its end, and failed starts."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_second_signal_ends_at_once(start: Start) -> None:
             )
         )
         stub.Send(rpc.SendRequest(queue="q", messages=[pb.OutgoingMessage(body=bytes(1 << 25))]))
-        # A frame that nobody reads holds up the first signal's drain.
+        # A frame that its client doesn't read delays the first signal's drain.
         stream = stub.StreamReceive(iter([rpc.StreamReceiveRequest(queue="q")]))
         while stub.GetQueue(rpc.GetQueueRequest(name="q")).queue.counts.leased_count == 0:
             pass

@@ -25,7 +25,7 @@ from typing import IO, Final
 
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 SILENCE: Final = 120.0
-"""Seconds without a word from anybody, after which a run is stuck: only a defect takes so long."""
+"""Seconds without a word from any process, after which a run is stuck: only a defect takes so long."""
 STARTS: Final = 10
 _TRIES: Final = 100
 """So many ports are tried, of which nearly all are free."""
@@ -102,7 +102,7 @@ class Crew:
     def kill(self, member: Member, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal that may end it; return at once."""
         member.wanted_dead = True
-        # The pid is its own until somebody has waited for it.
+        # The pid is its own until it is waited for.
         if member.process.poll() is None:
             os.kill(member.process.pid, number)
 
@@ -129,7 +129,7 @@ class Crew:
     def told(self, until: float | None = None) -> Iterator[Told]:
         """What is told, as it comes: without end, or until that moment of the monotonic clock.
 
-        Raises if a process has ended that nobody wanted to end, or if there is silence.
+        Raise if a process has ended unexpectedly, or if there is silence.
         """
         while until is None or time.monotonic() < until:
             silence = SILENCE if until is None else max(0.0, until - time.monotonic())
@@ -243,7 +243,7 @@ class Served:
 
 def _ports() -> Iterator[int]:
     """One after the other of those that no other worker of the tests uses, below those that the kernel
-    hands out (ip(7)): nobody is given by chance what belongs to a server that is dead for a moment."""
+    hands out (ip(7)): no program gets by chance the port of a server that is dead for a moment."""
     handed_out = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     own = range(_LOWEST_PORT + worker % _WORKERS, int(handed_out[0]), _WORKERS)

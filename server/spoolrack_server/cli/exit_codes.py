@@ -106,8 +106,9 @@ def code_of(error: Exception) -> int | None:
 
 
 def _is_of_a_closed_stream(error: Exception) -> bool:
-    """Whether standard input was read, or standard output written, that the shell has closed."""
-    # What a command has opened by itself has a name.
+    """Return whether the error is a read of standard input, or a write to standard output, that the
+    shell has closed."""
+    # A file that a command has opened itself has a name.
     return isinstance(error, OSError) and error.errno == errno.EBADF and error.filename is None
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Advance = Callable[[int, int], None]
 """Takes the messages and bytes done since the last call."""
 Show = Callable[[int, int], None]
-"""Takes how many messages are done, and how many there are."""
+"""Takes how many items are done, and how many there are."""
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def progress_bar(title: str, length: int | None, quiet: bool) -> Iterator[Advanc
 
 @contextmanager
 def counting_bar(title: str, quiet: bool) -> Iterator[Show]:
-    """Show a bar of messages that are counted elsewhere."""
+    """Show a bar whose count is kept elsewhere."""
 
     def columns() -> Sequence[ProgressColumn]:
         from rich.progress import MofNCompleteColumn

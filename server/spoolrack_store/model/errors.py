@@ -13,7 +13,7 @@ from .clock import Millis
 from .terminal_text import printable
 
 LONGEST_FACT = 300
-"""Characters of a text that an error carries; what is longer is cut."""
+"""Characters of a text that an error carries; a longer one is cut."""
 
 
 class StoreError(Exception):
