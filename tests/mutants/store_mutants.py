@@ -469,7 +469,7 @@ STORE_MUTANTS: Final = (
         breaks="a damaged message goes to quarantine, and is delivered no more",
         edits=edit(
             "engine/leaser.py:Leaser._deliver_of",
-            "                self._put_aside(entry, index)\n",
+            "                self._put_aside(entry, index, body)\n",
             "",
         ),
         caught_by=(_DISK,),
