@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from .control_channel import ControlChannel
 from .observability.metrics import Row, rows_from_json
 
-FIGURES: Final = "figures"
+METRIC_ROWS: Final = "metric_rows"
 PROCESS: Final = "process"
 HISTORY: Final = "history "
 """Followed by a queue's name."""
@@ -30,7 +30,7 @@ class WorkerReport(Protocol):
     def state(self) -> str: ...
 
     async def answer(self, what: str) -> Any:
-        """Return `FIGURES`, `PROCESS` or the `HISTORY` of a queue to the other processes."""
+        """Return `METRIC_ROWS`, `PROCESS` or the `HISTORY` of a queue to the other processes."""
 
 
 class WorkerProcess:
@@ -53,10 +53,10 @@ class WorkerProcess:
         found = None if self._line is None else await self._line.ask(what, PATIENCE + 1)
         return {int(number): answer for number, answer in (found or {}).items()}
 
-    async def figures(self) -> dict[int, list[Row] | None]:
+    async def metric_rows(self) -> dict[int, list[Row] | None]:
         return {
             number: None if rows is None else rows_from_json(rows)
-            for number, rows in (await self.others(FIGURES)).items()
+            for number, rows in (await self.others(METRIC_ROWS)).items()
         }
 
     async def answer(self, what: str) -> Any:

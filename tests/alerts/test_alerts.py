@@ -139,7 +139,7 @@ class Silent:
 
     number = 0
 
-    async def figures(self) -> dict[int, list[Row] | None]:
+    async def metric_rows(self) -> dict[int, list[Row] | None]:
         return {1: None}
 
 
