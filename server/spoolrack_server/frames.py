@@ -60,7 +60,7 @@ class FrameWriter:
         """
         peer, size = context.peer(), await self._size(wanted)
         if not self._is_free(peer, size):
-            await self._budget.room(peer, size)
+            await self._budget.wait_for(peer, size)
             if not self._budget.fits(peer, size):
                 return None
             found = await self._lease_at_once(context, peer, size, wanted)
@@ -74,7 +74,7 @@ class FrameWriter:
         if not self._is_free(peer, size):
             with suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE):
-                    await self._budget.room(peer, size)
+                    await self._budget.wait_for(peer, size)
             found = await self._lease_at_once(context, peer, size, wanted)
             if found is not None:
                 return found
@@ -86,7 +86,7 @@ class FrameWriter:
     async def put(self, context: Context, response: Response) -> None:
         """Write a frame that can be read again, once there is room; raises `CallIsOver`, `Draining`."""
         peer, size = context.peer(), response.ByteSize()
-        await self._budget.room(peer, size)
+        await self._budget.wait_for(peer, size)
         if not self._budget.fits(peer, size):
             raise Draining
         with self._budget.share(peer, size):

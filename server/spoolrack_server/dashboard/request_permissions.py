@@ -82,7 +82,7 @@ class RequestPermissions:
                 "sent this",
             )
         try:
-            with self._context.room.share() as share:
+            with self._context.upload_memory.share() as share:
                 raw = await request_bodies.read(
                     request,
                     queue="",

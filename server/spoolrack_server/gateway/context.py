@@ -43,7 +43,7 @@ class GatewayContext:
         self.guard = guard or AccessControl()
         self.memory = memory or MemoryLimiter(log)
         self.patience = patience
-        self.room = UploadMemory(patience.memory)
+        self.upload_memory = UploadMemory(patience.memory)
         self.workers = workers or ConcurrencyLimit(None)
         self.leases = LeaseRequests(store, log, self.workers)
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-http")

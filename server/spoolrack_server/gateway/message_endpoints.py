@@ -69,7 +69,7 @@ class MessageEndpoints:
             found = await self._context.read(self._context.store.queue, queue)
             limit = found.settings.max_message_size
         async with AsyncExitStack() as stack:
-            share = stack.enter_context(self._context.room.share())
+            share = stack.enter_context(self._context.upload_memory.share())
             body, written = await self._received_body(request, queue, limit, share, stack)
             send = Send(
                 queue=queue,

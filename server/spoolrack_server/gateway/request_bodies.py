@@ -63,24 +63,24 @@ class UploadMemory:
 class UploadShare:
     """The memory of one body, as a context that gives it back at its end."""
 
-    def __init__(self, room: UploadMemory) -> None:
-        self._room = room
+    def __init__(self, memory: UploadMemory) -> None:
+        self._memory = memory
         self.taken = 0
 
     def __enter__(self) -> UploadShare:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._room.free(self.taken)
+        self._memory.free(self.taken)
 
     def reserve(self, size: int) -> None:
-        """Reserve `size` bytes; raise `TooManyUploads` if there is no room for them."""
-        self._room.reserve(size)
+        """Reserve `size` bytes; raise `TooManyUploads` if there is no memory for them."""
+        self._memory.reserve(size)
         self.taken += size
 
     def free(self, size: int) -> None:
         """Return a part before the end."""
-        self._room.free(size)
+        self._memory.free(size)
         self.taken -= size
 
 

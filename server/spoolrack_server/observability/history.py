@@ -85,7 +85,7 @@ class History:
             self._last = None
         is_first, place = self._last is None, slot % SLOTS
         totals: dict[str, tuple[int, int]] = {}
-        crowd: list[tuple[QueueMetrics, int, int]] = []
+        without_ring: list[tuple[QueueMetrics, int, int]] = []
         for queue in metrics:
             totals[queue.name] = (queue.entered, queue.left)
             before = (queue.entered, queue.left) if is_first else self._totals.get(queue.name, (0, 0))
@@ -94,12 +94,12 @@ class History:
             if ring is None and len(self._rings) < self._most:
                 ring = self._rings[queue.name] = _Ring(slot)
             if ring is None:
-                crowd.append((queue, entered, left))
+                without_ring.append((queue, entered, left))
             else:
                 _store_sample(ring, place, slot, queue, entered, left, wall)
         for name in [name for name in self._rings if name not in totals]:
             del self._rings[name]
-        for queue, entered, left in crowd:
+        for queue, entered, left in without_ring:
             ring = self._make_room(queue.name, slot) if _is_busy(queue, entered, left) else None
             if ring is not None:
                 _store_sample(ring, place, slot, queue, entered, left, wall)

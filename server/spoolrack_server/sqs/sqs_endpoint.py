@@ -147,7 +147,7 @@ class SqsEndpoint:
         self._listener.track_current()
         id = self._watch.name(request.headers.get(HEADER))
         # A body counts until its request is answered: it is held as long.
-        with self._context.room.share() as share:
+        with self._context.upload_memory.share() as share:
             return await self._respond(request, share, id)
 
     async def _respond(
