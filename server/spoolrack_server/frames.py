@@ -28,7 +28,7 @@ from .store_access import StoreAccess
 
 USUAL: Final = 4 * MIB
 """Bytes up to which a frame needs no room before its lease, as long as half of the budget is free."""
-PATIENCE: Final = 5.0
+MEMORY_TIMEOUT: Final = 5.0
 """Seconds that a single call waits for room."""
 KNOWN_FOR: Final = 5.0
 """Seconds for which a queue's limit is believed without asking the store again."""
@@ -73,7 +73,7 @@ class FrameWriter:
         peer, size = context.peer(), await self._size(wanted)
         if not self._is_free(peer, size):
             with suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(MEMORY_TIMEOUT):
                     await self._budget.wait_for(peer, size)
             found = await self._lease_at_once(context, peer, size, wanted)
             if found is not None:

@@ -19,7 +19,7 @@ PROCESS: Final = "process"
 HISTORY: Final = "history "
 """Followed by a queue's name."""
 STATE: Final = "state"
-PATIENCE: Final = 3.0
+ANSWER_TIMEOUT: Final = 3.0
 """Seconds that one process has for an answer. Prometheus gives a scrape ten."""
 
 
@@ -50,7 +50,7 @@ class WorkerProcess:
 
     async def others(self, what: str) -> dict[int, Any]:
         """Return the answer of each other process; None: it didn't answer in time."""
-        found = None if self._line is None else await self._line.ask(what, PATIENCE + 1)
+        found = None if self._line is None else await self._line.ask(what, ANSWER_TIMEOUT + 1)
         return {int(number): answer for number, answer in (found or {}).items()}
 
     async def metric_rows(self) -> dict[int, list[Row] | None]:
@@ -92,5 +92,5 @@ class WorkerProcesses:
 
     async def _ask_all_but(self, asker: int | None, what: str) -> dict[int, Any]:
         asked = {number: line for number, line in self._lines.items() if number != asker}
-        told = await asyncio.gather(*(line.ask(what, PATIENCE) for line in asked.values()))
+        told = await asyncio.gather(*(line.ask(what, ANSWER_TIMEOUT) for line in asked.values()))
         return dict(zip(asked, told, strict=True))

@@ -22,7 +22,7 @@ IMPATIENT = HttpLimits(idle=0.3, stall=0.3, bytes_per_second=1_000_000, memory=M
 
 @pytest.fixture
 async def server(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Server]:
-    async with Server(tmp_path / "root", clock=clock, patience=IMPATIENT) as server:
+    async with Server(tmp_path / "root", clock=clock, http_limits=IMPATIENT) as server:
         yield server
 
 

@@ -87,7 +87,7 @@ class RequestPermissions:
                     request,
                     queue="",
                     limit=LARGEST_BODY,
-                    patience=self._context.patience,
+                    http_limits=self._context.http_limits,
                     share=share,
                 )
         except MessageTooLarge as error:

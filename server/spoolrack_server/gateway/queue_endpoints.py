@@ -90,7 +90,7 @@ class QueueEndpoints:
                     request,
                     queue=name,
                     limit=LARGEST_SETTINGS,
-                    patience=self._context.patience,
+                    http_limits=self._context.http_limits,
                     share=share,
                 )
         except MessageTooLarge as error:

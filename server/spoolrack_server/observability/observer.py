@@ -28,7 +28,7 @@ from .metrics import Row
 T = TypeVar("T")
 
 
-PROBE_PATIENCE: Final = 1.0
+PROBE_TIMEOUT: Final = 1.0
 """Seconds that a probe waits for the disk's facts."""
 
 
@@ -208,7 +208,7 @@ class Observer:
         found: list[str] = []
         if self._tally is not None:
             try:
-                async with asyncio.timeout(PROBE_PATIENCE):
+                async with asyncio.timeout(PROBE_TIMEOUT):
                     space = await self._beside(self._tally.space)
             except TimeoutError:
                 space = None
