@@ -60,6 +60,30 @@ class BlockingMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """A cause that keeps messages from going into a queue or out of it."""
+
+    reason: str
+    """A stable name, such as "RECEIVING_PAUSED"."""
+    explanation: str
+    """For a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldLease:
+    """Messages that were leased together, and still are."""
+
+    message_id: str
+    """The first of them."""
+    message_count: int
+    first_received_at: datetime | None
+    lease_expires_at: datetime
+    receive_count: int
+    stream: str
+    """The stream of the reservation that holds them; empty: a receive does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueInfo:
     """A queue as it was when it was asked for."""
 
@@ -72,6 +96,11 @@ class QueueInfo:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Notes of its owner; Spoolrack reads none of them."""
     blocking_message: BlockingMessage | None = None
+    obstacles: Sequence[Obstacle] = ()
+    """Causes that keep messages from going in or out. As the oldest leases, only of a queue that was
+    asked for by its name."""
+    oldest_leases: Sequence[OldLease] = ()
+    """Up to five, those that were received first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

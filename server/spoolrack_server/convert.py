@@ -326,6 +326,20 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
         else pb.BlockingMessage(
             id=blocking.id, receive_count=blocking.receives, explanation=blocking.why
         ),
+        obstacles=[
+            pb.Obstacle(reason=each.reason, explanation=each.explanation) for each in queue.obstacles
+        ],
+        oldest_leases=[
+            pb.OldLease(
+                message_id=each.id,
+                message_count=each.count,
+                first_receive_time=None if each.first is None else timestamp(each.first),
+                lease_expire_time=timestamp(each.due),
+                receive_count=each.receives,
+                stream=each.stream,
+            )
+            for each in queue.oldest_leases
+        ],
     )
 
 

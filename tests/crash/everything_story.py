@@ -23,7 +23,7 @@ from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.content import Damaged, body, decode
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.members import indexes
-from spoolrack_store.model.names import NotAName, parse
+from spoolrack_store.model.names import NotAName
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,
@@ -56,7 +56,7 @@ from spoolrack_store.model.transitions import State
 from tests.crash.set_story import ids_of
 from tests.crash.troubled_story import CODES, TroubledDisk
 from tests.support.cuts import Bytes, Cut, Keep
-from tests.support.engine_story import DELAY, HOLD, Broken, Clock, purge_of
+from tests.support.engine_story import DELAY, HOLD, Broken, Clock, parse, purge_of
 from tests.support.linked_disk import Died, Memory, made
 from tests.support.power_disk import Model
 

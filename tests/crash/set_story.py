@@ -18,7 +18,6 @@ from spoolrack_store.model.batch import resolve
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost, ReservationNotFound
 from spoolrack_store.model.members import indexes
-from spoolrack_store.model.names import parse
 from spoolrack_store.model.operations import Request
 from spoolrack_store.model.reservation_requests import (
     CommitReservations,
@@ -32,7 +31,18 @@ from spoolrack_store.model.reservation_requests import (
 )
 
 from tests.support.cuts import Cut
-from tests.support.engine_story import ABSENT, DEAD, GONE, HOLD, QUEUES, SETTINGS, Broken, Seen, Story
+from tests.support.engine_story import (
+    ABSENT,
+    DEAD,
+    GONE,
+    HOLD,
+    QUEUES,
+    SETTINGS,
+    Broken,
+    Seen,
+    Story,
+    parse,
+)
 
 STREAMS: Final = ("a", "b")
 LOST: Final = ("lost",)

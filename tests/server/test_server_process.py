@@ -143,3 +143,23 @@ def test_a_root_that_is_a_file_is_told_in_one_line(start: Start, tmp_path: Path)
 def test_a_root_of_a_newer_format_is_told_in_one_line(start: Start, tmp_path: Path) -> None:
     (tmp_path / "FORMAT").write_text("spoolrack 3\n")
     assert "spoolrack 3" in refused(start(tmp_path), os.EX_DATAERR)
+
+
+WITHOUT_HTTP = """
+import asyncio, sys
+from spoolrack_server.serve import serve
+from spoolrack_server.serve_settings import ServeSettings
+
+settings = ServeSettings(root=sys.argv[1], grpc=("127.0.0.1", 0), http=None)
+loaded = lambda server: print("aiohttp" in sys.modules, flush=True)
+sys.exit(asyncio.run(serve(settings, loaded)))
+"""
+
+
+def test_a_server_without_http_starts_without_loading_what_serves_it(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WITHOUT_HTTP, str(tmp_path / "root")], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert address_of(process) == "False"
+        process.terminate()
+    assert process.returncode == 0

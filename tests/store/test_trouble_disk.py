@@ -101,11 +101,11 @@ def test_deleted_files_are_unlinked_at_once_where_a_full_disk_refuses_a_file(rig
 
 def test_sends_leave_room_for_deletes(rig: Rig) -> None:
     (id,) = rig.send(b"a")
-    rig.disk.disk.room = Space(bytes=1 << 20, files=1 << 20, unlimited=False)
+    rig.disk.disk.room = Space(bytes=1 << 20, files=1 << 20)
     assert isinstance(rig.send(b"b")[0], DiskFull)
-    rig.disk.disk.room = Space(bytes=1 << 40, files=100, unlimited=False)
+    rig.disk.disk.room = Space(bytes=1 << 40, files=100)
     assert isinstance(rig.send(b"b")[0], DiskFull)
-    rig.disk.disk.room = Space(bytes=1 << 40, files=0, unlimited=True)
+    rig.disk.disk.room = Space(bytes=1 << 40, files=None)
     rig.send(b"c")
     assert rig.ask(Delete(queue="q", ids=[id])) == [None]
 

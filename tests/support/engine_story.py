@@ -8,6 +8,7 @@ states that were promised.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from random import Random
 from typing import Any, ClassVar, Final
 
@@ -20,7 +21,8 @@ from spoolrack_store.model.content import body, decode
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.members import indexes
-from spoolrack_store.model.names import body_path, index_of, parse
+from spoolrack_store.model.names import body_path, index_of
+from spoolrack_store.model.names import parse as _parse
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     Delete,
@@ -54,6 +56,8 @@ GONE: Final = ("gone",)
 DYING: Final = ("dying", "rejected")
 """On its way to the dead-letter queue: at some commit, and with the commit under way."""
 Seen = tuple[object, ...]
+parse = lru_cache(maxsize=10_000)(_parse)
+"""A story looks at the same names after every commit."""
 
 
 class Clock:
@@ -125,6 +129,8 @@ class Story:
         """Which commit leased what, if it isn't synced."""
         self.later: dict[str, tuple[int, str]] = {}
         """Receipts that are not told yet, and the commits that tell them."""
+        self.answered: set[str] = set()
+        """Messages whose senders have heard that they are sent."""
         self.crashes = self.replayed = self.buried = 0
         self.engines: dict[str, Engine] = {}
         self.flying: dict[str, list[tuple[int, Work]]] = {}
@@ -198,6 +204,9 @@ class Story:
             has_died = True
             self.told.append(f"{owner} dies before it answers")
         self.disk.steps_left = None
+        for outcome in work.outcomes if not has_died else ():
+            if isinstance(outcome, SendResults):
+                self.answered.update(id for id in outcome.results if isinstance(id, str))
         reap(self.engines[owner], self.reaping.randrange(4))
         for id, history in self.may.items() if work.commit is not None else ():
             if history[0][1] == ABSENT and self.sender[id] != owner:
@@ -366,6 +375,8 @@ class Story:
         known = {entry.name.path for batch in engine.index.batches.values() for entry in batch.entries}
         there = {path for path in self._paths() if not path.startswith("new/") or f",o{mine}" in path}
         known = {path for path in known if not path.startswith("new/") or f",o{mine}" in path}
+        if known == there:
+            return
         # Each process drops by itself the names that may be unlinked at any time.
         for batch in resolve(map(parse, known | there)).values():
             if batch.is_over:
@@ -687,7 +698,9 @@ class Story:
     def _sent_only(self) -> set[str]:
         """What is in `new/` still, for whichever process to publish."""
         found: set[str] = set()
-        for batch in resolve(map(parse, self._paths())).values():
+        names = list(map(parse, self._paths()))
+        coming = {name.stem.text for name in names if name.state is State.SENT}
+        for batch in resolve(name for name in names if name.stem.text in coming).values():
             for entry in batch.entries:
                 if entry.name.state is State.SENT and not batch.stem.deaths:
                     found.update(map(batch.stem.message_id, indexes(entry.held)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -175,8 +174,8 @@ class Served:
     Several may share a root.
     """
 
-    def __init__(self, crew: Crew, root: Path, *options: object) -> None:
-        """`options` are more of `spoolrack serve`'s."""
+    def __init__(self, crew: Crew, root: Path, *options: object, http: bool = False) -> None:
+        """`options` are more of `spoolrack serve`'s. HTTP is served if it is asked for."""
         self.root = root
         self.program: Sequence[str] = ("spoolrack_server",)
         """What begins the command of the next server: a module and arguments."""
@@ -184,7 +183,7 @@ class Served:
         self.member: Member
         self._crew = crew
         self.port = _port_of_its_own()
-        self.http_port = _port_of_its_own()
+        self.http_port = _port_of_its_own() if http else None
         self.restart()
 
     @property
@@ -215,7 +214,8 @@ class Served:
 
     def begin_restart(self) -> None:
         """Start it again, and don't wait for anything."""
-        at = ("--grpc", self.address, "--http", f"127.0.0.1:{self.http_port}")
+        http = "off" if self.http_port is None else f"127.0.0.1:{self.http_port}"
+        at = ("--grpc", self.address, "--http", http)
         self.member = self._crew.start(
             "server", *self.program, "serve", "--data", self.root, *at, *self._options
         )
@@ -232,11 +232,7 @@ class Served:
                     continue
                 if told.line is None:
                     break
-                found = re.fullmatch(r" +(gRPC|HTTP) .*:(\d+)(/.*)?", told.line)
-                if found is not None and found[1] == "gRPC":
-                    self.port = int(found[2])
-                elif found is not None:
-                    self.http_port = int(found[2])
+                if told.line.startswith("Next"):
                     member.wanted_dead = False
                     return
             code = member.process.wait(SILENCE)

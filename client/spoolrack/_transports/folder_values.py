@@ -37,6 +37,8 @@ from .._values import (
     LeaseResult,
     MessageFilter,
     MessageState,
+    Obstacle,
+    OldLease,
     Outgoing,
     QueueCounts,
     QueueInfo,
@@ -189,6 +191,20 @@ def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
         blocking_message=None
         if blocking is None
         else BlockingMessage(id=blocking.id, receive_count=blocking.receives, explanation=blocking.why),
+        obstacles=[
+            Obstacle(reason=each.reason, explanation=each.explanation) for each in queue.obstacles
+        ],
+        oldest_leases=[
+            OldLease(
+                message_id=each.id,
+                message_count=each.count,
+                first_received_at=None if each.first is None else moment_of(each.first),
+                lease_expires_at=moment_of(each.due),
+                receive_count=each.receives,
+                stream=each.stream,
+            )
+            for each in queue.oldest_leases
+        ],
     )
 
 

@@ -25,6 +25,8 @@ from .._values import (
     LeaseResult,
     MessageRelease,
     MessageState,
+    Obstacle,
+    OldLease,
     Outgoing,
     QueueCounts,
     QueueInfo,
@@ -147,6 +149,22 @@ def queue_info(queue: pb.Queue) -> QueueInfo:
         )
         if queue.HasField("blocking_message")
         else None,
+        obstacles=[
+            Obstacle(reason=each.reason, explanation=each.explanation) for each in queue.obstacles
+        ],
+        oldest_leases=[
+            OldLease(
+                message_id=each.message_id,
+                message_count=each.message_count,
+                first_received_at=moment_of(millis(each.first_receive_time))
+                if each.HasField("first_receive_time")
+                else None,
+                lease_expires_at=moment_of(millis(each.lease_expire_time)),
+                receive_count=each.receive_count,
+                stream=each.stream,
+            )
+            for each in queue.oldest_leases
+        ],
     )
 
 

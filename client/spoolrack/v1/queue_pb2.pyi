@@ -137,7 +137,7 @@ class _LeaseDurabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Lease
     """
 
 class LeaseDurability(_LeaseDurability, metaclass=_LeaseDurabilityEnumTypeWrapper):
-    """What a receive, an extension or a release promises when it answers."""
+    """The promise of a receive, an extension or a release when it answers."""
 
 LEASE_DURABILITY_UNSPECIFIED: LeaseDurability.ValueType  # 0
 """The default: strict."""
@@ -210,6 +210,8 @@ class Queue(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     BLOCKING_MESSAGE_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    OBSTACLES_FIELD_NUMBER: _builtins.int
+    OLDEST_LEASES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The queue's name: 1 to 80 letters, digits, '_', '.' and '-', the first a letter or a digit."""
     version: _builtins.int
@@ -239,6 +241,14 @@ class Queue(_message.Message):
         text up to 1,024. The server keeps them, and reads none of them.
         """
 
+    @_builtins.property
+    def obstacles(self) -> _containers.RepeatedCompositeFieldContainer[Global___Obstacle]:
+        """Causes that keep messages from going in or out; empty: there is none. Set by GetQueue alone."""
+
+    @_builtins.property
+    def oldest_leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___OldLease]:
+        """The leases of the queue that were received first, up to five. Set by GetQueue alone."""
+
     def __init__(
         self,
         *,
@@ -249,10 +259,12 @@ class Queue(_message.Message):
         version: _builtins.int = ...,
         blocking_message: Global___BlockingMessage | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        obstacles: _abc.Iterable[Global___Obstacle] | None = ...,
+        oldest_leases: _abc.Iterable[Global___OldLease] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["blocking_message", b"blocking_message", "counts", b"counts", "create_time", b"create_time", "settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocking_message", b"blocking_message", "counts", b"counts", "create_time", b"create_time", "labels", b"labels", "name", b"name", "settings", b"settings", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocking_message", b"blocking_message", "counts", b"counts", "create_time", b"create_time", "labels", b"labels", "name", b"name", "obstacles", b"obstacles", "oldest_leases", b"oldest_leases", "settings", b"settings", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -480,6 +492,80 @@ class BlockingMessage(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BlockingMessage: _TypeAlias = BlockingMessage  # noqa: Y015
+
+@_typing.final
+class Obstacle(_message.Message):
+    """Something that keeps messages from going into a queue or out of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    EXPLANATION_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """A stable name: SENDING_PAUSED, RECEIVING_PAUSED, QUEUE_FULL, DISK_FULL, NOTHING_READY, GROUPS_BLOCKED, RESERVED or
+    MESSAGE_BLOCKS. More may be added.
+    """
+    explanation: _builtins.str
+    """What it is, for a person."""
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        explanation: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["explanation", b"explanation", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Obstacle: _TypeAlias = Obstacle  # noqa: Y015
+
+@_typing.final
+class OldLease(_message.Message):
+    """Messages of a queue that were leased together, and still are."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    FIRST_RECEIVE_TIME_FIELD_NUMBER: _builtins.int
+    LEASE_EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    RECEIVE_COUNT_FIELD_NUMBER: _builtins.int
+    STREAM_FIELD_NUMBER: _builtins.int
+    message_id: _builtins.str
+    """The id of the first of them."""
+    message_count: _builtins.int
+    """How many they are."""
+    receive_count: _builtins.int
+    """How many leases on them have begun."""
+    stream: _builtins.str
+    """The stream of the reservation that holds them; empty: a receive holds them."""
+    @_builtins.property
+    def first_receive_time(self) -> _timestamp_pb2.Timestamp:
+        """When the first of them was received for the first time."""
+
+    @_builtins.property
+    def lease_expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When the lease ends, unless it is extended or released."""
+
+    def __init__(
+        self,
+        *,
+        message_id: _builtins.str = ...,
+        message_count: _builtins.int = ...,
+        first_receive_time: _timestamp_pb2.Timestamp | None = ...,
+        lease_expire_time: _timestamp_pb2.Timestamp | None = ...,
+        receive_count: _builtins.int = ...,
+        stream: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["first_receive_time", b"first_receive_time", "lease_expire_time", b"lease_expire_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_receive_time", b"first_receive_time", "lease_expire_time", b"lease_expire_time", "message_count", b"message_count", "message_id", b"message_id", "receive_count", b"receive_count", "stream", b"stream"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OldLease: _TypeAlias = OldLease  # noqa: Y015
 
 @_typing.final
 class Attribute(_message.Message):

@@ -19,7 +19,6 @@ import click
 from click.core import ParameterSource
 from spoolrack import Client, CredentialOptions, QueueInfo, RetryPolicy, connect
 from spoolrack.errors import InvalidUrl
-from spoolrack_store.read_only_root import has_owners, may_have_owners, owners_changed_ns
 
 from .command_base import option
 from .exit_codes import TRY_AGAIN, USAGE, Failed
@@ -190,6 +189,8 @@ def connects_to_queues(command: Callable[..., Any], only_looks: bool = False) ->
                         "missing: try again",
                         TRY_AGAIN,
                     )
+                from spoolrack_store.read_only_root import may_have_owners
+
                 if not os.access(root, os.W_OK) and may_have_owners(root):
                     print_status(
                         f"{root} can't be written by this user, and may be a folder in use: what "
@@ -205,6 +206,9 @@ def _rest_of(root: str) -> Callable[[], bool] | None:
 
     Beside other processes the command opens the folder as they do, and follows their moves.
     """
+    # A command that asks a server doesn't load the store.
+    from spoolrack_store.read_only_root import has_owners, owners_changed_ns
+
     try:
         if os.access(root, os.W_OK) and has_owners(root):
             return None

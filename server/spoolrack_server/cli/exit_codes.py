@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from spoolrack import SpoolrackError, errors
-from spoolrack_store.fsck import NotRestorable
 from spoolrack_store.model import errors as store
 from spoolrack_store.model.terminal_text import printable
 
@@ -79,7 +78,7 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     store.RootUnusable: NO_INPUT,
     store.UnknownFormat: BAD_CONTENT,
     store.StoreError: INPUT_OUTPUT,
-    NotRestorable: NOTHING,
+    store.NotRestorable: NOTHING,
     # The system's.
     FileNotFoundError: NO_INPUT,
     IsADirectoryError: NO_INPUT,

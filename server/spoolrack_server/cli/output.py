@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import click
 from spoolrack import MessageFacts, MessageState, QueueInfo, Redrive, Reservation, Schedule, StageInfo
@@ -165,7 +165,7 @@ def binary_attributes(message: MessageFacts) -> dict[str, str]:
 def queue_json(info: QueueInfo, indent: int | None = None) -> str:
     """Return a queue as a JSON object; spans are seconds."""
     blocking = info.blocking_message
-    fields = {
+    fields: dict[str, Any] = {
         "name": info.name,
         "create_time": _moment(info.created_at),
         "version": info.version,
@@ -186,6 +186,20 @@ def queue_json(info: QueueInfo, indent: int | None = None) -> str:
             "explanation": blocking.explanation,
         },
     }
+    if info.obstacles:
+        fields["obstacles"] = [asdict(each) for each in info.obstacles]
+    if info.oldest_leases:
+        fields["oldest_leases"] = [
+            {
+                "message_id": each.message_id,
+                "message_count": each.message_count,
+                "first_receive_time": _moment(each.first_received_at),
+                "lease_expire_time": _moment(each.lease_expires_at),
+                "receive_count": each.receive_count,
+                "stream": each.stream,
+            }
+            for each in info.oldest_leases
+        ]
     return json.dumps(fields, indent=indent)
 
 

@@ -11,7 +11,6 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any, Final, TextIO
 
 import click
@@ -75,7 +74,7 @@ class Commands(click.Group):
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("spoolrack"), prog_name=PROGRAM)
+@click.version_option(package_name="spoolrack", prog_name=PROGRAM)
 def spoolrack() -> None:
     """Durable message queues that are nothing but files.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
-from spoolrack import MessageState, QueueInfo, Reservation, ReservationState
+from spoolrack import MessageState, QueueInfo
 from spoolrack_store.model.settings import SCHEMA, Setting, SettingKind
 
 from . import apply_command
@@ -29,10 +29,11 @@ from .units import (
 
 SETTINGS: Final = tuple(setting.option for setting in SCHEMA.values())
 MAX_VERSION: Final = 10**15 - 1
-LOOKED_AT: Final = 1_000
-"""Leased messages that `describe` looks at, in the order of their sends."""
-OLDEST: Final = 5
-"""The number that it shows."""
+_REMEDIES: Final = {
+    "SENDING_PAUSED": " spoolrack queues resume {} --sending",
+    "RECEIVING_PAUSED": " spoolrack queues resume {} --receiving",
+}
+"""The command that undoes an obstacle, by its reason."""
 _LONG: Final = 18
 """Characters of an option's name."""
 
@@ -286,75 +287,35 @@ def purge(
 def describe(connection: Connection, name: str) -> None:
     """Explain why the queue NAME stands still, if it does, and show its oldest leases."""
     with connection.client() as client:
-        queue = client.queue(name)
-        info = queue.info()
-        leased = list(queue.peek(("leased",), max_body_bytes=0, limit=LOOKED_AT))
-        held = list(client.reservations.list(queue=name))
-    print_results(*table_of([info]), "", *causes_of(info, held))
-    if not leased:
+        info = client.queue(name).info()
+    causes = [
+        f"{each.explanation[:1].upper()}{each.explanation[1:]}."
+        + _REMEDIES.get(each.reason, "").format(name)
+        for each in info.obstacles
+    ]
+    print_results(*table_of([info]), "", *(causes or ["Nothing keeps messages from going in or out."]))
+    if not info.oldest_leases:
         return
     now = datetime.now(UTC)
-    oldest = sorted(leased, key=lambda each: each.first_received_at or now)[:OLDEST]
     rows = [
         (
-            each.id,
+            each.message_id,
+            str(each.message_count),
             span_text(_ahead(now, each.first_received_at)),
             span_text(_ahead(each.lease_expires_at, now)),
             str(each.receive_count),
+            each.stream,
         )
-        for each in oldest
+        for each in info.oldest_leases
     ]
-    headers = ("OLDEST LEASES", "FIRST RECEIVED", "LEASE ENDS IN", "RECEIVES")
-    print_results("", *columns(headers, rows, right=frozenset({1, 2, 3})))
+    headers = ("OLDEST LEASES", "MESSAGES", "FIRST RECEIVED", "LEASE ENDS IN", "RECEIVES", "STREAM")
+    print_results("", *columns(headers, rows, right=frozenset({1, 2, 3, 4})))
 
 
 def _ahead(later: datetime | None, earlier: datetime | None) -> float:
     if later is None or earlier is None:
         return 0.0
     return max(0.0, (later - earlier).total_seconds())
-
-
-def causes_of(info: QueueInfo, held: Sequence[Reservation]) -> list[str]:
-    """Return a sentence for each cause that keeps messages from going in or out."""
-    counts, settings, name = info.counts, info.settings, info.name
-    total = counts.ready_count + counts.leased_count + counts.delayed_count
-    causes: list[str] = []
-    if settings.sending == "paused":
-        causes.append(f"Sending is paused: spoolrack queues resume {name} --sending")
-    if settings.max_messages and total >= settings.max_messages:
-        causes.append(f"It is full, with {total:,} of {plural(settings.max_messages, 'message')}.")
-    if settings.max_bytes and counts.byte_count >= settings.max_bytes:
-        causes.append(f"It is full, with {counts.byte_count:,} of {settings.max_bytes:,} bytes.")
-    if settings.receiving == "paused":
-        causes.append(f"Receiving is paused: spoolrack queues resume {name} --receiving")
-    if not counts.ready_count and total:
-        states = [
-            text
-            for text, count in (
-                (f"{counts.leased_count:,} leased", counts.leased_count),
-                (f"{counts.delayed_count:,} delayed", counts.delayed_count),
-            )
-            if count
-        ]
-        causes.append(f"No message is ready: {' and '.join(states)}.")
-    if (
-        counts.ready_count
-        and counts.leased_count + counts.delayed_count
-        and settings.group_order == "strict"
-    ):
-        causes.append(
-            "Its groups are strict: a ready message waits for a leased or delayed one of its group."
-        )
-    causes += [
-        f"The stream {each.stream} holds {plural(each.message_count, 'message')} in its reservation "
-        f"{each.sequence_number}."
-        for each in held
-        if each.state is ReservationState.HELD
-    ]
-    if info.blocking_message is not None:
-        blocking = info.blocking_message
-        causes.append(f"Message {blocking.id} blocks it: {blocking.explanation}.")
-    return causes or ["Nothing keeps messages from going in or out."]
 
 
 _pauses_one = (

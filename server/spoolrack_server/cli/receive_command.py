@@ -132,7 +132,7 @@ def command(
             )
 
         output = Output()
-        folder = None if to is None else BodyFolder(to, lambda: connection.http(http_url))
+        folder = None if to is None else BodyFolder(to, visibility, lambda: connection.http(http_url))
 
         def show(message: Message) -> None:
             if folder is not None:

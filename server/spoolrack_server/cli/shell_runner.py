@@ -1,4 +1,4 @@
-"""Runs a shell command on a message, and keeps the message leased while it runs."""
+"""Runs a shell command on a message, and keeps a message leased while something takes its time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import re
 import subprocess
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import IO, TYPE_CHECKING, Final
 
@@ -86,18 +86,8 @@ class Runner:
         return code == 0
 
     def _wait(self, process: subprocess.Popen[bytes], message: Message) -> int:
-        # Only an older server doesn't send it: its queues begin with the same default.
-        visibility = self._visibility or message.visibility_timeout or _DEFAULT
-        while True:
-            try:
-                return process.wait(visibility * EXTEND_AT)
-            except subprocess.TimeoutExpired:
-                try:
-                    message.extend(visibility)
-                except SpoolrackError as error:
-                    print_status(
-                        f"the lease on message {message.id} can't be extended: {line_of(error)}"
-                    )
+        with kept_leased(message, self._visibility):
+            return process.wait()
 
     def _environment(self, message: Message) -> Mapping[str, str]:
         text = {name: value for name, value in message.attributes.items() if isinstance(value, str)}
@@ -118,6 +108,32 @@ class Runner:
             del found[name]
             print_status(f"message {message.id}: {name} is not set, its value is too long or has a NUL")
         return found
+
+
+@contextmanager
+def kept_leased(message: Message, visibility: float | None) -> Iterator[None]:
+    """Extend the lease of a message again and again until the block ends.
+
+    `visibility` are the seconds of a lease; None: the message tells.
+    """
+    # Only an older server doesn't tell: its queues begin with the same default.
+    seconds = visibility or message.visibility_timeout or _DEFAULT
+    has_ended = threading.Event()
+
+    def extend() -> None:
+        while not has_ended.wait(seconds * EXTEND_AT):
+            try:
+                message.extend(seconds)
+            except SpoolrackError as error:
+                print_status(f"the lease on message {message.id} can't be extended: {line_of(error)}")
+
+    extender = threading.Thread(target=extend, daemon=True)
+    extender.start()
+    try:
+        yield
+    finally:
+        has_ended.set()
+        extender.join()
 
 
 class _Feeder(threading.Thread):

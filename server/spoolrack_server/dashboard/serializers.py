@@ -20,7 +20,7 @@ from spoolrack_store.model.redrive_requests import Redrive
 from spoolrack_store.model.reservation_requests import Reservation
 from spoolrack_store.model.stage_requests import StageInfo
 
-from ..gateway.queue_endpoints import described
+from ..gateway.queue_endpoints import described, standstill
 
 PREVIEW: Final = 64 * 1024
 """Bytes of a body that are shown of one message."""
@@ -57,6 +57,7 @@ def page(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any
         "create_time": queue.created_at,
         "version": queue.version,
         "blocking_id": None if blocking is None else blocking.id,
+        **standstill(queue),
     }
 
 

@@ -40,7 +40,7 @@ class QueueEndpoints:
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         queue = await self._context.read(self._context.store.queue, name_of(request))
-        content = described(queue, self._clock.wall())
+        content = described(queue, self._clock.wall()) | standstill(queue)
         kept = {"Cache-Control": "no-store", "ETag": headers.version_tag(queue.version)}
         return web.json_response(content, headers=kept)
 
@@ -162,4 +162,22 @@ def described(queue: Queue, now: Millis) -> dict[str, Any]:
         },
         "create_time": headers.time_text(queue.created_at),
         "version": queue.version,
+    }
+
+
+def standstill(queue: Queue) -> dict[str, Any]:
+    """Return the obstacles of a queue's messages, and its oldest leases, as JSON has them."""
+    return {
+        "obstacles": [asdict(each) for each in queue.obstacles],
+        "oldest_leases": [
+            {
+                "message_id": each.id,
+                "message_count": each.count,
+                "first_receive_time": None if each.first is None else headers.time_text(each.first),
+                "lease_expire_time": headers.time_text(each.due),
+                "receive_count": each.receives,
+                "stream": each.stream,
+            }
+            for each in queue.oldest_leases
+        ],
     }

@@ -113,7 +113,7 @@ def _of_disk(tally: StoreMetrics) -> Iterator[Row]:
     yield "spoolrack_disk_size_bytes", [], space.all_bytes
     yield "spoolrack_disk_free_bytes", [], space.bytes
     yield "spoolrack_disk_refuses_sends", [], int(tally.refuses_sends(space))
-    if not space.unlimited:
+    if space.files is not None:
         yield "spoolrack_disk_inodes", [], space.all_files
         yield "spoolrack_disk_inodes_free", [], space.files
 

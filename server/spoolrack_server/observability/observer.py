@@ -184,7 +184,7 @@ class Observer:
         space = None if self._tally is None else await self._beside(self._tally.space)
         disk = None
         if space is not None:
-            files = None if space.unlimited else {"free": space.files, "total": space.all_files}
+            files = None if space.files is None else {"free": space.files, "total": space.all_files}
             refuses = self._tally is not None and self._tally.refuses_sends(space)
             disk = {
                 "free": space.bytes,

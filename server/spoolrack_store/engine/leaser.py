@@ -41,7 +41,7 @@ from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .dead_letters import DeadLetters, records_of
 from .index import Index
-from .moves import RETRY, Moves, NameVanished
+from .moves import RETRY, Moves, NameVanished, deliver
 from .part import Part
 from .reader import Reader
 
@@ -54,15 +54,6 @@ DUE_AT_ONCE: Final = 1_000
 """Names that one commit brings back."""
 EXPIRED_AT_ONCE: Final = 1_000
 """Names of a queue that one commit deletes for their age."""
-
-
-def deliver(moves: Moves, entry: Entry) -> None:
-    """Move a lease of a message that was leased as it was sent from `new/` to `delay/`."""
-    name = entry.name
-    assert name.due is not None
-    # A lease that began in another process is due by the wall clock.
-    due = entry.due or moves.clock.monotonic() + max(0, name.due - moves.clock.wall())
-    moves.move(entry, entry.held, State.LEASED, until=(name.due, max(0, due)), token=name.token)
 
 
 @dataclass(slots=True, eq=False)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from ..model.batch import Entry
 from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StoreError
 from ..model.ids import is_id, sent_at
-from ..model.names import Name, batch_of, index_of
+from ..model.names import Name
 from ..model.operations import Delete, Purge
 from ..model.transitions import State
 from .catalog import Catalog
@@ -134,15 +134,7 @@ class Remover:
         answered the send."""
         if self._sent is None:
             self._sent = list(self._names_sent())
-        return any(
-            name.queue == queue
-            and (
-                name.stem.id == batch_of(id) and index_of(id) < name.stem.count
-                if name.stem.count
-                else name.stem.id == id
-            )
-            for name in self._sent
-        )
+        return any(name.queue == queue and name.stem.holds(id) for name in self._sent)
 
     def _sent_by_others(self, queue: str) -> list[Entry]:
         """Take in what other processes have in `new/`: they may have answered those sends."""

@@ -7,6 +7,7 @@ write, one rename.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -25,10 +26,12 @@ from ..model.settings import MAX_DELAY, MIB, QueueSettings
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .deduplication import Deduplication
-from .leaser import deliver
-from .moves import Moves
+from .moves import Moves, publish
 from .part import Part
 from .reader import Reader
+from .recovery import appear
+
+log = logging.getLogger(__name__)
 
 FILE_BYTES: Final = MIB
 """A file takes in no further call beyond this."""
@@ -89,6 +92,9 @@ class Sender(Part):
         self._written: list[tuple[int, Entry]] = []
         """Files in `new/`, and the commits that wrote them."""
         self.pending = (self._written,)
+        self.ordered: list[Entry] = []
+        """Entries that must be in their queue before this commit is answered: what is sent after the
+        answer, to whichever process, comes after them."""
         self._room = DiskRoom(moves.disk, moves.watermark)
         self._wall = Millis(0)
 
@@ -124,6 +130,19 @@ class Sender(Part):
                 except StoreError:
                     waiting.append((commit, entry))  # It is sent; the next commit tries again.
         self._written[:] = waiting
+
+    def publish(self, ordered: Iterable[Entry]) -> list[Entry]:
+        """Move what is durable from `new/` to its queue; return what the disk refuses to move."""
+        refused: list[Entry] = []
+        for entry in ordered:
+            if entry.held:
+                try:
+                    publish(self._moves, entry)
+                except StoreError as error:
+                    log.warning("%s can't be published for now: %s", entry.name.path, error)
+                    refused.append(entry)
+        self._written[:] = [(commit, entry) for commit, entry in self._written if entry.held]
+        return refused
 
     def publish_later(self, entries: Iterable[Entry]) -> None:
         """Publish what is durable in `new/` and the disk refused to move."""
@@ -263,9 +282,23 @@ class Sender(Part):
         id = self._deduplication.find(record, key, len(coming))
         if id is None:
             return False
+        if record.settings.group_order == "strict":
+            self._order_first(id)
         stored.results[position] = id
         stored.duplicates.add(position)
         return True
+
+    def _order_first(self, id: str) -> None:
+        """Have the message that was sent first in its queue, too, before this commit is answered: the
+        process that sent it may have died. Raise `DiskError`."""
+        found = self._moves.index.holder(id)
+        entries = [] if found is None else [found[0]]
+        if found is None:
+            names = [name for name in self._moves.names_sent_by_others() if name.stem.holds(id)]
+            entries = [appear(self._moves, name) for name in names if not name.stem.deaths]
+        self.ordered += [
+            entry for entry in entries if entry.name.state is State.SENT and entry.batch.stem.is_grouped
+        ]
 
     def _answer_repeated(self) -> None:
         """Answer repetitions within the commit as the first ones, which are written now, or aren't."""
@@ -346,23 +379,14 @@ class Sender(Part):
         if file.keys:
             self._deduplication.take(entry, file.keys.items())
         self._written.append((self._moves.commit, entry))
+        if file.groups and self._catalog.require(file.queue).settings.group_order == "strict":
+            self.ordered.append(entry)
         self._moves.statistics.count(file.queue, "send", count)
         at, moment = 0, sent_at(stem.id)
         for stored, first, run in file.places:
             stored.sent_at = moment
             stored.results[first : first + run] = stem.message_ids(range(at, at + run))
             at += run
-
-
-def publish(moves: Moves, entry: Entry) -> None:
-    """Move what was sent from `new/` to its queue; what has a delay, or is leased, to `delay/`."""
-    name = entry.name
-    if name.token:
-        deliver(moves, entry)
-    elif name.due is None:
-        moves.move(entry, entry.held, State.READY)
-    else:
-        moves.move(entry, entry.held, State.DELAYED, until=(name.due, entry.due))
 
 
 def _in_a_row(positions: Sequence[int]) -> list[tuple[int, int]]:

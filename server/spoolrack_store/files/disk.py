@@ -52,17 +52,11 @@ class Facts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
     bytes: int
-    files: int
-    """How many files more can be made; file systems without a limit say 0 of 0: see `unlimited`."""
-    unlimited: bool
+    files: int | None
+    """How many files more can be made; None: there is no limit."""
     all_bytes: int = 0
     """How large it is; 0 where the system doesn't report it."""
     all_files: int = 0
-
-    @property
-    def files_left(self) -> int | None:
-        """Files that can still be made; None: no limit."""
-        return None if self.unlimited else self.files
 
 
 class NotSynced(OSError):

@@ -374,8 +374,8 @@ class LocalDisk:
         found = os.fstatvfs(self._root)
         return Space(
             bytes=found.f_bavail * found.f_frsize,
-            files=found.f_favail,
-            unlimited=found.f_files == 0,
+            # Where there is no limit it says 0 of 0.
+            files=found.f_favail if found.f_files else None,
             all_bytes=found.f_blocks * found.f_frsize,
             all_files=found.f_files,
         )

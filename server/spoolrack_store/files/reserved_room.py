@@ -101,9 +101,10 @@ class DiskRoom:
             except OSError as error:
                 raise explained(error) from error
         left = self._left
-        if self._watermark.is_reached(left.bytes, left.files_left, size):
+        if self._watermark.is_reached(left.bytes, left.files, size):
             raise DiskFull(detail=f"{left.bytes} bytes and {left.files} files are left")
-        self._left = replace(left, bytes=left.bytes - size, files=left.files - 1)
+        files = None if left.files is None else left.files - 1
+        self._left = replace(left, bytes=left.bytes - size, files=files)
 
     def look_again(self) -> None:
         """Ask the disk with the next file."""

@@ -16,10 +16,6 @@ Progress = Callable[[int, int], None]
 """Called with the number of messages checked, and of all messages by their names."""
 
 
-class NotRestorable(Exception):
-    """Why something in quarantine can't come back."""
-
-
 class Remedy(Enum):
     """The action of a repair on a problem."""
 

@@ -20,7 +20,7 @@ from ..files.syncer import Syncer, explained
 from ..model.batch import Batch, Entry
 from ..model.clock import Clock
 from ..model.content import Damaged, body, decode
-from ..model.errors import StoreError
+from ..model.errors import NotRestorable, StoreError
 from ..model.ids import FileIds, is_id
 from ..model.members import indexes
 from ..model.names import (
@@ -35,7 +35,7 @@ from ..model.names import (
 )
 from ..model.settings import QueueSettings, Record, encode
 from ..model.transitions import State
-from .findings import Aside, Mended, Notes, NotRestorable, Problem, Remedy
+from .findings import Aside, Mended, Notes, Problem, Remedy
 from .inspection import KNOWN
 from .listing import QUEUES, Lister
 from .quarantined_files import own_id, read_asides, take_back

@@ -321,6 +321,10 @@ class UnknownFormat(StoreError):
     reason = "UNKNOWN_FORMAT"
 
 
+class NotRestorable(Exception):
+    """Why something in quarantine can't come back."""
+
+
 class DamagedSettings(StoreError):
     """The settings file {file} can't be read: {why}."""
 

@@ -145,6 +145,12 @@ class Stem:
         start = self.id[:-INDEX_DIGITS]
         return [f"{start}{index:03x}" for index in indexes]
 
+    def holds(self, id: str) -> bool:
+        """Return whether the message `id` is in the file."""
+        if not self.count:
+            return id == self.id
+        return self.id == batch_of(id) and index_of(id) < self.count
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Name:
@@ -308,7 +314,7 @@ def _is_complete(name: Name) -> bool:
 
 
 def is_queue_name(text: str) -> bool:
-    # Each receipt has one: what is longer must not fill the cache.
+    # Each receipt has one: longer ones must not fill the cache.
     return len(text) <= _MAX_QUEUE_NAME and _is_queue_name(text)
 
 

@@ -337,6 +337,31 @@ class Blocking:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """A cause that keeps messages from going into a queue or out of it."""
+
+    reason: str
+    """A stable name, as errors have."""
+    explanation: str
+    """For a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldLease:
+    """Messages that were leased together and are held since long."""
+
+    id: str
+    """The first of them."""
+    count: int
+    first: Millis | None
+    """Unix time of the first receive."""
+    due: Millis
+    receives: int
+    stream: str
+    """The stream of the reservation that holds them; "": a receive does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     ready_count: int
     leased_count: int
@@ -357,6 +382,9 @@ class Queue:
     counts: Counts
     labels: Mapping[str, str] = field(default_factory=dict)
     blocking: Blocking | None = None
+    obstacles: Sequence[Obstacle] = ()
+    """Where a queue was asked for by its name; so are the oldest leases."""
+    oldest_leases: Sequence[OldLease] = ()
     traffic: Traffic = field(default_factory=Traffic, compare=False)
 
 

@@ -94,6 +94,7 @@ LACKS = {
     "memory": {
         "cancelled calls",
         "groups",
+        "obstacles",
         "priorities",
         "last receives",
         "limits of bytes in flight",
