@@ -71,7 +71,7 @@ class Direct(AbstractContextManager["Direct"]):
             pool.shutdown()
 
     def sends(self, endpoint: str, queue: str, processes: int, rows: int) -> float:
-        """Seconds for all rows, divided among so many processes."""
+        """Return the seconds for all rows, divided among so many processes."""
         return self._together(_send, endpoint, queue, processes, rows)
 
     def receives(self, endpoint: str, queue: str, processes: int, rows: int) -> float:
@@ -109,8 +109,8 @@ def send_one_by_one(endpoint: str, queue: str) -> Callable[[Iterable[Any]], None
 
 
 def store_rates(folder: Path, rows: int) -> dict[str, float]:
-    """Seconds in which the store alone sends so many rows, in thousands, and reads and deletes them by
-    reservations."""
+    """Return the seconds in which the store alone sends so many rows, in thousands, and reads and
+    deletes them by reservations."""
     root = Path(tempfile.mkdtemp(prefix="store-", dir=folder))
     try:
         with Store.open(root) as store:

@@ -67,7 +67,8 @@ async def client(server: Server) -> AsyncIterator[Client]:
 
 
 def after(minutes: list[Scrape | None], folder: Path) -> set[str]:
-    """The alerts that fire, but for those of this machine's own disk, which other tests check."""
+    """Return the alerts that fire, but for those of this machine's own disk, which other tests
+    check."""
     return firing(minutes, folder, ALERTS) - {"SpoolrackDiskLow", "SpoolrackInodesLow"}
 
 

@@ -28,7 +28,7 @@ KILLS: Final = 2
 
 
 def make_log(path: Path) -> list[bytes]:
-    """The traces of pydoc at work: every line that it runs, with its time, and what it prints.
+    """Return the traces of pydoc at work: every line that it runs, with its time, and what it prints.
 
     In Latin-1, because bodies are bytes, and some programs' logs are no UTF-8.
     """

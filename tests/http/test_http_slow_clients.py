@@ -106,7 +106,7 @@ async def test_a_reader_that_stops_reading_loses_the_lease_on_a_small_message(
 
 
 async def settled(client: Client) -> int:
-    """How many are leased when no more are."""
+    """Return how many are leased when no more are."""
     before, same = -1, 0
     for _ in range(MANY):
         leased = (await client.counts()).leased_count

@@ -21,7 +21,8 @@ CHECKOUT: Final = HERE.parents[1]
 
 @cache
 def java_home() -> str | None:
-    """Where the Java is that Spark is to run with; None if the machine and the wheels have none."""
+    """Return where the Java is that Spark is to run with; None if the machine and the wheels have
+    none."""
     found = subprocess.run(
         [sys.executable, CHECKOUT / "scripts" / "find-java"],
         capture_output=True,
@@ -33,7 +34,7 @@ def java_home() -> str | None:
 
 @cache
 def missing() -> str | None:
-    """What keeps Spark from running here, or None."""
+    """Return what keeps Spark from running here, or None."""
     lacks = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if not lacks and java_home() is None:
         lacks = ["a Java"]
@@ -41,7 +42,8 @@ def missing() -> str | None:
 
 
 def home(folder: Path) -> Path:
-    """A SPARK_HOME in this folder: a cluster's executors write below it, not into the installed one."""
+    """Return a SPARK_HOME in this folder: a cluster's executors write below it, not into the installed
+    one."""
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None, missing()
     assert spec.origin is not None
@@ -54,7 +56,8 @@ def home(folder: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The variables that make a Spark one of the tests: what it keeps meanwhile is in this folder."""
+    """Return the variables that make a Spark one of the tests: what it keeps meanwhile is in this
+    folder."""
     java = java_home()
     assert java is not None, missing()
     return {

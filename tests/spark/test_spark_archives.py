@@ -49,7 +49,8 @@ def queues() -> Iterator[RunningServer]:
 
 
 def bare(folder: Path, packages: Path) -> dict[str, str]:
-    """The environment of a Spark whose Python knows only these packages, and not this checkout."""
+    """Return the environment of a Spark whose Python knows only these packages, and not this
+    checkout."""
     python = folder / "python"
     # Without `site` the file that leads from the environment to this checkout isn't read.
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
@@ -60,7 +61,7 @@ def bare(folder: Path, packages: Path) -> dict[str, str]:
 
 
 def submit(environment: dict[str, str], master: str, *arguments: object, folder: Path) -> str:
-    """What the job printed."""
+    """Return what the job printed."""
     run = subprocess.run(
         [f"{environment['SPARK_HOME']}/bin/spark-submit", "--master", master, *map(str, arguments)],
         cwd=folder,
