@@ -95,8 +95,8 @@ async def read(
 async def pieces(
     request: web.Request, *, queue: str, limit: int, http_limits: HttpLimits, share: UploadShare
 ) -> AsyncIterator[bytes]:
-    """Yield the request's body as it comes. The share is charged with each piece: the caller returns
-    the rest.
+    """Yield the request's body as it comes. The share is charged with each piece: the caller frees
+    the memory of pieces that it drops.
 
     Raises `MessageTooLarge` as soon as it is known to have more than `limit` bytes, `UploadTooSlow`,
     `TooManyUploads`, `UnreadableBody`; and `ConnectionError` if the client went away.
