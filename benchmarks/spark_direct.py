@@ -146,7 +146,9 @@ def _drain(store: Store, rows: int) -> None:
             max_bytes=1 << 40,
         )
         store.submit(reserve).result(PATIENCE)
-        found = sum(map(len, store.read_reservation("s", sequence_number)))
+        found = sum(
+            len(run) for page in store.read_reservation("s", sequence_number) for run in page.runs
+        )
         if found != count:
             raise RuntimeError(f"{found} of {count} messages were read")
         store.submit(CommitReservations(stream="s", last_sequence_number=sequence_number)).result(

@@ -80,7 +80,7 @@ def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
     bodies = made.bodies
     for position, message in enumerate(messages):
         try:
-            attributes = convert.attributes(message) if message.attributes else None
+            attributes = convert.attributes(message.attributes) if message.attributes else None
             id = message.deduplication_id
             if id:
                 convert.deduplication_id(id)

@@ -83,7 +83,7 @@ SPARK_MUTANTS: Final = (
         breaks="a read that breaks is taken up where it was",
         edits=edit(
             "_queue_reader.py:read_slice",
-            "                seen.update(one.id for one in messages)\n",
+            "                begin = frame.next_index\n",
             "",
         ),
         caught_by=(f"{_CALLS}::test_a_read_that_breaks_is_taken_up_where_it_was",),

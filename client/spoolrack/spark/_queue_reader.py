@@ -10,7 +10,7 @@ fails longer than `retrySeconds`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import grpc
@@ -41,6 +41,10 @@ class BatchUnread(SpoolrackError):
     """A batch is done for Spark, and no task has read it: the sink has skipped it."""
 
     reason = "RESERVATION_UNREAD"
+
+
+class ServerTooOld(SpoolrackError):
+    """The server lacks what a query needs."""
 
 
 class CheckpointTooOld(SpoolrackError):
@@ -207,30 +211,31 @@ class StreamReading:
 
 def read_slice(
     place: QueueAddress, gen: str, sequence_number: int, part: Slice, patience: Patience
-) -> Iterator[Any]:
-    """The messages of a slice, in lists; a connection that breaks is taken up where it was."""
-    seen: set[str] = set()
+) -> Iterator[Sequence[Any]]:
+    """The messages of a slice, in lists of `MessageRun`; a connection that breaks is taken up where it
+    was."""
+    begin = part.begin
     failed = 0
     deadline = patience.monotonic() + patience.seconds
-    while True:
-        # Messages that were deleted meanwhile only bring the others closer.
+    while begin < part.end:
         request = reserved.ReadReservationRequest(
             stream=gen,
             sequence_number=sequence_number,
-            begin_index=part.begin + len(seen),
+            begin_index=begin,
             end_index=part.end,
             mark_read=True,
+            by_column=True,
         )
-        if request.begin_index >= part.end:
-            return
         try:
             for frame in stub_of(place.address, place.credentials).ReadReservation(request):
-                messages = [one for one in frame.messages if one.id not in seen]
-                seen.update(one.id for one in messages)
+                if not frame.next_index:
+                    raise ServerTooOld(
+                        "The server doesn't return messages by column: update it before the queries."
+                    )
+                begin = frame.next_index
                 failed = 0
                 deadline = patience.monotonic() + patience.seconds
-                if messages:
-                    yield messages
+                yield frame.runs
             return
         except grpc.RpcError as broken:
             error = error_from(broken, place.address, is_ours=False)

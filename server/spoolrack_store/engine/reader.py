@@ -14,7 +14,7 @@ from ..files.disk import NOT_A_FILE, OUT_OF_HANDLES, Disk
 from ..files.syncer import explained
 from ..model.batch import Batch, Entry
 from ..model.clock import Clock, Millis
-from ..model.content import Attributes, Damaged, Line, body, decode
+from ..model.content import Attributes, Damaged, Line, bodies, body, decode
 from ..model.errors import DiskError
 from ..model.names import Stem, body_path
 from ..model.operations import MAX_BODY_IN_MEMORY
@@ -112,12 +112,22 @@ class Reader:
         line = self.line(entry)
         if line.is_external:
             return self._external_body(entry.batch.stem, line), line.attributes.get(index, {})
+        return body(line, self._content(entry), index), line.attributes.get(index, {})
+
+    def bodies(self, entry: Entry, first: int, last: int) -> bytes:
+        """Return the bodies from one index to another, in one; raise `Damaged`, or `DiskError`."""
+        line = self.line(entry)
+        if line.is_external:
+            return self._external_body(entry.batch.stem, line)
+        return bodies(line, self._content(entry), first, last)
+
+    def _content(self, entry: Entry) -> bytes:
         content = self._cache.get(entry.batch)
         if content is None:
             if self._last is None or self._last[0] is not entry.batch:
                 self._last = entry.batch, self._read(entry)
             content = self._last[1]
-        return body(line, content, index), line.attributes.get(index, {})
+        return content
 
     def _external_body(self, stem: Stem, line: Line) -> bytes:
         if stem.size > MAX_BODY_IN_MEMORY:
