@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 
 import grpc
@@ -108,6 +109,27 @@ def test_batches_follow_each_other_and_what_is_done_is_deleted(
     assert read == BODIES
     assert server.deleted["jobs"] == len(BODIES)
     assert start.sequence_number == 2
+
+
+def test_batches_that_are_done_for_an_old_checkpoint_are_refused_or_passed_over(
+    server: NullServer, reading: Callable[..., JobsReading], time: Time
+) -> None:
+    """With asynchronous progress tracking a checkpoint is behind what is done: nothing is lost."""
+    server.put("jobs", BODIES)
+    one, start = reading(), initial()
+    first = latest(one, start)
+    one.commit(latest(one, first))
+
+    with pytest.raises(CheckpointTooOld, match="onOldCheckpoint"):
+        latest(reading(), replace(first, sequence_number=-1))
+    with pytest.raises(CheckpointTooOld, match="onOldCheckpoint"):
+        reading().parts(start, first)
+
+    goes_on = reading(skips_done=True)
+    assert goes_on.parts(start, first) == []
+    end = latest(goes_on, first)
+    assert end.sequence_number == 2
+    assert rows(server, goes_on, first, end, time) == BODIES[8_000:]
 
 
 def test_an_empty_batch_has_no_parts(server: NullServer, reading: Callable[..., JobsReading]) -> None:

@@ -122,7 +122,10 @@ class StreamReading:
                 )
             except SpoolrackError as error:
                 if error.reason == COMMITTED:
-                    raise _too_old(request.stream, request.sequence_number, error) from error
+                    self._refuse_old(request.stream, request.sequence_number, error)
+                    committed = error.metadata.get("committed", request.sequence_number)
+                    request.sequence_number = int(committed) + 1
+                    continue
                 if error.reason != "RESERVATION_LOST":
                     raise
                 # Reserved by a run whose word isn't in this checkpoint. Its messages come again.
@@ -154,7 +157,8 @@ class StreamReading:
             answer = self._caller("ExtendReservation", request)
         except SpoolrackError as error:
             if error.reason == COMMITTED:
-                raise _too_old(end.gen, end.sequence_number, error) from error
+                self._refuse_old(end.gen, end.sequence_number, error)
+                return reserved.Reservation()
             if error.reason not in GONE:
                 raise
             self._lost(end, "can't be read any more", error)
@@ -163,6 +167,12 @@ class StreamReading:
             return reserved.Reservation()
         self._keeper.hold(end)
         return answer.reservation
+
+    def _refuse_old(self, stream: str, sequence_number: int, error: SpoolrackError) -> None:
+        """Raise `CheckpointTooOld`, unless what was done before is to be passed over."""
+        if not self._options.skips_done:
+            raise _too_old(stream, sequence_number, error) from error
+        log.warning("Batch %s of the stream %s is passed over: %s", sequence_number, stream, error)
 
     def _give_back(self, stream: str, sequence_number: int) -> None:
         """Keep a commit from deleting what is ready again of a lost reservation."""
@@ -258,7 +268,8 @@ def _too_old(stream: str, sequence_number: int, why: SpoolrackError) -> Checkpoi
         "done and deleted: the checkpoint is older than what the query has done, as after a "
         "restore. Nothing is lost: what is in the queue stays there. Start the query with a new "
         "checkpointLocation and a new output path: a file sink skips the batch numbers that its "
-        f"folder has already. ({why})"
+        "folder has already. With asyncProgressTrackingEnabled the checkpoint of a run that died is "
+        f"older, too: set onOldCheckpoint to 'skip', and what is done is passed over. ({why})"
     )
 
 
