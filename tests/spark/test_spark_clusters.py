@@ -18,7 +18,7 @@ from tests.spark.clustered_job import ROWS
 from tests.spark.spark_rig import HERE, bare, free_port, printed, running, submit, wait_for_port
 from tests.support.access_rig import Files, in_a_thread
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 QUEUES = ("jobs", "done", "copies")
 BODIES = [str(number) for number in range(ROWS)]

@@ -26,9 +26,10 @@ def test_attributes_of_both_types_are_copied_as_they_are() -> None:
     assert not second.attributes
 
 
-def test_bodies_go_out_by_column_and_have_the_checksums_of_messages() -> None:
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()])
+def test_bodies_go_out_by_column_and_have_the_checksums_of_messages(kind: pa.DataType) -> None:
     bodies = [b"", b"x" * 200, b"y" * 20_000, "ü".encode(), *(b"%d" % n for n in range(2_000))]
-    batch = pa.RecordBatch.from_arrays([pa.array([b"before", *bodies])], names=["body"]).slice(1)
+    batch = pa.RecordBatch.from_arrays([pa.array([b"before", *bodies], kind)], names=["body"]).slice(1)
 
     chunks = list(chunks_of([batch, batch.slice(0, 0)]))
 
