@@ -199,7 +199,7 @@ def text_of(found: Found) -> str:
     lines += [
         "",
         f"{rounds} rounds. Half of what lies between the best and the worst, in the middle of all file "
-        f"systems: {', '.join(noise)}. What differs by less is the same.",
+        f"systems: {', '.join(noise)}. Smaller differences mean nothing.",
         "",
     ]
     lines += [f"- **{each.name}**: {each.title}." for each in used]

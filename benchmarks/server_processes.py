@@ -68,7 +68,7 @@ class Server:
             )
 
     def wait_for_port(self, port: int) -> None:
-        """Return when somebody listens there."""
+        """Return when there is a listener."""
 
         def is_there() -> bool:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):

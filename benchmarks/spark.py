@@ -136,7 +136,7 @@ class Spark:
         return timed(lambda: self._rows(rows).write.mode("overwrite").parquet(folder))
 
     def null_source(self, rows: int) -> float:
-        """A stream of Spark's own that makes the rows, into nothing, in as many micro-batches."""
+        """Make the rows by a stream of Spark's own, into nothing, in as many micro-batches."""
         rate = self.session.readStream.format("rate-micro-batch").option("rowsPerBatch", TOGETHER)
         made = (
             rate.option("numPartitions", self.cores).load().selectExpr(ROWS_BODY.replace("id", "value"))

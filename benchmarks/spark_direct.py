@@ -89,7 +89,7 @@ class Direct(AbstractContextManager["Direct"]):
         return self._together(_receive, endpoint, queue, processes, rows)
 
     def stream(self, endpoint: str, queue: str, rows: int) -> float:
-        """Seconds for all rows in one stream of one client."""
+        """Return the seconds for all rows in one stream of one client."""
         return self._together(_stream, endpoint, queue, 1, rows)
 
     def stores(self, folder: Path, rows: int) -> dict[str, float]:

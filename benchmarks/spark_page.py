@@ -145,7 +145,7 @@ def _sizes(found: Found) -> list[str]:
 
 
 def _beside(found: Found) -> list[str]:
-    """What can be compared with sink and source, in the same session, and what each costs."""
+    """Compare sink and source with other ways in the same session, by rate and processor time."""
     most = max(found.by_cores(), default=0)
     lines = [
         f"| {found.middle:,} rows, {most} cores | rows/s | processor of the server, µs a row "

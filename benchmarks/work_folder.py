@@ -41,7 +41,7 @@ def own_disk(within: Path, size: int) -> Iterator[WorkFolder]:
     try:
         reason = why_not("ext4") if size else "asked for"
         if reason is not None:
-            # PostgreSQL refuses to be root's, and whoever it is must come this far.
+            # PostgreSQL refuses to run as root, and its user must be able to enter the folder.
             yield WorkFolder(folder=folder, described=f"{_kind_of(folder)}, as found ({reason})")
             return
         with LoopDisk(

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (as everybody calls it)
+from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from spoolrack.spark import register
 
 MINUTES: Final = (5, 10, 20, 40, 80, 160, 320, 640, 1280)

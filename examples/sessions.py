@@ -34,7 +34,7 @@ from typing import Final
 
 import spoolrack
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (as everybody calls it)
+from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.streaming import StreamingQuery
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -367,7 +367,7 @@ def server_over(root: Path) -> Iterator[str]:
         try:
             for line in server.stdout:
                 if found := re.search(r"gRPC .*?([\w.]+:\d+)", line):
-                    # What it says later is for nobody, and must not fill the pipe.
+                    # Later output has no reader, and must not fill the pipe.
                     threading.Thread(target=server.stdout.read, daemon=True).start()
                     yield found[1]
                     return

@@ -1,5 +1,5 @@
-"""What holds for every test: slow ones run when asked for, a skip is never silent, and who shares what
-runs on one worker."""
+"""Common to all tests: slow ones run when asked for, a skip is never silent, and who shares what runs
+on one worker."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _group(path: Path) -> str:
-    """What one worker runs in order: a file, which may share a server, or a folder."""
+    """Groups that one worker runs in order: a file, which may share a server, or a folder."""
     folder, *_ = path.relative_to(TESTS).parts
     return folder if folder in TOGETHER else str(path.relative_to(TESTS))
 

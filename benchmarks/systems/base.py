@@ -164,7 +164,7 @@ class System(ABC):
         """How many messages the system believes to be there; None if it doesn't tell."""
         return None
 
-    def settle(self, queue: str) -> None:  # noqa: B027  # most do nothing behind anybody's back
+    def settle(self, queue: str) -> None:  # noqa: B027  # most do nothing in the background
         """Return when nothing is left to be done behind the back of the next one."""
 
     def seconds_of_imports(self) -> float:

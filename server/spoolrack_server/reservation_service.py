@@ -1,8 +1,8 @@
-"""The RPCs about reservations: messages that are leased under a name, and read as often as one likes.
+"""The RPCs about reservations: messages that are leased under a name, and read as often as asked.
 
-A reservation whose client has gone before it could hear of it is undone, unless somebody has asked for
-the name again meanwhile and found it. A read holds one page in memory, and asks the store for the next
-when the transport has taken that one.
+A reservation whose client is gone before the response is written is undone, unless another call has
+asked for the name meanwhile and found it. A read holds one page in memory, and asks the store for the
+next when the transport has taken that one.
 """
 
 # ruff: noqa: N802 - the contract names the methods
@@ -43,7 +43,7 @@ class ReservationService:
         self._draining = False
 
     def drain(self) -> None:
-        """Let no read go on beyond the frame under way."""
+        """End each read after its present frame."""
         self._draining = True
 
     async def Reserve(self, request: rpc.ReserveRequest, context: Context) -> None:
@@ -52,7 +52,7 @@ class ReservationService:
         if made is not None and allowed is not None and not allowed(made.queue):
             # Another caller's, of another queue: it is left alone.
             raise ReservationNotFound(stream=request.stream, sequence_number=request.sequence_number)
-        response = rpc.ReserveResponse(reservation=None if made is None else _told(made))
+        response = rpc.ReserveResponse(reservation=None if made is None else _reservation(made))
         try:
             await write(context, response.SerializeToString())
         except CallIsOver:
@@ -70,7 +70,7 @@ class ReservationService:
                 allowed=queues_for(Permission.RECEIVE),
             )
         )
-        return rpc.ExtendReservationResponse(reservation=_told(held))
+        return rpc.ExtendReservationResponse(reservation=_reservation(held))
 
     async def ReadReservation(self, request: rpc.ReadReservationRequest, context: Context) -> None:
         begin = convert.place(request.begin_index, "begin_index", most=ops.MAX_RESERVED_MESSAGES)
@@ -148,7 +148,7 @@ class ReservationService:
         )
         found = await self._access.read(look)
         return rpc.ListReservationsResponse(
-            reservations=[_told(reservation) for reservation in found[:size]],
+            reservations=[_reservation(reservation) for reservation in found[:size]],
             next_page_token=tokens.token(_name(found[size - 1])) if len(found) > size else "",
         )
 
@@ -197,7 +197,7 @@ def _hold(request: rpc.ReserveRequest | rpc.ExtendReservationRequest) -> Millis 
 # Answers.
 
 
-def _told(reservation: ops.Reservation) -> rpc.Reservation:
+def _reservation(reservation: ops.Reservation) -> rpc.Reservation:
     return rpc.Reservation(
         queue=reservation.queue,
         stream=reservation.stream,

@@ -1,7 +1,6 @@
 """The RPCs about stages: messages that are invisible before they are published.
 
-A chunk is stored whole or not at all, so one message that can't be one fails the request, which says
-which of them it is.
+A chunk is stored whole or not at all, so one invalid message fails the request, and the error names it.
 """
 
 # ruff: noqa: N802 - the contract names the methods
@@ -82,7 +81,7 @@ class StagingService:
         )
         stages = await self._access.read(look)
         return rpc.ListStagesResponse(
-            stages=[_told(stage) for stage in stages[:size]],
+            stages=[_stage(stage) for stage in stages[:size]],
             next_page_token=tokens.token(stages[size - 1].name) if len(stages) > size else "",
         )
 
@@ -182,7 +181,7 @@ def _publication(request: rpc.PublishRequest, allowed: Callable[[str], bool] | N
     )
 
 
-def _told(stage: ops.StageInfo) -> rpc.Stage:
+def _stage(stage: ops.StageInfo) -> rpc.Stage:
     return rpc.Stage(
         name=stage.name,
         chunk_count=stage.chunks,

@@ -191,9 +191,14 @@ class Store:
     # Questions. They wait for no sync, but may read files.
 
     def queue(self, name: str) -> Queue:
-        """Return the queue `name`; raise `InvalidQueueName`, `QueueNotFound`."""
+        """Return the queue `name` with its obstacles and oldest leases; raise `InvalidQueueName`,
+        `QueueNotFound`."""
         engine = self._engine
-        return self._questions.up_to_date(lambda: engine.views.queue(engine.catalog.require(name)))
+        return self._questions.up_to_date(
+            lambda: engine.views.described(
+                engine.catalog.require(name), engine.reservations.held_in(name)
+            )
+        )
 
     def queues(self, *, prefix: str = "", after: str = "", limit: int = 100) -> list[Queue]:
         """Return up to `limit` queues whose names start with `prefix` and stand above `after`, in

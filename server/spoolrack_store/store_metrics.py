@@ -55,7 +55,7 @@ class StoreMetrics:
 
     def refuses_sends(self, space: Space) -> bool:
         """Return whether this process stores nothing with so much free room."""
-        return self._engine.moves.watermark.is_reached(space.bytes, space.files_left)
+        return self._engine.moves.watermark.is_reached(space.bytes, space.files)
 
     def root(self) -> RootFigures:
         """Return all but the queues' figures."""

@@ -1,4 +1,4 @@
-"""What a connection may cost, from outside: with sockets that no library keeps from being rude."""
+"""Limits on a connection, from outside: with sockets that no library keeps from being rude."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def test_a_connection_without_a_call_is_closed(tmp_path: Path) -> None:
             await idle.say(PREFACE + frame(SETTINGS))
             heard = frames(await idle.until_closed())
         assert [b"idle" in payload for kind, payload in heard if kind == GOAWAY] == [True]
-        # A client of ours makes a new connection, and nobody notices.
+        # A client of ours makes a new connection, without notice.
         async with connected(server) as client:
             await client.create()
 

@@ -1,7 +1,7 @@
 """Holds a server's system calls against what it may do, and what it may say, at which moment.
 
 Three kinds of rule. A body is written once, and otherwise only linked, moved and unlinked. A step that
-rests on an earlier one waits until that is durable: what is published was synced, what is unlinked was
+rests on an earlier one waits until that is durable: published messages were synced, unlinked ones were
 durably deleted. And no answer leaves before the syncs that it depends on; `answers` knows those.
 
 A finding names the line of the trace. Pure: text comes in, findings come out.
@@ -27,7 +27,7 @@ SYSTEM_CALLS: Final = (
     *("link", "linkat", "symlink", "symlinkat"),
     *("sendmsg", "sendto", "sendmmsg", "recvmsg"),
 )
-"""What must be recorded."""
+"""Calls that must be recorded."""
 
 _NEVER: Final = frozenset(
     {
@@ -49,7 +49,7 @@ class Seen:
 
     answers: int = 0
     answers_alone: int = 0
-    """Those that left while nobody else waited for one."""
+    """Those that left while no other request waited for one."""
     syncs: int = 0
     bodies: int = 0
     unlinked: int = 0

@@ -94,7 +94,7 @@ class TraceText:
     def sync_all(self) -> None:
         self.call("syncfs", root())
 
-    # What is said over the wire.
+    # Messages on the wire.
 
     def ask(self, stream: int, words: str = "", *, client: int = 1, more: bool = False) -> None:
         """A request; the last of its stream, but with `more`."""
@@ -112,7 +112,7 @@ class TraceText:
         arguments = f"{socket(client)}, {vector(said)}, MSG_NOSIGNAL"
         self.call("sendmsg", arguments, taken, thread=2)
 
-    # What a good server does.
+    # Calls of a correct server.
 
     def send(self, number: int, *, stream: int = 1) -> str:
         """A message is sent, answered and published; where it lies then."""

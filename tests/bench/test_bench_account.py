@@ -1,4 +1,4 @@
-"""The benchmarks' own arithmetic: what is lost or doubled is found, and the figures are right."""
+"""The benchmarks' own arithmetic: lost and doubled messages are found, and the figures are right."""
 
 from __future__ import annotations
 

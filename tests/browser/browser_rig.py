@@ -111,7 +111,7 @@ def served(
 
 
 class Desk:
-    """One page. What it asks of another host, or complains of, is an error at its end.
+    """One page. Requests to another host, and complaints of the console, are errors at its end.
 
     A refusal that a test provokes is `expected`: the browser writes each into its console.
     """

@@ -31,6 +31,7 @@ STUCK: Final = 240.0
 PARTS: Final = (
     *("nothing", "life:1", "life:10", "life:100", "life:1000", "again", "together"),
     *("awaited:1", "awaited:10", "some", "timeouts", "change", "retry", "by_id", "purge", "old"),
+    *("strict", "ranked", "external", "kept", "fire", "pause"),
 )
 _SHARED: Final = f"send 1, {SHARING} that share a commit"
 ROWS: Final = {
@@ -73,12 +74,34 @@ ROWS: Final = {
     "release 10 with a delay": 10,
     "reject 1": 1,
     "reject 10": 10,
+    "send 1 to a strict group": 1,
+    "receive 1 of a strict group": 1,
+    "delete 1 of a strict group": 1,
+    "send 1 with a priority": 1,
+    "receive 1 with a priority": 1,
+    "send 1 in a file of its own": 1,
+    "receive 1 in a file of its own": 1,
+    "delete 1 in a file of its own": 1,
+    "create a schedule": 1,
+    "send a tick of a schedule": 1,
+    "pause a queue": 1,
+    "resume a queue": 1,
     "reaper: unlink 1": 1,
     "reaper: unlink 10": 10,
     "reaper: unlink 100": 100,
     "reaper: unlink 1000": 1_000,
+    "reaper: unlink 2 in files of their own": 2,
+    "reaper: keep the first 2 of a day in the archive": 2,
 }
 """All operations, as the table lists them, and how many messages share what each costs."""
+
+_REAPED: Final = {
+    "remove/external:": "unlink 2 in files of their own",
+    "bodies/": "unlink 2 in files of their own",
+    "remove/kept:": "keep the first 2 of a day in the archive",
+    "archive": "keep the first 2 of a day in the archive",
+}
+"""Paths of the reaper's other rows."""
 
 _NOT_OURS: Final = (
     *("futex", "mmap", "munmap", "mremap", "mprotect", "madvise", "brk"),
@@ -202,6 +225,9 @@ def _reaped(call: Call) -> str:
     for count in (1, 10, 100, 1_000):
         if _hex(f"remove/life{count}:") in call.arguments:
             return f"reaper: unlink {count}"
+    for path, what in _REAPED.items():
+        if _hex(path) in call.arguments:
+            return f"reaper: {what}"
     return "reaper, elsewhere" if _hex("remove/") not in call.arguments else "reaper, for other rows"
 
 

@@ -35,7 +35,7 @@ def started(url: str, *arguments: str, **more: object) -> subprocess.Popen[bytes
 
 
 def until(what: Callable[[], bool]) -> None:
-    """Return once somebody else has brought `what` about; fails after many looks."""
+    """Return once another process has brought `what` about; fail after many looks."""
     pause = threading.Event()
     for _ in range(LOOKS):
         if what():

@@ -88,8 +88,8 @@ def test_messages_and_queues_come_back_as_they_were(
     assert [{k: v for k, v in m.attributes.items() if k != ORIGIN} for m in after] == [
         dict(m.attributes) for m in before
     ]
-    assert after[-1].lease_expires_at is not None
-    assert 3_400 < after[-1].lease_expires_at.timestamp() - time.time() <= 3_600
+    assert after[-1].deliver_at is not None
+    assert 3_400 < after[-1].deliver_at.timestamp() - time.time() <= 3_600
     assert bodies_in(f"file://{root}", "dead") == [b"dead"]
     with connect(f"file://{there}") as old, connect(f"file://{root}") as new:
         for name in ("jobs", "dead"):

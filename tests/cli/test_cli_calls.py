@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import click
 import pytest
+from spoolrack import Client, StageInfo
 from spoolrack.testing import RunningServer, running_server
 from spoolrack_server.cli.program import run, spoolrack
 from spoolrack_server.cli.units import quoted
@@ -203,9 +204,9 @@ def test_a_value_that_cannot_be_is_refused_by_the_name_of_its_option(
 ) -> None:
     names = names_of(call)
     with server.client() as client:
+        before = state(client)
         for value in HOSTILE:
             line = arguments(call, value, folder)
-            before = list(client.staging.list()), files_under(Path())
             capfd.readouterr()
             code = run(line)
             err = capfd.readouterr().err
@@ -213,7 +214,14 @@ def test_a_value_that_cannot_be_is_refused_by_the_name_of_its_option(
             assert "Traceback" not in err, (line, err)
             if code == USAGE:
                 assert any(name in err for name in names) or quoted(value)[:30] in err, (line, err)
-                assert (list(client.staging.list()), files_under(Path())) == before, (line, err)
+                assert state(client) == before, (line, err)
+            else:
+                before = state(client)
+
+
+def state(client: Client) -> tuple[list[StageInfo], dict[str, bytes | None]]:
+    """The stages, and the files of the current folder."""
+    return list(client.staging.list()), files_under(Path())
 
 
 def names_of(call: Call) -> set[str]:

@@ -141,7 +141,7 @@ def test_a_client_that_only_looks_refuses_every_change(root: Path) -> None:
 
 @pytest.fixture
 def read_only(root: Path, tmp_path: Path) -> Iterator[Path]:
-    """The root as a mount that nobody may write to."""
+    """The root as a read-only mount."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to mount a folder read-only: run it as root, or in CI")
     place = tmp_path / "mounted"
@@ -151,7 +151,7 @@ def read_only(root: Path, tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["mount", "-o", "remount,ro,bind", place], check=True)
         yield place
     finally:
-        # A closed store keeps its folder open until nobody can be reading any more.
+        # A closed store keeps its folder open until no read can be in flight.
         gc.collect()
         subprocess.run(["umount", place], check=True)
 

@@ -132,7 +132,7 @@ class Memory:
         self._failing: dict[str, deque[Exception]] = {}
         self._losing: dict[str, deque[Exception]] = {}
         self.calls: list[tuple[str, int]] = []
-        """What was called, and with how many items."""
+        """The calls, and the number of items of each."""
         self.streams: set[MemoryDeliveries] = set()
         self.stages: dict[str, StagedMessages] = {}
         self.epochs: dict[str, int] = {}

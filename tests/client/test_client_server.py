@@ -24,7 +24,7 @@ def server() -> Iterator[RunningServer]:
 
 @pytest.fixture
 def nowhere() -> Iterator[str]:
-    """An address where nobody listens."""
+    """An address without a listener."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{taken.getsockname()[1]}"
@@ -32,7 +32,7 @@ def nowhere() -> Iterator[str]:
 
 @pytest.fixture
 def silence() -> Iterator[str]:
-    """An address where somebody listens and never says a word."""
+    """The address of a listener that never answers."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(10)

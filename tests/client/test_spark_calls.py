@@ -1,4 +1,4 @@
-"""What Spark's tasks and planner do, without Spark: over a server in memory that fails as told."""
+"""Spark's tasks and planner, without Spark: over a server in memory that fails as told."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import spoolrack
 from spoolrack import SpoolrackError
 from spoolrack.spark import write_partition
 from spoolrack.spark._chunks import chunks
-from spoolrack.spark._light_client import Caller, Patience
+from spoolrack.spark._light_client import LightClient, RetryBudget
 from spoolrack.spark._offsets import Offset, initial
 from spoolrack.spark._options import QueueAddress, ReadOptions
-from spoolrack.spark._queue_peek import Share, peek
+from spoolrack.spark._queue_peek import PeekShare, peek
 from spoolrack.spark._queue_reader import (
     BatchLost,
     CheckpointTooOld,
     read_slice,
 )
-from spoolrack.spark._reservation_extender import Keeper
+from spoolrack.spark._reservation_extender import ReservationExtender
 from spoolrack.spark._row_sender import stage
 from spoolrack.spark._rows import message_of
 from spoolrack.v1 import queue_service_pb2 as rpc
@@ -75,12 +75,12 @@ def place(server: NullServer) -> QueueAddress:
     return QueueAddress(address=server.endpoint, queue="jobs", retry_seconds=30.0)
 
 
-def patience(time: Time) -> Patience:
-    return Patience(30.0, sleep=time.sleep, monotonic=lambda: time.now, random=Random(1))
+def budget(time: Time) -> RetryBudget:
+    return RetryBudget(30.0, sleep=time.sleep, monotonic=lambda: time.now, random=Random(1))
 
 
-def caller(server: NullServer, time: Time) -> Caller:
-    return Caller(server.endpoint, patience(time))
+def caller(server: NullServer, time: Time) -> LightClient:
+    return LightClient(server.endpoint, budget(time))
 
 
 def latest(one: JobsReading, start: Offset, messages: int = 4_000) -> Offset:
@@ -91,7 +91,7 @@ def rows(server: NullServer, one: JobsReading, start: Offset, end: Offset, time:
     return [
         body
         for part in one.parts(start, end)
-        for frame in read_slice(place(server), end.gen, end.sequence_number, part, patience(time))
+        for frame in read_slice(place(server), end.gen, end.sequence_number, part, budget(time))
         for body in bodies_of(frame)
     ]
 
@@ -144,7 +144,7 @@ def test_an_empty_batch_has_no_parts(server: NullServer, reading: Callable[..., 
 def test_a_first_batch_is_done_again_from_a_new_beginning(
     server: NullServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
-    """Spark makes a new initial offset for it, with a stream that nobody knows."""
+    """Spark makes a new initial offset for it, with an unknown stream."""
     server.put("jobs", BODIES)
     end = latest(reading(), initial())
 
@@ -164,7 +164,7 @@ def test_a_reservation_that_was_not_written_down_is_found_again(
 def test_one_that_was_not_written_down_and_is_lost_is_passed_over(
     server: NullServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
-    """Nobody has seen its messages, so that nothing is doubled."""
+    """Its messages were never read, so that nothing is doubled."""
     server.put("jobs", BODIES)
     start = latest(reading(), initial())
     server.release(start.gen, latest(reading(), start).sequence_number)
@@ -330,7 +330,7 @@ def test_a_call_that_can_not_succeed_is_not_repeated(server: NullServer, time: T
     nowhere = QueueAddress(address=server.endpoint, queue="nowhere")
 
     with pytest.raises(spoolrack.errors.QueueNotFound):
-        list(peek(ReadOptions(place=nowhere), Share("nowhere"), patience(time)))
+        list(peek(ReadOptions(place=nowhere), PeekShare("nowhere"), budget(time)))
 
     assert server.calls["ListMessages"] == 1
 
@@ -343,7 +343,7 @@ def test_a_read_that_breaks_is_taken_up_where_it_was(server: NullServer, time: T
     one.stop()
     server.faults.append(Fault(method="frame", times=2))
 
-    read = list(read_slice(place(server), end.gen, end.sequence_number, part, patience(time)))
+    read = list(read_slice(place(server), end.gen, end.sequence_number, part, budget(time)))
 
     assert [body for frame in read for body in bodies_of(frame)] == BODIES[:4_000]
     assert server.calls["ReadReservation"] == 3
@@ -363,7 +363,7 @@ def test_a_slice_whose_hold_is_over_fails_its_task(
         time.now += 61
 
     server.faults.append(Fault(method="frame", skip=1, action=lose))
-    patient = Patience(600.0, sleep=time.sleep, monotonic=lambda: time.now, random=Random(1))
+    patient = RetryBudget(600.0, sleep=time.sleep, monotonic=lambda: time.now, random=Random(1))
     read: list[bytes] = []
 
     def read_on() -> None:
@@ -380,12 +380,12 @@ def test_a_slice_whose_hold_is_over_fails_its_task(
     assert server.bodies("jobs") == BODIES
 
 
-def test_the_keeper_holds_a_batch_for_as_long_as_its_query_lives() -> None:
+def test_a_batch_stays_reserved_for_as_long_as_its_query_lives() -> None:
     server = NullServer(["jobs"])
     server.start()
     server.put("jobs", BODIES)
     options = ReadOptions(place=place(server), hold_seconds=1.0)
-    one = JobsReading(options, Caller(server.endpoint, Patience(30.0)))
+    one = JobsReading(options, LightClient(server.endpoint, RetryBudget(30.0)))
     end = latest(one, initial())
     hold = server.holds[end.gen, end.sequence_number]
     due = hold.due
@@ -460,12 +460,12 @@ def test_the_keeper_says_nothing_of_a_batch_that_is_committed(
     server.put("jobs", BODIES)
     options = ReadOptions(place=place(server), hold_seconds=60.0, deletes_unread=True)
     one = JobsReading(options, caller(server, time))
-    keeper = Keeper(caller(server, time), 60.0)
+    extender = ReservationExtender(caller(server, time), 60.0)
     end = latest(one, initial())
     one.commit(end)
 
-    keeper.hold(end)
-    keeper.stop()
+    extender.keep(end)
+    extender.stop()
     one.stop()
 
     assert not caplog.records
@@ -526,6 +526,6 @@ def test_a_look_at_a_queue_takes_nothing(server: NullServer, time: Time) -> None
     server.put("jobs", BODIES)
 
     look = ReadOptions(place=place(server))
-    seen = [message.body for page in peek(look, Share("jobs"), patience(time)) for message in page]
+    seen = [message.body for page in peek(look, PeekShare("jobs"), budget(time)) for message in page]
 
     assert seen == BODIES == server.bodies("jobs")

@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Final
 
 from spoolrack_store.model.content import decode
 from spoolrack_store.model.members import indexes
-from spoolrack_store.model.names import index_of, parse
+from spoolrack_store.model.names import index_of
 from spoolrack_store.model.operations import Receive, Request, Send
 from spoolrack_store.model.transitions import State
 
-from tests.support.engine_story import SETTINGS, Broken, Story
+from tests.support.engine_story import SETTINGS, Broken, Story, parse
 from tests.support.power_disk import Model
 
 GROUPS: Final = ("a", "b", "c")
@@ -47,7 +47,21 @@ class GroupStory(Story):
 
     def _sent(self, sender: str, id: str, request: Send, place: int) -> None:
         super()._sent(sender, id, request, place)
-        self.groups[id] = request.groups.get(place, "")
+        group = self.groups[id] = request.groups.get(place, "")
+        if group and request.queue in self.strict:
+            above = [each for each in self._answered(request.queue, group) if each > id]
+            if above:
+                raise Broken(f"{id} of {group} was sent after {above}, and stands before them")
+
+    def _answered(self, queue: str, group: str) -> list[str]:
+        """Return the messages of a group that were answered and are still to be received."""
+        return [
+            id
+            for id in self.answered
+            if self.queue_of.get(id) == queue
+            and self.groups[id] == group
+            and self.now(id)[0] in ("ready", "delayed")
+        ]
 
     def _read(self, id: str) -> None:
         super()._read(id)
@@ -85,6 +99,9 @@ class GroupStory(Story):
                     raise Broken(f"{taken} of {group} are received beside {leased}")
                 if taken and delayed and min(delayed) < max(taken):
                     raise Broken(f"{taken} of {group} are received before {delayed}")
+                missed = [id for id in self._answered(request.queue, group) if id in sent]
+                if taken and missed and min(missed) < max(taken):
+                    raise Broken(f"{taken} of {group} are received before {missed}")
                 if sent.intersection(taken):
                     raise Broken(f"{taken} of {group} are leased before they are published")
                 self.blocked += bool(is_blocked and ready)

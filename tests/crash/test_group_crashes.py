@@ -10,6 +10,7 @@ import pytest
 from spoolrack_store.engine import queue_order
 from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.queue_order import GroupOrder, _Group
+from spoolrack_store.engine.sender import Sender
 
 from tests.crash.group_story import tell
 from tests.support.engine_story import Broken
@@ -48,6 +49,7 @@ def _without_claims(self: GroupOrder, room: int, but: Any, commit: int) -> Any:
 
 _runs = GroupOrder.runs
 
+
 PLANTED: dict[str, tuple[object, str, object]] = {
     "a lease blocks nothing": (_Group, "is_blocked", property(_by_delays_alone)),
     "a delay ends no receive": (queue_order, "_before", lambda _, members, first: members),
@@ -62,3 +64,13 @@ def test_each_condition_of_a_group_is_needed(planted: str, monkeypatch: pytest.M
     monkeypatch.setattr(kind, name, broken)
     with pytest.raises(Broken, match=r"received beside|received before|nothing is received"):
         tell(range(400), Model.ANY_SUBSET, processes=2)
+
+
+def test_a_message_of_a_strict_group_is_in_its_queue_before_it_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calm = {"processes": 2, "plot": (0.02, 0.01)}
+    tell(range(40), Model.ANY_SUBSET, **calm)
+    monkeypatch.setattr(Sender, "publish", lambda self, ordered: [])
+    with pytest.raises(Broken, match=r"stands before them|are received before"):
+        tell(range(40), Model.ANY_SUBSET, **calm)

@@ -1,5 +1,5 @@
-"""What is staged and published in the new store is all there or not at all, through power cuts, and
-through deaths at any step, alone and beside other processes; and each condition of it is needed."""
+"""Stages are published whole or not at all, through power cuts, and through deaths at any step, alone
+and beside other processes; and each condition of it is needed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_process_that_others_have_overtaken_reads_the_stages_again(
     assert any(again)
 
 
-# What is planted.
+# Planted bugs.
 
 _finish = Stages._finish
 _publish = Stages.publish

@@ -1,8 +1,7 @@
 """Random histories on a disk that refuses calls: no room, I/O errors, no handles, no permission.
 
 A commit's n-th call is refused, or all from the n-th on. Each answer is right then: an error has had no
-effect, and anything else holds. What the engine knows is what the disk has, and the next commit goes
-on.
+effect, and anything else holds. The engine's state is that of the disk, and the next commit goes on.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A pipeline that counts every message: writers that publish or repeat, and a reader that reserves.
 
 Each asks again and again until it is answered, whatever becomes of the server meanwhile, by the bare
-stubs, so that no retry is the client's own. What was written is in the queue once, and what was read
-and committed was read once: any other count is a fault.
+stubs, so that no retry is the client's own. Written messages are in the queue once, and committed ones
+were read once: any other count is a fault.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Pipeline:
         thread.start()
         return thread
 
-    # Who writes.
+    # Writers.
 
     def _publish(self, writer: str, random: Random) -> None:
         for epoch in _numbers(self._writing_ends):
@@ -230,7 +230,7 @@ class Pipeline:
                 self.tally.ids[body] = result.sent.id
             self.tally.written.update(bodies)
 
-    # Who reads.
+    # Readers.
 
     def _read(self) -> None:
         for sequence_number in _numbers(self._reading_ends):

@@ -14,7 +14,7 @@ FOLDERS: Final = ("new", "queues", "delay", "remove", "config", "owners", "quara
 
 
 class Outside:
-    """A folder beside the root, with things that nobody must read, change, move or remove."""
+    """A folder beside the root, with files that no process must read, change, move or remove."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

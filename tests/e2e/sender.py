@@ -38,7 +38,7 @@ REPEATED = 500
 
 class Sender:
     def __init__(self, url: str, queue: str, ledger: Ledger, *, once: bool = False) -> None:
-        # One call for each try, or a copy that the client itself sends again would be nobody's fault.
+        # One call for each try, or a copy that the client itself sends again would be no fault.
         self._client = spoolrack.connect(url, retry=spoolrack.RetryPolicy(attempts=1))
         self._patient = spoolrack.connect(url, timeout=PATIENCE)
         self._queue = self._client.queue(queue)

@@ -3,7 +3,7 @@
     stager.py URL QUEUE LEDGERS NAME --seed N
 
 Every call is made until it is answered, as the same call. What is published is there, all of it, though
-nobody is told its ids; what is dropped was never there.
+its ids are returned to no caller; what is dropped was never there.
 """
 
 from __future__ import annotations

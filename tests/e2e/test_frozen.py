@@ -1,4 +1,5 @@
-"""SIGSTOP for longer than a visibility timeout: who sleeps loses its leases, nobody else loses any."""
+"""SIGSTOP for longer than a visibility timeout: a stopped process loses its leases, no other loses
+any."""
 
 from __future__ import annotations
 
@@ -125,14 +126,14 @@ def test_a_server_that_slept_has_undone_nothing_and_lets_the_leases_end(
     crew.say(sender, "send 2")
     sleep(crew)
     crew.thaw(served.member)
-    # The deletion has waited at the server's door: whether it came before the end of the lease, nobody
-    # knows but the server, which has to say so.
+    # The deletion has waited in the server's socket: only the server knows whether it came before the
+    # end of the lease, and has to say so.
     deleted_late, sent_late = stage.answers(holder, sender)
     deleted += deleted_late
     sent += sent_late
     rest = set(sent) - set(deleted)
     assert set(stage.receive(sender, len(rest))) == rest
-    assert stage.ask(holder, "delete 2") == [], "nobody holds two leases at once"
+    assert stage.ask(holder, "delete 2") == [], "no message has two leases at once"
     assert set(stage.ask(sender, f"delete {len(rest)}")) == rest
     stage.end()
 

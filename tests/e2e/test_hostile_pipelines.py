@@ -38,7 +38,7 @@ METHODS: Final = (
     *("CommitReservations", "ReleaseReservation", "ListReservations", "Send"),
 )
 OURS: Final = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE}
-"""What bad input must never bring about."""
+"""Effects that bad input must never have."""
 ROUNDS: Final = 75
 MIB: Final = 1024 * 1024
 TEXTS: Final = (

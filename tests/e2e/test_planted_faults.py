@@ -1,4 +1,4 @@
-"""The checker finds what somebody does to the folders behind the server's back, in a run under load.
+"""The checker finds changes to the folders behind the server's back, in a run under load.
 
 Were it blind to that, its silence about kills would mean nothing.
 """
@@ -134,7 +134,7 @@ class Planter:
         path.rename(path.with_name(re.sub(",c[0-9a-f]{8}", f",c{zlib.crc32(encoded):08x}", path.name)))
 
     def invent(self, id: str) -> str:
-        """A message that nobody has sent; returns its id, which is near to that one."""
+        """A message that was never sent; return its id, which is near to that one."""
         id = sibling(id)
         (self._ready / f"{id},s5,c{zlib.crc32(b'hello'):08x}").write_bytes(b"hello")
         return id

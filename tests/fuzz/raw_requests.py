@@ -39,9 +39,10 @@ ODD_TARGETS: Final = (
     *(b"", b"/" + b"a" * 9_000),
 )
 ODD_QUERIES: Final = (
-    *_words(r"? ?wait=0 ?visibility=1 ?visibility=1&visibility=2 ?vsibility=60 ?wait=-1 ?wait=1e9"),
+    *_words(r"? ?wait=0 ?visibility_timeout=1 ?visibility_timeout=1&visibility_timeout=2"),
+    *_words(r"?vsibility=60 ?wait=-1 ?wait=1e9"),
     *_words(r"?wait=%ff ?= ?&&& ?a=b;c=d ?\xff ?% ?wait=0%00 ?limit=x&state=y"),
-    *(b"?visibility=" + b"9" * 500, b"?" + b"&" * 2_000),
+    *(b"?visibility_timeout=" + b"9" * 500, b"?" + b"&" * 2_000),
 )
 ODD_VERSIONS: Final = (
     *_words(

@@ -1,4 +1,4 @@
-"""Whatever a client sends over gRPC, the server answers with a reason of its list, and stays as it was.
+"""Fuzzing over gRPC: the server answers every request with a reason of its list, and stays as it was.
 
 SPOOLRACK_FUZZ=5000 asks so often by each method, and differently each time.
 """

@@ -1,4 +1,4 @@
-"""Whatever bytes come to the HTTP port: no answer is a 500, nothing refused is stored.
+"""Fuzzing of the HTTP port with raw bytes: no answer is a 500, nothing refused is stored.
 
 SPOOLRACK_FUZZ=29000 sends so many requests, and others each time.
 """

@@ -1,4 +1,4 @@
-"""What the chart becomes: objects as Kubernetes would get them, and ways to find one."""
+"""The rendered chart: objects as Kubernetes would get them, and ways to find one."""
 
 from __future__ import annotations
 

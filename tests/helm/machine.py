@@ -172,7 +172,7 @@ class Pod:
         return (self._folder / "log").read_text()
 
     def asks(self, probe: str) -> int | None:
-        """The status with which a probe is answered; None if nobody does."""
+        """The status with which a probe is answered; None without an answer."""
         get = self.container[probe]["httpGet"]
         assert get["scheme"] == "HTTP"
         seconds = self.container[probe]["timeoutSeconds"]

@@ -1,6 +1,5 @@
-"""What the chart takes and refuses, and that every value is documented: in values.yaml, in the schema
-and in the README.
-"""
+"""The chart's values: accepted, refused, and documented: in values.yaml, in the schema and in the
+README."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ OK: Values = {"insecure": True}
         (OK | {"persistence": {"size": "lots"}}, "'/persistence/size': 'lots' does not match"),
         (OK | {"persistence": {"dataSource": {"snapshot": "x"}}}, "'snapshot' not allowed"),
         (OK | {"ingress": {"enabled": True}}, "'/ingress/hosts': minItems"),
-        # Who may come.
+        # Access.
         (OK | {"access": {"permissions": "a all *"}}, "no caller can show an identity"),
         (
             OK | {"access": {"tokens": "a", "existingSecret": {"name": "b"}}},
@@ -87,7 +86,7 @@ OK: Values = {"insecure": True}
         ),
         (OK | {"image": {"digest": "latest"}}, "'/image/digest'"),
         (OK | {"image": {"pullPolicy": "Sometimes"}}, "'Always', 'IfNotPresent', 'Never'"),
-        # What other values set.
+        # Environment set by other values.
         (OK | {"extraArgs": ["--grace=5m"]}, "a flag that no value of this chart sets"),
         (OK | {"extraArgs": ["--sqs-keys=/keys"]}, "a flag that no value of this chart sets"),
         (OK | {"extraArgs": ["--insecure"]}, "a flag that no value of this chart sets"),

@@ -1,4 +1,4 @@
-"""The dashboard's files and its JSON: what is served, and how; what is told, and what is done."""
+"""The dashboard's files and its JSON: its files and their headers; what is told, and what is done."""
 
 from __future__ import annotations
 
@@ -190,6 +190,7 @@ async def test_a_queue_is_told_with_its_counts_its_ages_and_what_goes_in_and_out
     page = await api(http, "queues/q")
     assert page["settings"]["max_receives"] == 3
     assert not page["dead_letter_queue_is_missing"]
+    assert (page["obstacles"], page["oldest_leases"]) == ([], [])
     dead = await api(http, "queues/dead")
     assert (dead["is_dead_letter_queue"], dead["sources"]) == (True, ["q"])
 

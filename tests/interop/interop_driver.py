@@ -1,7 +1,8 @@
 """A driver: a process that uses one language's client as the test tells it to, in lines of JSON.
 
 Owns the process and the numbers of the requests; PROTOCOL.md fixes the words. Any number of requests
-may wait at once. A driver that ends, or that is silent for `STUCK` seconds, fails whoever waits for it.
+may wait at once. A driver that ends, or that is silent for `STUCK` seconds, fails the test that waits
+for it.
 """
 
 from __future__ import annotations

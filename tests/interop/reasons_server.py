@@ -80,7 +80,7 @@ def failing_server() -> AbstractContextManager[str]:
 
 
 def breaking_server() -> AbstractContextManager[str]:
-    """The address of one whose first sends fail as if nobody had answered: see `NO_ANSWER`."""
+    """The address of one whose first sends fail as without an answer: see `NO_ANSWER`."""
     return _serving(_Breaking())
 
 

@@ -30,7 +30,7 @@ from tests.support.mutant import AUDIT, CHECKOUT, Mutant
 from tests.support.mutants import MUTANTS
 
 ALL: Final = ("tests/store", "tests/unit", "tests/crash", AUDIT, "tests/server")
-"""What tests the store. Not the tests of style and of these bugs: they would fail for wrong reasons."""
+"""Tests of the store. Not the tests of style and of these bugs: they would fail for wrong reasons."""
 STUCK: Final = 600.0
 """Seconds that no selection takes."""
 STORIES: Final = "15"
@@ -49,7 +49,7 @@ _NOT_COPIED: Final = (
 )
 _FAILED: Final = re.compile(r"(?:FAILED|ERROR) (?P<test>\S.*?)(?: - .*)?")
 _PASSED, _A_TEST_FAILED = 0, 1
-"""What pytest exits with."""
+"""Exit codes of pytest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ SPARK_MUTANTS: Final = (
         breaks="a batch is deleted only when Spark has written down that it is done",
         edits=edit(
             "_queue_reader.py:StreamReading._latest",
-            "        self._keeper.hold(end)\n        return end\n",
+            "        self._extender.keep(end)\n        return end\n",
             "        self.commit(end)\n        return end\n",
         ),
         caught_by=(f"{_CALLS}::test_a_first_batch_is_done_again_from_a_new_beginning",),
@@ -120,11 +120,11 @@ SPARK_MUTANTS: Final = (
         name="nobody-keeps-a-batch",
         breaks="a query that runs holds its batch, however long that takes",
         edits=edit(
-            "_reservation_extender.py:Keeper._run",
+            "_reservation_extender.py:ReservationExtender._run",
             "if self._extend(held):",
             "if not self._is_over or self._extend(held):",
         ),
-        caught_by=(f"{_CALLS}::test_the_keeper_holds_a_batch_for_as_long_as_its_query_lives",),
+        caught_by=(f"{_CALLS}::test_a_batch_stays_reserved_for_as_long_as_its_query_lives",),
     ),
     Mutant(
         name="a-run-has-streams-of-its-own",
@@ -215,7 +215,7 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="a-message-that-moved-is-not-looked-for",
         breaks="a message that moves while a root is read is a row",
-        edits=edit("_root.py:_Reading.batches", "        if moved:\n", "        if not moved:\n"),
+        edits=edit("_root.py:_RangeReader.batches", "        if moved:\n", "        if not moved:\n"),
         caught_by=(f"{_ROOT}::test_a_message_that_moves_while_it_is_read_is_a_row",),
     ),
     Mutant(

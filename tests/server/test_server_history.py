@@ -1,4 +1,4 @@
-"""The hour of samples that charts show: what is kept, for how long, and in how much memory."""
+"""The hour of samples that charts show: samples, their age, and their memory."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_with_too_many_queues_the_one_that_is_idle_longest_gives_its_place() -> 
     history = History(most=2)
     sample(history, 0, queue("a", ready=1), queue("b", ready=1))
     sample(history, 1, queue("a", ready=1), queue("b"), queue("c"))
-    assert history.of("c") is None, "an idle queue takes nobody's place"
+    assert history.of("c") is None, "an idle queue takes no other's place"
     sample(history, 2, queue("a", ready=1), queue("b"), queue("c", entered=5))
     assert (history.of("b"), history.of("c") is None) == (None, False)
     sample(history, 3, queue("a", ready=1), queue("b", ready=1), queue("c", ready=1))

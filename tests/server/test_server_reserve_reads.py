@@ -38,7 +38,7 @@ async def test_a_read_is_never_far_ahead_of_its_reader(client: Client) -> None:
     await reserve(client, max_bytes=BIG)
     call = reading(client)
     first = await call.read()
-    # Nobody reads on, while others delete: what was read ahead would still come.
+    # The reader pauses, while others delete: what was read ahead would still come.
     for _ in range(100):
         await client.counts()
     target = queues.DeleteTarget(id=ids[-1])

@@ -1,4 +1,4 @@
-"""The RPCs about stages: what is staged is seen by nobody, and all of it appears at once or never."""
+"""The RPCs about stages: staged messages are invisible, and all of them appear at once or never."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What test_spark_versions.py runs with an old Spark: batches go into queues, each of them twice.
+"""The job of test_spark_versions.py for an old Spark: batches go into queues, each of them twice.
 
 old_job.py HOST:PORT FOLDER
 """

@@ -76,7 +76,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def bare(folder: Path, packages: Path) -> dict[str, str]:
-    """The environment of a Spark whose Python knows only these packages, and not this checkout."""
+    """Return the environment of a Spark whose Python knows only these packages, and not this checkout."""
     python = folder / "python"
     # Without `site` the file that leads from the environment to this checkout isn't read.
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
@@ -87,13 +87,13 @@ def bare(folder: Path, packages: Path) -> dict[str, str]:
 
 
 def submit(environment: dict[str, str], master: str, *arguments: object, folder: Path) -> str:
-    """What the job printed."""
+    """Run a job; return what it printed."""
     program = f"{environment['SPARK_HOME']}/bin/spark-submit"
     return printed(environment, program, "--master", master, *arguments, folder=folder)
 
 
 def printed(environment: dict[str, str], *command: object, folder: Path) -> str:
-    """What a program printed that ended well."""
+    """Run a program that must end well; return what it printed."""
     run = subprocess.run(
         [*map(str, command)],
         cwd=folder,
@@ -110,7 +110,7 @@ def printed(environment: dict[str, str], *command: object, folder: Path) -> str:
 def running(
     environment: dict[str, str], folder: Path, log: str, program: str, *arguments: object
 ) -> Iterator[Path]:
-    """One of Spark's own servers, with all that it starts; what it says is in the file."""
+    """Run one of Spark's own servers; yield the file of its output."""
     told = folder / log
     with told.open("w") as out:
         process = subprocess.Popen(

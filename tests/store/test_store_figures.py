@@ -1,4 +1,4 @@
-"""What the new store tells of itself is what it did, and costs no look at the disk."""
+"""The store's metrics are exact, and cost no access to the disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was put into quarantine comes back, if it is whole, and nothing else does."""
+"""Quarantined files come back, if they are whole, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests promise for single messages: repeated and stale receipts, bounds, missing queues."""
+"""Promises of requests for single messages: repeated and stale receipts, bounds, missing queues."""
 
 from __future__ import annotations
 

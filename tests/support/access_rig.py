@@ -28,7 +28,7 @@ STUCK = 60.0
 
 
 class Files:
-    """What an operator keeps for one server."""
+    """An operator's access files for one server."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -46,7 +46,7 @@ class Files:
         return os.fspath(path)
 
     def write_tokens(self, *identities: str) -> str:
-        """Tokens for these, and for nobody else; whoever had one keeps it."""
+        """Tokens for these identities alone; an identity keeps the token that it had."""
         for identity in identities:
             self.tokens.setdefault(identity, new_token())
         lines = [line_of(identity, self.tokens[identity]) for identity in identities]

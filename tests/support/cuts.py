@@ -1,4 +1,4 @@
-"""What a power cut leaves: which of the changes that weren't synced survive, and what is in the files.
+"""Power cuts: which of the changes that weren't synced survive, and what is in the files.
 
 A cut is a value with a text, so that a history can be told again. The changes are numbered from 0 in
 the order in which they were made.

@@ -200,7 +200,7 @@ class Raw:
 
 @asynccontextmanager
 async def raw_to(server: Server | Fragile, receive_buffer: int | None = None) -> AsyncIterator[Raw]:
-    """A connection that holds no more than `receive_buffer` bytes that nobody reads."""
+    """A connection that holds at most `receive_buffer` unread bytes."""
     assert server.http_port is not None
     made = socket.socket()
     if receive_buffer is not None:

@@ -1,4 +1,4 @@
-"""What the processes of a run write down, so that killing one loses nothing that it knew.
+"""Ledgers of the processes of a run, so that killing one loses nothing that it knew.
 
 A process appends a fact to its own file in one write, before it asks for something and after it was
 answered. A process that is killed in the middle of a write leaves a torn last line, which says nothing;

@@ -1,5 +1,5 @@
-"""What a planted bug is, and how it gets into a copy of the store, or of what Spark runs. It never
-touches the checkout. A bug names a function and a text in it, so that other code may change."""
+"""Planted bugs, and their application to a copy of the store, or of Spark's side. It never touches the
+checkout. A bug names a function and a text in it, so that other code may change."""
 
 from __future__ import annotations
 

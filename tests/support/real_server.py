@@ -32,7 +32,7 @@ STUCK: Final = 120.0
 """Seconds after which something is stuck: only a defect takes so long."""
 ONCE: Final = spoolrack.RetryPolicy(attempts=1)
 AS_MORTAL: Final = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
-"""Before a command of root's: permissions hold for it as for anybody."""
+"""Before a command of root's: permissions hold for it as for any user."""
 
 
 MakeDisk = Callable[..., LoopDisk]

@@ -1,4 +1,4 @@
-"""What a long run counted: the sums of many short ones, and every promise that was broken.
+"""Counts of a long run: the sums of many short ones, and every promise that was broken.
 
 A campaign is a loop over seeds until its time is up. Its program prints its tally as one line of JSON,
 the last line of its standard output; the summary of `make torture` is made of those.

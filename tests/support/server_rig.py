@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -146,3 +147,12 @@ async def connected(server: Server, *options: tuple[str, int]) -> AsyncIterator[
 async def served(root: Path, clock: ManualClock | None = None) -> AsyncIterator[tuple[Server, Client]]:
     async with Server(root, clock=clock or ManualClock()) as server, connected(server) as client:
         yield server, client
+
+
+async def until_waiting(server: Server, count: int) -> None:
+    """Return once so many receives wait in the store."""
+    for _ in range(MANY_LOOKS):
+        if server.store.waiting == count:
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError(f"{server.store.waiting} receives wait, not {count}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from spoolrack.spark._light_client import Caller
+from spoolrack.spark._light_client import LightClient
 from spoolrack.spark._offsets import Offset, QueuesOffset, Slice
 from spoolrack.spark._options import ReadOptions
 from spoolrack.spark._queues_reader import QueuesReading
@@ -19,7 +19,7 @@ def offset_of(one: Offset) -> QueuesOffset:
 
 
 class JobsReading:
-    def __init__(self, options: ReadOptions, caller: Caller) -> None:
+    def __init__(self, options: ReadOptions, caller: LightClient) -> None:
         self._reading = QueuesReading(options, caller)
         self.only_what_is_there = self._reading.only_what_is_there
         self.stop = self._reading.stop

@@ -1,7 +1,7 @@
 """The messages of the contract: for each request and response of each RPC, in JSON and in binary.
 
 What is said of each type is made from the contract itself, so that a new RPC or field has its vectors
-without anybody thinking of it: one in which nothing is set, and one for each choice of a oneof in which
+without a change here: one in which nothing is set, and one for each choice of a oneof in which
 everything is. By hand come those that a codec may get wrong. Knows nothing of servers.
 """
 

@@ -1,4 +1,5 @@
-"""Between messages and Arrow's columns, in both directions. Knows Arrow, and nothing of Spark.
+"""Conversion between messages and Arrow's columns, in both directions. Knows Arrow, and nothing of
+Spark.
 
 What can fail: a row that can't be a message.
 """
@@ -203,7 +204,7 @@ def _body_chunks(bodies: pa.Array) -> Iterator[pb.MessageColumns]:
 
 
 def messages_of(batch: pa.RecordBatch, *, must_deduplicate: bool = False) -> Iterator[Sized]:
-    """The rows of a batch whose columns are checked; raises `InvalidColumn` for a bad row."""
+    """Return the rows of a batch whose columns are checked; raise `InvalidColumn` for a bad row."""
     names = batch.schema.names
     bodies = batch.column(names.index("body")).to_pylist()
     if len(names) == 1:

@@ -1,8 +1,8 @@
-"""The option `credentials`: who a query says it is, as text, and as what every process of it needs.
+"""The option `credentials`: a query's identity, as text, and as its processes use it.
 
-The driver reads what the text names, once, and hands it on to the executors with the tasks: none of
-them needs the files. What is in it is in no plan, log, offset or error of ours; the option's own text
-is Spark's to show, so a token is better kept in a file that the option names. What can fail:
+The driver reads the files that the text names, once, and hands their content to the executors with the
+tasks: none of them needs the files. No plan, log, offset or error of ours shows it; Spark may show the
+option's own text, so a token is better kept in a file that the option names. What can fail:
 `InvalidOption`, which names a part and never shows one.
 """
 
@@ -24,9 +24,9 @@ class InvalidOption(InvalidRequest, ValueError):
 
 
 def credentials_in(text: str, address: str, host: str, *, is_secure: bool) -> Credentials:
-    """Those that `text` has: `token=...`, `token-file=PATH`, `token-variable=NAME` of the environment,
-    `ca=PATH`, `certificate=PATH`, `key=PATH`, `insecure=true`, with `;` between them; or `file=PATH`, a
-    file that holds them, one in a line."""
+    """Return the credentials of `text`: `token=...`, `token-file=PATH`, `token-variable=NAME` of the
+    environment, `ca=PATH`, `certificate=PATH`, `key=PATH`, `insecure=true`, with `;` between them; or
+    `file=PATH`, a file that holds them, one in a line."""
     given = _parts(text)
     if "file" in given:
         if len(given) > 1:

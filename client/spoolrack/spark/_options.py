@@ -1,4 +1,4 @@
-"""The options of the data source: what each may be, and what it is when nobody says.
+"""The options of the data source: the values that each takes, and its default.
 
 Spark hands options over as text, in any case. What can fail: an option that can't be what it is, or
 whose name is nearly one of ours, is an `InvalidOption` that says which and what to do.
@@ -188,7 +188,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def _chosen(given: Mapping[str, str], name: str, other: str) -> bool:
-    """Whether an option that is `fail` by default is the `other` word."""
+    """Return whether an option that is `fail` by default is the `other` word."""
     word = given.get(name.lower(), "fail").lower()
     if word not in ("fail", other):
         raise InvalidOption(f"{name} is {word!r}: it may be 'fail' or {other!r}.")
@@ -223,7 +223,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
 def queue_address(
     endpoint: str, queue: str, *, credentials: str | None = None, retry_seconds: float = 300.0
 ) -> QueueAddress:
-    """Raises `InvalidOption` for what can't be one."""
+    """Return the address of a queue; raise `InvalidOption` for an impossible one."""
     if _QUEUE.fullmatch(queue) is None:
         raise InvalidOption(
             f"queue is {queue!r}: a queue's name has 1 to 80 letters, digits, '_', '.' and '-', and "
@@ -252,7 +252,7 @@ def _address(endpoint: str, queue: str, credentials: str | None, retry_seconds: 
 
 
 def known(options: Mapping[str, str], names: Sequence[str] = NAMES) -> dict[str, str]:
-    """Return the options by their names in small letters. Those that Spark adds are let be."""
+    """Return the options by their names in small letters. Those that Spark adds are kept."""
     given = {name.lower(): value for name, value in options.items()}
     ours = {name.lower(): name for name in names}
     for name in given:
@@ -268,7 +268,7 @@ def known(options: Mapping[str, str], names: Sequence[str] = NAMES) -> dict[str,
 
 
 def _place(given: Mapping[str, str], *, is_several: bool = False) -> QueueAddress:
-    """The address of the queue; of several queues that of their server."""
+    """Return the address of the queue; of several queues that of their server."""
     for name in ("endpoint", "queue"):
         if not given.get(name):
             raise InvalidOption(f"The option {name} is missing: .option({name!r}, ...).")
@@ -282,7 +282,7 @@ def _place(given: Mapping[str, str], *, is_several: bool = False) -> QueueAddres
 
 
 def is_pattern(word: str) -> bool:
-    """Whether a word of the option `queue` stands for names: `*` is any text, `?` one character."""
+    """Return whether a word of the option `queue` is a pattern: `*` is any text, `?` one character."""
     return "*" in word or "?" in word
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from ..errors import SpoolrackError
 from ..v1 import staging_service_pb2 as staging
 from ._chunks import Chunk
-from ._light_client import Caller, Patience
+from ._light_client import LightClient, RetryBudget
 from ._options import InvalidOption, QueueAddress
 from ._queue_reader import CheckpointTooOld
 from ._row_sender import StagedRows, abort, stage, together
@@ -96,7 +96,7 @@ def publish(
 
 
 def _kept(stages: Sequence[str]) -> str:
-    """Where the rows of a batch are that can't be published."""
+    """Say where the rows of a batch are that can't be published."""
     names = ", ".join(stages[:3]) + (f" and {len(stages) - 3} others" if len(stages) > 3 else "")
     return (
         f"They stay for {LIVES / 3_600:.0f} hours, invisible, in the stages {names}: "
@@ -104,5 +104,5 @@ def _kept(stages: Sequence[str]) -> str:
     )
 
 
-def caller_of(place: QueueAddress) -> Caller:
-    return Caller(place.address, Patience(place.retry_seconds), place.credentials)
+def caller_of(place: QueueAddress) -> LightClient:
+    return LightClient(place.address, RetryBudget(place.retry_seconds), place.credentials)

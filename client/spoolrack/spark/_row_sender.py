@@ -1,7 +1,7 @@
-"""Rows out: into a stage, or straight into the queue. What an executor does, without Spark.
+"""Sending of rows, into a stage or straight into the queue: an executor's part, without Spark.
 
-What can fail: a call that can't succeed or not in time, and a row that can't be a message. What was
-written before stays: of a stage nobody sees it, of a direct send everybody.
+What can fail: a call that can't succeed or not in time, and a row that can't be a message. Messages
+written before stay: in a stage they are invisible, after a direct send they are not.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ..errors import SpoolrackError
 from ..v1 import queue_service_pb2 as rpc
 from ..v1 import staging_service_pb2 as staging
 from ._chunks import Chunk, chunks
-from ._light_client import Caller, may_repeat
+from ._light_client import LightClient, may_repeat
 from ._options import QueueAddress
 from ._rows import Sized
 from ._window import RequestWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class SentCounts:
     sent: int
     """Messages that the queue holds now, ..."""
     duplicates: int
@@ -39,12 +39,12 @@ class StagedRows:
 
     messages: int
     total: int
-    """The sum of their checksums: whatever the order of the messages, and however they are divided into
-    stages, it is the same."""
+    """The sum of the messages' checksums: it is the same for any order of the messages, and any
+    division into stages."""
 
     @property
     def digest(self) -> str:
-        """As `PublishRequest` takes it."""
+        """Return the digest as `PublishRequest` takes it."""
         return f"{self.messages}-{self.total:032x}"
 
 
@@ -100,7 +100,7 @@ def _before_body(size: int) -> bytes:
 
 
 def stage(
-    caller: Caller, place: QueueAddress, name: str, chunks: Iterable[Chunk], lives: float
+    caller: LightClient, place: QueueAddress, name: str, chunks: Iterable[Chunk], lives: float
 ) -> StagedRows:
     """Put chunks into a stage, durable and invisible; answers what is in it.
 
@@ -131,8 +131,8 @@ def stage(
     return together(parts)
 
 
-def abort(caller: Caller, stages: Iterable[str]) -> None:
-    """Drop stages that nobody will publish. What can't be reached now expires."""
+def abort(caller: LightClient, stages: Iterable[str]) -> None:
+    """Delete stages that will not be published. Those that can't be reached now expire."""
     for name in stages:
         try:
             caller.once("AbortStage", staging.AbortStageRequest(stage=name), timeout=5.0)
@@ -141,7 +141,7 @@ def abort(caller: Caller, stages: Iterable[str]) -> None:
             return
 
 
-def send(caller: Caller, place: QueueAddress, messages: Iterable[Sized]) -> Counts:
+def send(caller: LightClient, place: QueueAddress, messages: Iterable[Sized]) -> SentCounts:
     """Send the messages at once: each at least once, and once if it has a deduplication_id."""
     sent = duplicates = 0
 
@@ -167,4 +167,4 @@ def send(caller: Caller, place: QueueAddress, messages: Iterable[Sized]) -> Coun
     with RequestWindow(caller, "Send", take) as window:
         for chunk in chunks(messages, is_staged=False):
             window.put(rpc.SendRequest(queue=place.queue, messages=chunk))
-    return Counts(sent=sent, duplicates=duplicates)
+    return SentCounts(sent=sent, duplicates=duplicates)

@@ -27,7 +27,7 @@ from ._publication import publish as publish_stages
 from ._row_sender import StagedRows, abort, send
 
 QUERY: Final = "sql.streaming.queryId"
-"""Where Spark tells a task which query it is for."""
+"""Spark's local property with the query's id, in a task."""
 NOTHING: Final = StagedRows(messages=0, total=0)
 
 
@@ -89,7 +89,7 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
             publish(self._options, written, written[0].query, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        # Spark seldom has any: what the others staged expires.
+        # Spark seldom passes any: the stages of the other tasks expire.
         _drop(self._options, messages)
 
 

@@ -36,7 +36,7 @@ class _ReservationStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Rese
     """Its leases have ended or were released: other consumers may receive its messages."""
 
 class ReservationState(_ReservationState, metaclass=_ReservationStateEnumTypeWrapper):
-    """What became of a reservation."""
+    """The state of a reservation."""
 
 RESERVATION_STATE_UNSPECIFIED: ReservationState.ValueType  # 0
 """Not said."""
@@ -71,7 +71,7 @@ class Reservation(_message.Message):
     byte_count: _builtins.int
     """How many bytes of bodies and attributes they have."""
     state: Global___ReservationState.ValueType
-    """What became of it."""
+    """Its state."""
     read_count: _builtins.int
     """How often it was read from its first message on: a message that breaks its reader shows here."""
     @_builtins.property
@@ -287,7 +287,7 @@ class ReadReservationResponse(_message.Message):
     """The place in the set behind the messages of this response: where a read that breaks begins again."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.Message]:
-        """Messages in the set's order, without receipts. What was deleted since the reservation is left out."""
+        """Messages in the set's order, without receipts. Messages deleted since the reservation are left out."""
 
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.MessageRun]:

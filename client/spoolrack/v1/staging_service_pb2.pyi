@@ -23,7 +23,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Stage(_message.Message):
-    """What has been staged under one name and waits to be published."""
+    """A named set of messages that waits to be published."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -61,7 +61,7 @@ class Stage(_message.Message):
 
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
-        """When it expires if nobody publishes it."""
+        """When it expires unless it is published."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class StageResponse(_message.Message):
     """Whether the chunk was there already."""
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
-        """When the stage expires if nobody publishes it."""
+        """When the stage expires unless it is published."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class PublishRequest(_message.Message):
     EPOCH_RETENTION_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
     writer: _builtins.str
-    """Who publishes: 1 to 80 letters, digits, '_' and '-'."""
+    """The publisher's name: 1 to 80 letters, digits, '_' and '-'."""
     epoch: _builtins.int
     """Rises with each publication of the writer, from 0. The same epoch or an older one publishes nothing."""
     digest: _builtins.str

@@ -1,8 +1,8 @@
 """The endpoints of messages: send, receive, look at, list, release, reject, delete, purge.
 
-Owns the leases between the store and the client: one whose answer could not be written, or whose
-client was gone before, goes back at once. A body that is large is in memory only until the first byte
-of it goes out; from then on the kernel sends it from the file.
+Owns the leases between the store and the client: a message whose response could not be written, or
+whose client was gone before, is released at once. A large body is in memory only until its first byte
+is sent; from then on the kernel sends it from the file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from spoolrack_store.model.transitions import State
 
 from .. import convert
 from ..lease_requests import receipts_of
-from ..observability.trace_context import context_in, lend
+from ..observability.trace_context import context_in, inherit_context
 from ..pages import PageTokens, filter_texts
 from . import headers, request_bodies
 from .context import GatewayContext
@@ -58,7 +58,7 @@ class MessageEndpoints:
         headers.require_known(request.headers)
         self._context.memory.require()
         attributes = headers.attributes_of(request.headers)
-        lend(context_in(request.headers.items()), attributes, MAX_ATTRIBUTES_SIZE)
+        inherit_context(context_in(request.headers.items()), attributes, MAX_ATTRIBUTES_SIZE)
         delay = headers.delay(request.headers)
         deduplication_id = headers.deduplication_id(request.headers)
         group = headers.group(request.headers)
@@ -125,7 +125,7 @@ class MessageEndpoints:
             kept += piece
             if len(kept) >= BLOCK:
                 await self._context.read(file.write, bytes(kept))
-                share.give_back(len(kept))
+                share.free(len(kept))
                 kept.clear()
         await self._context.read(file.write, bytes(kept))
         return b"", await self._context.read(file.finish)
@@ -145,7 +145,7 @@ class MessageEndpoints:
         try:
             return await self._hand_over(request, messages)
         except BaseException:
-            self._context.leases.give_back(wanted.queue, receipts)
+            self._context.leases.release(wanted.queue, receipts)
             raise
 
     async def _hand_over(self, request: web.Request, messages: list[Message]) -> web.StreamResponse:
@@ -279,7 +279,7 @@ class MessageEndpoints:
 
 
 def _described(message: Message) -> dict[str, Any]:
-    """A message as JSON has it, without its body."""
+    """Return a message as JSON has it, without its body."""
     is_leased = message.state is State.LEASED
     found: dict[str, Any] = {
         "id": message.id,

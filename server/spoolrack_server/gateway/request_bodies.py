@@ -1,9 +1,10 @@
-"""Bodies on their way in and out: a slow client can't hold the server up, or fill its memory.
+"""Bodies of requests and responses: a slow client can't occupy the server, or fill its memory.
 
-A body that comes is read with a deadline that moves on as it comes, and all that come at one time share
-one bound. A body that goes is waited for until the kernel has taken all of it, so that the caller knows
-whether it went; large ones are sent by the kernel from the file. With TLS it goes through us, and up to
-64 KiB of it may wait for the kernel when we think that it went. Who is too slow is cut off.
+Uploads: the deadline moves on with the bytes received, and all concurrent uploads share one bound of
+bytes. Downloads: a write is awaited until the kernel has taken all of the body, so that the caller
+knows whether it was sent; large bodies are sent by the kernel from the file (sendfile). With TLS they
+pass through this process, and up to 64 KiB may still wait for the kernel when the write returns. A
+client that is too slow is disconnected.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from spoolrack_store.model.settings import MIB
 from .http_errors import TooManyUploads, UnreadableBody, UploadTooSlow
 
 BLOCK: Final = 256 * 1024
-"""Bytes that a slow reader must take within the patience of one stall."""
+"""Bytes that a slow reader must take within `stall` seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """How slow a client may be."""
+    """Bounds on the slowness of a client."""
 
     idle: float = 75.0
     """Seconds for a request's head, and for a connection between two requests."""
@@ -50,12 +51,12 @@ class UploadMemory:
     def share(self) -> UploadShare:
         return UploadShare(self)
 
-    def take(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         if size > self._left:
             raise TooManyUploads
         self._left -= size
 
-    def give_back(self, size: int) -> None:
+    def free(self, size: int) -> None:
         self._left += size
 
 
@@ -70,16 +71,16 @@ class UploadShare:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._room.give_back(self.taken)
+        self._room.free(self.taken)
 
-    def take(self, size: int) -> None:
-        """Raises `TooManyUploads` if there is no room for so many bytes more."""
-        self._room.take(size)
+    def reserve(self, size: int) -> None:
+        """Reserve `size` bytes; raise `TooManyUploads` if there is no room for them."""
+        self._room.reserve(size)
         self.taken += size
 
-    def give_back(self, size: int) -> None:
-        """Give back a part before the end."""
-        self._room.give_back(size)
+    def free(self, size: int) -> None:
+        """Return a part before the end."""
+        self._room.free(size)
         self.taken -= size
 
 
@@ -94,8 +95,8 @@ async def read(
 async def pieces(
     request: web.Request, *, queue: str, limit: int, patience: HttpLimits, share: UploadShare
 ) -> AsyncIterator[bytes]:
-    """Yield the request's body as it comes. The share is charged with each piece: the caller gives back
-    what it doesn't keep.
+    """Yield the request's body as it comes. The share is charged with each piece: the caller returns
+    the rest.
 
     Raises `MessageTooLarge` as soon as it is known to have more than `limit` bytes, `UploadTooSlow`,
     `TooManyUploads`, `UnreadableBody`; and `ConnectionError` if the client went away.
@@ -104,7 +105,7 @@ async def pieces(
     if length is not None and length > limit:
         raise MessageTooLarge(queue=queue, size=length, limit=limit)
     if request.headers.get("Expect", "").lower() == "100-continue":
-        # Only now: who would be refused anyway needn't send it.
+        # Only now: a client whose request is refused anyway needn't send the body.
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
     loop = asyncio.get_running_loop()
@@ -121,13 +122,13 @@ async def pieces(
                     part = await request.content.readany()
             if not part:
                 return
-            share.take(len(part))
+            share.reserve(len(part))
             received += len(part)
             if received > limit:
                 raise MessageTooLarge(queue=queue, size=received, limit=limit)
             began = loop.time()
             yield part
-            latest += loop.time() - began  # What the server does with it is not the client's time.
+            latest += loop.time() - began  # The server's own work is not the client's time.
     except TimeoutError as error:
         raise UploadTooSlow(received) from error
     except (HttpProcessingError, RequestPayloadError) as error:
@@ -150,14 +151,15 @@ async def send(
     count: int,
     patience: HttpLimits,
 ) -> None:
-    """The same for a response whose body is `count` bytes of `file` from `first` on."""
+    """Write a response whose body is `count` bytes of `file` from `first` on, with the same
+    deadline."""
     response.content_length = count
     transport = _flush_all(request)
     async with _cut_off_after(request, patience):
         await response.prepare(request)
     if request.method != "HEAD":
         end = first + count
-        # What is encrypted is not what is in the file.
+        # With TLS the bytes on the wire are not those of the file.
         send = _by_kernel if transport.get_extra_info("sslcontext") is None else _by_us
         while first < end:
             size = min(BLOCK, end - first)
@@ -216,5 +218,5 @@ async def _cut_off_after(request: web.Request, patience: HttpLimits) -> AsyncIte
     except (TimeoutError, OSError) as error:
         if transport is not None:
             transport.abort()
-        # The client is gone, and aiohttp wants to hear it like this.
+        # The client is gone, which aiohttp expects as this error.
         raise asyncio.CancelledError from error

@@ -1,9 +1,9 @@
-"""The listener of SQS: how each request begins and ends, how it starts and stops.
+"""The listener of SQS: its start and stop, and the beginning and end of each request.
 
 Every path is served alike: the header `X-Amz-Target` (JSON), or the parameter `Action` (Query), says
-the operation. A receive ends with its client's connection, and what it leased goes back unless the
+the operation. A receive ends with its client's connection, and its messages are released unless the
 kernel took the whole response; every other operation goes on without its client. Starting raises
-`OSError` if the address is no good.
+`OSError` for an unusable address.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ from .parameters import Parameters
 from .queue_attributes import queue_of_url
 from .signatures import Authenticator
 from .sqs_errors import SqsError
-from .sqs_operations import OPERATIONS, Caller, Result, SqsOperations
+from .sqs_operations import OPERATIONS, Result, SqsCaller, SqsOperations
 
 LARGEST: Final = 8 * 1024 * 1024
-"""Bytes of a request: what JSON escapes, or a form encodes, of 1 MiB may be six times as long."""
+"""Bytes of a request: text of 1 MiB may be six times as long in JSON's escapes, or a form's
+encoding."""
 RECEIVE: Final = "ReceiveMessage"
 READS: Final = frozenset(
     {
@@ -143,7 +144,7 @@ class SqsEndpoint:
         return self._refusal(request, "", error, self._watch.name(request.headers.get(HEADER)))
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        self._listener.keep_current()
+        self._listener.track_current()
         id = self._watch.name(request.headers.get(HEADER))
         # A body counts until its request is answered: it is held as long.
         with self._context.room.share() as share:
@@ -189,7 +190,7 @@ class SqsEndpoint:
         answer = self._answer(request, asked, id)
         if asked.operation == RECEIVE:
             return await answer
-        return await asyncio.shield(self._listener.keep(asyncio.create_task(answer)))
+        return await asyncio.shield(self._listener.track(asyncio.create_task(answer)))
 
     async def _answer(self, request: web.Request, asked: _SqsRequest, id: str) -> web.StreamResponse:
         try:
@@ -218,7 +219,7 @@ class SqsEndpoint:
         try:
             await request_bodies.write(request, response, self._context.patience)
         except BaseException:
-            self._context.leases.give_back(result.queue, result.receipts)
+            self._context.leases.release(result.queue, result.receipts)
             raise
 
     def _recheck(self, request: web.Request, asked: _SqsRequest) -> None:
@@ -235,9 +236,9 @@ class SqsEndpoint:
         self._receiving[task] = check
         task.add_done_callback(lambda task: self._receiving.pop(task, None))
 
-    def _caller(self, request: web.Request, asked: _SqsRequest) -> Caller:
+    def _caller(self, request: web.Request, asked: _SqsRequest) -> SqsCaller:
         identity, region = self._authenticator.identify(request, asked.body)
-        return Caller(
+        return SqsCaller(
             identity=identity,
             region=region,
             url=self._url or f"{request.scheme}://{request.host}",
@@ -275,7 +276,7 @@ class SqsEndpoint:
             )
             found = sqs_errors.internal(sqs_errors.FAULT)
         else:
-            self._watch.refusals.tell(
+            self._watch.refusals.log(
                 f"SQS {operation or 'unknown'}",
                 found.code,
                 str(found)[:LONGEST_MESSAGE],

@@ -393,6 +393,17 @@ class Reservations(Part):
         )
         return [self._shown(self.sets[key]) for key in keys[:limit]]
 
+    def held_in(self, queue: str) -> dict[str, Reservation]:
+        """Return the sets of a queue that are held, by the tokens of their leases."""
+        now = self._clock.monotonic()
+        return {
+            held.record.token: self._shown(held)
+            for held in self.sets.values()
+            if held.record.queue == queue
+            and not held.is_over(now)
+            and held.name.sequence_number > self.committed(held.key[0])
+        }
+
     def count(self) -> tuple[int, int]:
         """Return how many sets are held, and how many are lost."""
         now = self._clock.monotonic()
@@ -496,7 +507,7 @@ class Reservations(Part):
 
     def _run(self, held: HeldSet, entry: Entry, line: Line, first: int, last: int) -> MessageRun:
         batch, name = entry.batch, entry.name
-        bodies = self._reader.bodies(entry, first, last)
+        bodies = self._reader.joined_bodies(entry, first, last)
         places = range(last + 1 - first)
         attributes: dict[int, Attributes] = {}
         groups: dict[int, str] = {}

@@ -111,9 +111,10 @@ class Release(Request[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoReservation(Request[None]):
-    """Undo a new reservation that no caller was told of: its messages are ready again, not counted.
+    """Undo a new reservation whose response reached no caller: its messages are ready again, not
+    counted.
 
-    If a caller was told of it since, it stays.
+    If another call was answered with it since, it stays.
     """
 
     stream: str

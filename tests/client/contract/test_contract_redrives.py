@@ -1,4 +1,4 @@
-"""What every transport promises about dead letters: they tell how they died, and can go back."""
+"""Promises of every transport about dead letters: they tell how they died, and can go back."""
 
 from __future__ import annotations
 

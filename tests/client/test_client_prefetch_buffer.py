@@ -1,75 +1,75 @@
-"""What comes is handed out once, in order, and nobody sleeps beside it."""
+"""Each item is handed out once, in order, and no waiter sleeps beside one."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 
-from spoolrack._prefetch_buffer import Mailbox
+from spoolrack._prefetch_buffer import PrefetchBuffer
 from spoolrack._runtime import Tasks, Threads, run
 
 from tests.client.client_rig import until_async
 
 
 async def waiting(
-    mailbox: Mailbox[int], most: int, count: int, deadline: float | None = None
+    buffer: PrefetchBuffer[int], most: int, count: int, deadline: float | None = None
 ) -> asyncio.Task[list[int]]:
     """A task that waits as the `count`th."""
-    task = asyncio.create_task(mailbox.get_many(most, deadline))
-    await until_async(lambda: len(mailbox._waiting) == count)
+    task = asyncio.create_task(buffer.get_many(most, deadline))
+    await until_async(lambda: len(buffer._waiting) == count)
     return task
 
 
 async def test_one_who_takes_all_wakes_nobody_else() -> None:
-    mailbox: Mailbox[int] = Mailbox(Tasks())
-    first = await waiting(mailbox, 3, 1)
-    second = await waiting(mailbox, 1, 2)
-    mailbox.put([1, 2, 3])
+    buffer: PrefetchBuffer[int] = PrefetchBuffer(Tasks())
+    first = await waiting(buffer, 3, 1)
+    second = await waiting(buffer, 1, 2)
+    buffer.put([1, 2, 3])
     assert await first == [1, 2, 3]
-    assert len(mailbox._waiting) == 1
-    mailbox.put([4])
+    assert len(buffer._waiting) == 1
+    buffer.put([4])
     assert await second == [4]
 
 
 async def test_what_is_too_much_for_one_wakes_the_others() -> None:
-    mailbox: Mailbox[int] = Mailbox(Tasks())
-    tasks = [await waiting(mailbox, 2, count) for count in (1, 2, 3)]
-    mailbox.put([1, 2, 3, 4, 5])
+    buffer: PrefetchBuffer[int] = PrefetchBuffer(Tasks())
+    tasks = [await waiting(buffer, 2, count) for count in (1, 2, 3)]
+    buffer.put([1, 2, 3, 4, 5])
     assert [await task for task in tasks] == [[1, 2], [3, 4], [5]]
 
 
 async def test_what_one_was_woken_for_and_does_not_take_goes_to_all_who_wait() -> None:
-    mailbox: Mailbox[int] = Mailbox(Tasks())
-    first = await waiting(mailbox, 10, 1)
-    others = [await waiting(mailbox, 1, count) for count in (2, 3)]
-    mailbox.put([1, 2])
+    buffer: PrefetchBuffer[int] = PrefetchBuffer(Tasks())
+    first = await waiting(buffer, 10, 1)
+    others = [await waiting(buffer, 1, count) for count in (2, 3)]
+    buffer.put([1, 2])
     first.cancel()
     assert [await task for task in others] == [[1], [2]]
 
 
 async def test_nothing_comes_in_time_and_nothing_is_lost_by_that() -> None:
     runtime = Tasks()
-    mailbox: Mailbox[int] = Mailbox(runtime)
-    assert await mailbox.get_many(2, runtime.monotonic() + 0.001) == []
-    assert not mailbox._waiting
-    mailbox.put([1])
-    assert await mailbox.get_many(2, runtime.monotonic()) == [1]
+    buffer: PrefetchBuffer[int] = PrefetchBuffer(runtime)
+    assert await buffer.get_many(2, runtime.monotonic() + 0.001) == []
+    assert not buffer._waiting
+    buffer.put([1])
+    assert await buffer.get_many(2, runtime.monotonic()) == [1]
 
 
 def test_threads_that_take_several_share_all_that_comes() -> None:
-    mailbox: Mailbox[int] = Mailbox(Threads())
+    buffer: PrefetchBuffer[int] = PrefetchBuffer(Threads())
     taken: list[list[int]] = []
 
     async def take_all() -> None:
-        while found := await mailbox.get_many(7):
+        while found := await buffer.get_many(7):
             taken.append(found)
 
     takers = [threading.Thread(target=run, args=(take_all(),), daemon=True) for _ in range(4)]
     for taker in takers:
         taker.start()
     for at in range(0, 1_000, 10):
-        mailbox.put(range(at, at + 10))
-    left = mailbox.close()
+        buffer.put(range(at, at + 10))
+    left = buffer.close()
     for taker in takers:
         taker.join(60)
         assert not taker.is_alive()
