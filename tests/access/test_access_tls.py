@@ -41,13 +41,13 @@ async def in_thread(work: Any, *arguments: Any) -> Any:
 
 
 def names_seen(server: Server, **credentials: Any) -> list[str]:
-    """What a blocking client is shown by ListQueues."""
+    """Return what a blocking client is shown by ListQueues."""
     with spoolrack.connect(url(server), retry=ONCE, **credentials) as client:
         return [queue.name for queue in client.list_queues()]
 
 
 def certificate_of(port: int, ca: str) -> str:
-    """The serial number of the certificate that is shown at a port, which `ca` has signed."""
+    """Return the serial number of the certificate that is shown at a port, which `ca` has signed."""
     context = ssl.create_default_context(cafile=ca)
     with (
         socket.create_connection(("127.0.0.1", port)) as plain,

@@ -22,6 +22,7 @@ from spoolrack.spark._queues_reader import QueuesReading, _divided
 from spoolrack_server.access.security import Security
 
 from tests.support.access_rig import in_a_thread
+from tests.support.spark_reading import bodies_of
 
 FIRST = QueuesOffset.initial(None)
 
@@ -62,20 +63,20 @@ class Query:
         return QueuesOffset.from_json(json.loads(json.dumps(end.as_json())), None)
 
     def read(self, start: QueuesOffset, end: QueuesOffset) -> list[list[tuple[str, str]]]:
-        """The queue and the body of each message, in each task."""
+        """Return the queue and the body of each message, in each task."""
         place, budget = self.options.place, RetryBudget(30.0)
         return [
             [
-                (piece.queue, message.body.decode())
+                (piece.queue, body.decode())
                 for piece in pieces
                 for page in read_slice(place, piece.stream, piece.sequence_number, piece.part, budget)
-                for message in page
+                for body in bodies_of(page)
             ]
             for pieces in self.reading.parts(start, end)
         ]
 
     def batch(self, messages: int = 1_000) -> list[tuple[str, str]]:
-        """A whole batch, in the order of queues; nothing if there is none."""
+        """Return a whole batch, in the order of queues; nothing if there is none."""
         end = self.plan(messages)
         found = [] if end == self.start else [*chain(*self.read(self.start, end))]
         self.start = end

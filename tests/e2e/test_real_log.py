@@ -30,7 +30,8 @@ KILLS: Final = 2
 
 
 def make_log(path: Path, count: int) -> list[bytes]:
-    """The last `count` lines of traces of pydoc at work: what it runs, with the time, and prints.
+    """Return the last `count` lines of traces of pydoc at work: each line that it runs, with its time,
+    and what it prints.
 
     In Latin-1, because bodies are bytes, and some programs' logs are no UTF-8.
     """

@@ -83,7 +83,7 @@ def check(error: grpc.RpcError | None) -> None:
 
 
 def waits_not(message: Message) -> Message:
-    """No call shall wait for messages that never come."""
+    """Return the request without a wait for messages that never come."""
     if "wait" in message.DESCRIPTOR.fields_by_name:
         message.ClearField("wait")
     if "visibility_timeout" in message.DESCRIPTOR.fields_by_name:

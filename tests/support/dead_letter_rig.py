@@ -66,7 +66,7 @@ class Rig:
         return Rig(self.queues, disk=self.disk, clock=self.clock, owner=owner, living=self.living)
 
     def restart(self, owner: str = "p9") -> Rig:
-        """All processes die, and one starts."""
+        """Return all processes die, and one starts."""
         self.living.clear()
         return self.join(owner)
 
