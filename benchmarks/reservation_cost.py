@@ -88,7 +88,11 @@ class Reserving:
         return took
 
     def _read(self, sequence_number: int, count: int) -> None:
-        found = sum(map(len, self._store.read_reservation("bench", sequence_number)))
+        found = sum(
+            len(run)
+            for page in self._store.read_reservation("bench", sequence_number)
+            for run in page.runs
+        )
         if found != count:
             raise RuntimeError(f"{found} of {count} messages were read")
 

@@ -8,7 +8,7 @@ it; checks that depend on a queue are the store's. Absent and zero mean what the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Final, cast
 
 from google.protobuf.descriptor import EnumDescriptor
@@ -18,6 +18,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import HOUR, LAST_MOMENT, Millis, span_text
+from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import (
     InvalidMessage,
@@ -32,6 +33,7 @@ from spoolrack_store.model.operations import (
     LastReceive,
     Message,
     MessageFilter,
+    MessageRun,
     Purge,
     Queue,
     UpdateQueue,
@@ -346,9 +348,9 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
 # Messages.
 
 
-def attributes(message: pb.OutgoingMessage | rpc.ListMessagesRequest) -> dict[str, str | bytes]:
+def attributes(by_name: Mapping[str, pb.Attribute]) -> dict[str, str | bytes]:
     found: dict[str, str | bytes] = {}
-    for name, attribute in message.attributes.items():
+    for name, attribute in by_name.items():
         match attribute.WhichOneof("value"):
             case "string_value":
                 found[name] = attribute.string_value
@@ -377,14 +379,50 @@ def message(message: Message) -> pb.Message:
     if message.due is not None:
         is_leased = message.state is State.LEASED
         _set(made.lease_expire_time if is_leased else made.deliver_time, message.due)
-    for name, value in message.attributes.items():
-        if isinstance(value, str):
-            made.attributes[name].string_value = value
-        else:
-            made.attributes[name].binary_value = value
+    _set_attributes(made.attributes, message.attributes)
     if message.deaths:
         made.dead_letter_records.extend(map(_record, message.deaths))
     return made
+
+
+def _set_attributes(field: MutableMapping[str, pb.Attribute], attributes: Attributes) -> None:
+    for name, value in attributes.items():
+        if isinstance(value, str):
+            field[name].string_value = value
+        else:
+            field[name].binary_value = value
+
+
+def run(run: MessageRun) -> pb.MessageRun:
+    if len(run) == 1:
+        (alone,) = run.messages()
+        return pb.MessageRun(first=message(alone))
+    made = pb.MessageRun(
+        first=message(run.first),
+        columns=pb.MessageColumns(bodies=run.bodies, body_sizes=run.sizes, groups=run.groups),
+    )
+    for place, found in run.attributes.items():
+        _set_attributes(made.columns.attributes[place].by_name, found)
+    return made
+
+
+def bodies(columns: pb.MessageColumns) -> list[bytes]:
+    """Return the bodies of messages by column; raise `InvalidRequest` for columns that don't belong
+    together."""
+    sizes, joined = columns.body_sizes, columns.bodies
+    if min(sizes, default=0) < 0 or sum(sizes) != len(joined):
+        rule = f"must be the lengths of the bodies, which have {len(joined)} bytes"
+        raise InvalidRequest(what="body_sizes", value=f"{sum(sizes)} bytes", rule=rule)
+    for what, places in (("attributes", columns.attributes), ("groups", columns.groups)):
+        for place in places:
+            if not 0 <= place < len(sizes):
+                rule = f"must name places of {len(sizes)} messages, from 0"
+                raise InvalidRequest(what=what, value=place, rule=rule)
+    found, end = [], 0
+    for size in sizes:
+        begin, end = end, end + size
+        found.append(joined[begin:end])
+    return found
 
 
 def _record(record: DeadLetterRecord) -> pb.DeadLetterRecord:
@@ -431,7 +469,7 @@ def message_filter(request: rpc.ListMessagesRequest) -> MessageFilter:
         sent_since=since,
         sent_before=before,
         group=request.group,
-        attributes=attributes(request),
+        attributes=attributes(request.attributes),
     )
 
 

@@ -9,16 +9,13 @@ next when the transport has taken that one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import reservation_service_pb2 as rpc
 from spoolrack_store.model import reservation_requests as ops
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import Draining, InvalidRequest, ReservationNotFound
-from spoolrack_store.model.operations import Message
 from spoolrack_store.model.settings import MAX_VISIBILITY
 
 from . import convert
@@ -29,7 +26,7 @@ from .frames import FrameWriter
 from .lease_requests import LeaseRequests
 from .pages import PageTokens, page_size
 from .rpc import CallIsOver, Context, write
-from .store_access import FRAME_BYTES, StoreAccess
+from .store_access import StoreAccess
 
 MAX_STREAM_NAME: Final = 80
 _FIRST_PAGE: Final = ("", -1)
@@ -93,10 +90,14 @@ class ReservationService:
         )
         pages = await self._access.read(begin_reading)
         while (page := await self._access.read(next, pages, None)) is not None:
-            for frame in _frames(page):
-                if self._draining:
-                    raise Draining
-                await self._frames.put(context, rpc.ReadReservationResponse(messages=frame))
+            if self._draining:
+                raise Draining
+            response = rpc.ReadReservationResponse(next_index=page.following)
+            if request.by_column:
+                response.runs.extend(map(convert.run, page.runs))
+            else:
+                response.messages.extend(map(convert.message, page.messages))
+            await self._frames.put(context, response)
 
     async def CommitReservations(
         self, request: rpc.CommitReservationsRequest, context: Context
@@ -207,22 +208,6 @@ def _reservation(reservation: ops.Reservation) -> rpc.Reservation:
         state=rpc.RESERVATION_STATE_LOST if reservation.is_lost else rpc.RESERVATION_STATE_HELD,
         read_count=reservation.reads,
     )
-
-
-def _frames(messages: Sequence[Message]) -> Iterator[list[pb.Message]]:
-    """Yield the messages in frames of at most `FRAME_BYTES`, or of one message."""
-    frame: list[pb.Message] = []
-    size = 0
-    for message in messages:
-        made = convert.message(message)
-        more = made.ByteSize()
-        if frame and size + more > FRAME_BYTES:
-            yield frame
-            frame, size = [], 0
-        frame.append(made)
-        size += more
-    if frame:
-        yield frame
 
 
 def _name(reservation: ops.Reservation) -> str:

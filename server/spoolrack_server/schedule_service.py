@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import schedule_service_pb2 as rpc
 from spoolrack_store.model import schedule_requests as ops
 from spoolrack_store.model.clock import Clock, Millis
@@ -44,7 +43,7 @@ class ScheduleService:
                 cron_text=asked.cron,
                 time_zone=asked.time_zone,
                 body=asked.body,
-                attributes=convert.attributes(pb.OutgoingMessage(attributes=asked.attributes)),
+                attributes=convert.attributes(asked.attributes),
                 group=asked.group,
             )
         )

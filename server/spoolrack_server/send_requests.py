@@ -85,7 +85,7 @@ def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
             bodies.append(body)  # It has a body, and nothing else.
             continue
         try:
-            attributes = convert.attributes(message) if message.attributes else None
+            attributes = convert.attributes(message.attributes) if message.attributes else None
             id = message.deduplication_id
             if id:
                 convert.deduplication_id(id)

@@ -20,7 +20,7 @@ from spoolrack.spark._queue_reader import read_slice
 from spoolrack_server.access.security import Security
 
 from tests.support.access_rig import Files, in_a_thread
-from tests.support.spark_reading import JobsReading
+from tests.support.spark_reading import JobsReading, bodies_of
 
 
 @pytest.fixture
@@ -64,10 +64,10 @@ def test_a_query_reads_and_writes_where_it_must_say_who_it_is(address: str, file
     first = reading.latest(initial(), max_messages=100, max_bytes=2**30)
     parts = reading.parts(initial(), first)
     found = [
-        message.body
+        body
         for part in parts
         for page in read_slice(place, first.gen, first.sequence_number, part, RetryBudget(30.0))
-        for message in page
+        for body in bodies_of(page)
     ]
     assert sorted(found) == sorted(bodies)
     lag = reading.lag(first)

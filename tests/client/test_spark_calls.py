@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 
 import grpc
@@ -10,6 +11,7 @@ import pytest
 import spoolrack
 from spoolrack import SpoolrackError
 from spoolrack.spark import write_partition
+from spoolrack.spark._chunks import chunks
 from spoolrack.spark._light_client import LightClient, RetryBudget
 from spoolrack.spark._offsets import Offset, initial
 from spoolrack.spark._options import QueueAddress, ReadOptions
@@ -26,7 +28,7 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 
 from benchmarks.null_server import NullServer
 from benchmarks.null_state import Fault
-from tests.support.spark_reading import JobsReading
+from tests.support.spark_reading import JobsReading, bodies_of
 
 BODIES = [str(number).encode() for number in range(10_000)]
 
@@ -87,10 +89,10 @@ def latest(one: JobsReading, start: Offset, messages: int = 4_000) -> Offset:
 
 def rows(server: NullServer, one: JobsReading, start: Offset, end: Offset, time: Time) -> list[bytes]:
     return [
-        message.body
+        body
         for part in one.parts(start, end)
         for frame in read_slice(place(server), end.gen, end.sequence_number, part, budget(time))
-        for message in frame
+        for body in bodies_of(frame)
     ]
 
 
@@ -107,6 +109,27 @@ def test_batches_follow_each_other_and_what_is_done_is_deleted(
     assert read == BODIES
     assert server.deleted["jobs"] == len(BODIES)
     assert start.sequence_number == 2
+
+
+def test_batches_that_are_done_for_an_old_checkpoint_are_refused_or_passed_over(
+    server: NullServer, reading: Callable[..., JobsReading], time: Time
+) -> None:
+    """With asynchronous progress tracking a checkpoint is behind what is done: nothing is lost."""
+    server.put("jobs", BODIES)
+    one, start = reading(), initial()
+    first = latest(one, start)
+    one.commit(latest(one, first))
+
+    with pytest.raises(CheckpointTooOld, match="onOldCheckpoint"):
+        latest(reading(), replace(first, sequence_number=-1))
+    with pytest.raises(CheckpointTooOld, match="onOldCheckpoint"):
+        reading().parts(start, first)
+
+    goes_on = reading(skips_done=True)
+    assert goes_on.parts(start, first) == []
+    end = latest(goes_on, first)
+    assert end.sequence_number == 2
+    assert rows(server, goes_on, first, end, time) == BODIES[8_000:]
 
 
 def test_an_empty_batch_has_no_parts(server: NullServer, reading: Callable[..., JobsReading]) -> None:
@@ -322,7 +345,7 @@ def test_a_read_that_breaks_is_taken_up_where_it_was(server: NullServer, time: T
 
     read = list(read_slice(place(server), end.gen, end.sequence_number, part, budget(time)))
 
-    assert [message.body for frame in read for message in frame] == BODIES[:4_000]
+    assert [body for frame in read for body in bodies_of(frame)] == BODIES[:4_000]
     assert server.calls["ReadReservation"] == 3
 
 
@@ -345,7 +368,7 @@ def test_a_slice_whose_hold_is_over_fails_its_task(
 
     def read_on() -> None:
         for frame in read_slice(place(server), end.gen, end.sequence_number, part, patient):
-            read.extend(message.body for message in frame)
+            read.extend(bodies_of(frame))
 
     for _ in range(2):
         with pytest.raises(SpoolrackError) as lost:
@@ -468,7 +491,7 @@ def test_a_stage_is_whole_whatever_call_breaks(server: NullServer, time: Time) -
     ]
     messages = (message_of(body, None, None, None) for body in BODIES)
 
-    staged = stage(caller(server, time), place(server), "s", messages, 60.0)
+    staged = stage(caller(server, time), place(server), "s", chunks(messages, is_staged=True), 60.0)
 
     assert staged.messages == len(BODIES)
     held = server.stages["s"].chunks
@@ -479,7 +502,7 @@ def test_a_stage_that_fails_is_dropped(server: NullServer, time: Time) -> None:
     messages = (message_of(body, None, None, None) for body in [*BODIES, None])
 
     with pytest.raises(ValueError, match="null"):
-        stage(caller(server, time), place(server), "s", messages, 60.0)
+        stage(caller(server, time), place(server), "s", chunks(messages, is_staged=True), 60.0)
 
     assert server.calls["AbortStage"] == 1
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from spoolrack.spark._chunks import chunks
 from spoolrack.spark._light_client import LightClient, RetryBudget
 from spoolrack.spark._offsets import initial
 from spoolrack.spark._options import QueueAddress, ReadOptions
@@ -66,7 +67,7 @@ def test_what_is_staged_has_one_digest_in_any_order_and_division(
         for part in parts:
             name = f"s{len(server.stages)}"
             messages = (message_of(*row) for row in part)
-            staged.append(stage(caller, place, name, messages, 60.0))
+            staged.append(stage(caller, place, name, chunks(messages, is_staged=True), 60.0))
         return together(staged).digest
 
     whole = digest(rows)

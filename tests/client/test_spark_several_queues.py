@@ -22,6 +22,7 @@ from spoolrack.spark._queues_reader import QueuesReading, _divided
 from spoolrack_server.access.security import Security
 
 from tests.support.access_rig import in_a_thread
+from tests.support.spark_reading import bodies_of
 
 FIRST = QueuesOffset.initial(None)
 
@@ -66,10 +67,10 @@ class Query:
         place, budget = self.options.place, RetryBudget(30.0)
         return [
             [
-                (piece.queue, message.body.decode())
+                (piece.queue, body.decode())
                 for piece in pieces
                 for page in read_slice(place, piece.stream, piece.sequence_number, piece.part, budget)
-                for message in page
+                for body in bodies_of(page)
             ]
             for pieces in self.reading.parts(start, end)
         ]

@@ -83,10 +83,38 @@ SPARK_MUTANTS: Final = (
         breaks="a read that breaks is taken up where it was",
         edits=edit(
             "_queue_reader.py:read_slice",
-            "                seen.update(one.id for one in messages)\n",
+            "                begin = frame.next_index\n",
             "",
         ),
         caught_by=(f"{_CALLS}::test_a_read_that_breaks_is_taken_up_where_it_was",),
+    ),
+    Mutant(
+        name="bodies-by-column-have-other-checksums",
+        breaks="a repeated batch is known by its rows, whichever form they are staged in",
+        edits=edit(
+            "_row_sender.py:_before_body", "    while size > 0x7F:\n", "    while size > 0xFF:\n"
+        ),
+        caught_by=("tests/spark/test_spark_columns.py",),
+    ),
+    Mutant(
+        name="a-chunk-by-column-begins-with-the-batch",
+        breaks="the rows of an Arrow batch that is a slice of another are its own",
+        edits=edit(
+            "_columns.py:_body_chunks",
+            "[bodies.offset : bodies.offset + len(bodies) + 1]",
+            "[: len(bodies) + 1]",
+        ),
+        caught_by=("tests/spark/test_spark_columns.py",),
+    ),
+    Mutant(
+        name="what-is-done-is-refused-though-it-is-to-be-passed-over",
+        breaks="a checkpoint that is behind what is done can be gone on with, where that is asked for",
+        edits=edit(
+            "_queue_reader.py:StreamReading.extend",
+            "                return reserved.Reservation()\n            if error.reason not in GONE:\n",
+            "                raise\n            if error.reason not in GONE:\n",
+        ),
+        caught_by=(_CALLS,),
     ),
     Mutant(
         name="nobody-keeps-a-batch",

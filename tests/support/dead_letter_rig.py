@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from spoolrack_store.engine.catalog import QueueRecord
-from spoolrack_store.engine.dead_letters import deaths_of
+from spoolrack_store.engine.dead_letters import records_of
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
@@ -155,7 +155,7 @@ class Rig:
     def deaths(self, id: str) -> list[DeadLetterRecord]:
         found = self.engine.index.holder(id)
         assert found is not None
-        return list(deaths_of(found[0].name, self.engine.reader.line(found[0])))
+        return list(records_of(found[0].name, self.engine.reader.line(found[0])))
 
 
 def is_done(redrive: Redrive) -> bool:

@@ -60,6 +60,11 @@ parse = lru_cache(maxsize=10_000)(_parse)
 """A story looks at the same names after every commit."""
 
 
+def seeds_from(first: int, count: int) -> Sequence[int]:
+    """Return the seeds below `count`, beginning with `first`: the story that is known to end badly."""
+    return (*range(first, count), *range(first))
+
+
 class Clock:
     """Time that a story moves."""
 

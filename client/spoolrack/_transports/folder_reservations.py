@@ -24,7 +24,7 @@ class FolderPages:
     ) -> None:
         self._calls = calls
         self._stream, self._seq, self._begin, self._end = stream, sequence_number, begin, end
-        self._pages: Iterator[Sequence[operations.Message]] | None = None
+        self._pages: Iterator[ops.Page] | None = None
         self._cancelled = False
 
     async def next(self) -> Sequence[Envelope]:
@@ -36,7 +36,8 @@ class FolderPages:
             self._pages = store.read_reservation(
                 self._stream, self._seq, begin=self._begin, end=self._end
             )
-        return next((page for page in self._pages if page), [])
+        page = next(self._pages, None)
+        return [] if page is None else page.messages
 
     def cancel(self) -> None:
         self._cancelled = True

@@ -63,6 +63,7 @@ NAMES: Final = (
     "holdSeconds",
     "onLostReservation",
     "onUnreadBatch",
+    "onOldCheckpoint",
     "onMissingQueue",
     "mode",
     "txnId",
@@ -138,6 +139,9 @@ class ReadOptions:
     deletes_unread: bool = False
     """Whether a batch that is done for Spark is deleted if no task has read it. False: the query
     fails."""
+    skips_done: bool = False
+    """Whether batches of the checkpoint that are done and deleted are passed over. False: the query
+    fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,15 +158,6 @@ class WriteOptions:
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
     given = known(options)
-    lost = given.get("onlostreservation", "fail").lower()
-    if lost not in ("fail", "redeliver"):
-        raise InvalidOption(f"onLostReservation is {lost!r}: it may be 'fail' or 'redeliver'.")
-    unread = given.get("onunreadbatch", "fail").lower()
-    if unread not in ("fail", "delete"):
-        raise InvalidOption(f"onUnreadBatch is {unread!r}: it may be 'fail' or 'delete'.")
-    missing = given.get("onmissingqueue", "fail").lower()
-    if missing not in ("fail", "wait"):
-        raise InvalidOption(f"onMissingQueue is {missing!r}: it may be 'fail' or 'wait'.")
     partitions = whole(given, "numPartitions", 0, least=0, most=10_000)
     wait_seconds = _seconds(given, "waitSeconds", 0.0, least=0.0, most=MAX_WAIT)
     queues = _queues(given)
@@ -181,14 +176,23 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         partitions=partitions or None,
         wait_seconds=wait_seconds,
         hold_seconds=_seconds(given, "holdSeconds", 600.0, least=1.0, most=MAX_HOLD),
-        redelivers=lost == "redeliver",
+        redelivers=_chosen(given, "onLostReservation", "redeliver"),
         columns=listed(given, "columns", READ) or columns,
         states=tuple(STATES[state] for state in listed(given, "states", [*STATES])),
         since=moment(given, "sentAfter"),
         until=moment(given, "sentBefore"),
-        deletes_unread=unread == "delete",
-        waits_for_queue=missing == "wait",
+        deletes_unread=_chosen(given, "onUnreadBatch", "delete"),
+        skips_done=_chosen(given, "onOldCheckpoint", "skip"),
+        waits_for_queue=_chosen(given, "onMissingQueue", "wait"),
     )
+
+
+def _chosen(given: Mapping[str, str], name: str, other: str) -> bool:
+    """Return whether an option that is `fail` by default is the `other` word."""
+    word = given.get(name.lower(), "fail").lower()
+    if word not in ("fail", other):
+        raise InvalidOption(f"{name} is {word!r}: it may be 'fail' or {other!r}.")
+    return word == other
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:

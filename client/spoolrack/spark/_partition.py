@@ -100,16 +100,16 @@ class StagingWriter:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from ._columns import messages_of
+        from ._columns import chunks_of
         from ._publication import stage_rows
         from ._rows import check_columns
 
-        def messages() -> Iterator[Sized]:
+        def checked() -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 check_columns(batch.schema.names, may_deduplicate=False)
-                yield from messages_of(batch)
+                yield batch
 
-        name, staged = stage_rows(self.place, messages())
+        name, staged = stage_rows(self.place, chunks_of(checked()))
         columns = {"stage": [name], "messages": [staged.messages], "total": [str(staged.total)]}
         types = [("stage", pa.string()), ("messages", pa.int64()), ("total", pa.string())]
         yield pa.RecordBatch.from_pydict(columns, schema=pa.schema(types))
@@ -126,11 +126,13 @@ class EpochWriter:
     def __call__(self, rows: Iterable[Any]) -> None:
         from pyspark import TaskContext
 
+        from ._chunks import chunks
         from ._publication import publish, stage_rows
 
         context = TaskContext.get()
         number = 0 if context is None else context.partitionId()
-        staged = stage_rows(self.place, (_message(row, may_deduplicate=False) for row in rows))
+        messages = (_message(row, may_deduplicate=False) for row in rows)
+        staged = stage_rows(self.place, chunks(messages, is_staged=True))
         publish(self.place, [staged], f"{self.query}-{number}", self.epoch)
 
 

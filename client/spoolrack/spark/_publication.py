@@ -13,11 +13,11 @@ from typing import Final
 
 from ..errors import SpoolrackError
 from ..v1 import staging_service_pb2 as staging
+from ._chunks import Chunk
 from ._light_client import LightClient, RetryBudget
 from ._options import InvalidOption, QueueAddress
 from ._queue_reader import CheckpointTooOld
 from ._row_sender import StagedRows, abort, stage, together
-from ._rows import Sized
 
 STAGES: Final = 10_000
 """The contract's most for one publication."""
@@ -36,14 +36,14 @@ class OtherRows(SpoolrackError):
     reason = "EPOCH_DIFFERS"
 
 
-def stage_rows(place: QueueAddress, messages: Iterable[Sized]) -> tuple[str, StagedRows]:
+def stage_rows(place: QueueAddress, chunks: Iterable[Chunk]) -> tuple[str, StagedRows]:
     """Stage the rows of one attempt of a task; return the stage's name, "" if there is none, and its
     content.
 
     Attempts of one task may run at the same time: each stage has a name of its own.
     """
     name = secrets.token_hex(16)
-    staged = stage(caller_of(place), place, name, messages, LIVES)
+    staged = stage(caller_of(place), place, name, chunks, LIVES)
     return name if staged.messages else "", staged
 
 

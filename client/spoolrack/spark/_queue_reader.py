@@ -10,7 +10,7 @@ and each call that fails longer than `retrySeconds`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import grpc
@@ -41,6 +41,10 @@ class BatchUnread(SpoolrackError):
     """A batch is done for Spark, and no task has read it: the sink has skipped it."""
 
     reason = "RESERVATION_UNREAD"
+
+
+class ServerTooOld(SpoolrackError):
+    """The server lacks what a query needs."""
 
 
 class CheckpointTooOld(SpoolrackError):
@@ -118,7 +122,10 @@ class StreamReading:
                 )
             except SpoolrackError as error:
                 if error.reason == COMMITTED:
-                    raise _too_old(request.stream, request.sequence_number, error) from error
+                    self._refuse_old(request.stream, request.sequence_number, error)
+                    committed = error.metadata.get("committed", request.sequence_number)
+                    request.sequence_number = int(committed) + 1
+                    continue
                 if error.reason != "RESERVATION_LOST":
                     raise
                 # Reserved by a run whose word isn't in this checkpoint. Its messages come again.
@@ -150,7 +157,8 @@ class StreamReading:
             answer = self._caller("ExtendReservation", request)
         except SpoolrackError as error:
             if error.reason == COMMITTED:
-                raise _too_old(end.gen, end.sequence_number, error) from error
+                self._refuse_old(end.gen, end.sequence_number, error)
+                return reserved.Reservation()
             if error.reason not in GONE:
                 raise
             self._lost(end, "can't be read any more", error)
@@ -159,6 +167,12 @@ class StreamReading:
             return reserved.Reservation()
         self._extender.keep(end)
         return answer.reservation
+
+    def _refuse_old(self, stream: str, sequence_number: int, error: SpoolrackError) -> None:
+        """Raise `CheckpointTooOld`, unless what was done before is to be passed over."""
+        if not self._options.skips_done:
+            raise _too_old(stream, sequence_number, error) from error
+        log.warning("Batch %s of the stream %s is passed over: %s", sequence_number, stream, error)
 
     def _give_back(self, stream: str, sequence_number: int) -> None:
         """Keep a commit from deleting what is ready again of a lost reservation."""
@@ -207,30 +221,30 @@ class StreamReading:
 
 def read_slice(
     place: QueueAddress, gen: str, sequence_number: int, part: Slice, budget: RetryBudget
-) -> Iterator[Any]:
-    """Yield the messages of a slice, in lists; resume where a broken connection ended."""
-    seen: set[str] = set()
+) -> Iterator[Sequence[Any]]:
+    """Yield the messages of a slice, in lists of runs; resume where a broken connection ended."""
+    begin = part.begin
     failed = 0
     deadline = budget.monotonic() + budget.seconds
-    while True:
-        # Messages that were deleted meanwhile only bring the others closer.
+    while begin < part.end:
         request = reserved.ReadReservationRequest(
             stream=gen,
             sequence_number=sequence_number,
-            begin_index=part.begin + len(seen),
+            begin_index=begin,
             end_index=part.end,
             mark_read=True,
+            by_column=True,
         )
-        if request.begin_index >= part.end:
-            return
         try:
             for frame in stub_of(place.address, place.credentials).ReadReservation(request):
-                messages = [one for one in frame.messages if one.id not in seen]
-                seen.update(one.id for one in messages)
+                if not frame.next_index:
+                    raise ServerTooOld(
+                        "The server doesn't return messages by column: update it before the queries."
+                    )
+                begin = frame.next_index
                 failed = 0
                 deadline = budget.monotonic() + budget.seconds
-                if messages:
-                    yield messages
+                yield frame.runs
             return
         except grpc.RpcError as broken:
             error = error_from(broken, place.address, is_ours=False)
@@ -253,7 +267,8 @@ def _too_old(stream: str, sequence_number: int, why: SpoolrackError) -> Checkpoi
         "done and deleted: the checkpoint is older than what the query has done, as after a "
         "restore. Nothing is lost: the messages stay in the queue. Start the query with a new "
         "checkpointLocation and a new output path: a file sink skips the batch numbers that its "
-        f"folder has already. ({why})"
+        "folder has already. With asyncProgressTrackingEnabled the checkpoint of a run that died is "
+        f"older, too: set onOldCheckpoint to 'skip', and what is done is passed over. ({why})"
     )
 
 

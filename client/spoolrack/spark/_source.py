@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ._columns import record_batch
+from ._columns import Rows, record_batch
 from ._light_client import LightClient, RetryBudget
 from ._offsets import QueuesOffset
 from ._options import MAX_MESSAGES, ReadOptions
@@ -106,8 +106,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         place = self._options.place
         budget = RetryBudget(place.retry_seconds)
         for piece in partition.pieces:
-            for messages in read_slice(place, piece.stream, piece.sequence_number, piece.part, budget):
-                yield record_batch(messages, self._options.columns, piece.queue)
+            for runs in read_slice(place, piece.stream, piece.sequence_number, piece.part, budget):
+                yield record_batch([*map(Rows.of, runs)], self._options.columns, piece.queue)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._reading.commit(self._offset(end))
@@ -133,4 +133,4 @@ class QueueReader(DataSourceReader):
         assert isinstance(partition, PeekPartition)
         budget = RetryBudget(self._options.place.retry_seconds)
         for messages in peek(self._options, partition.share, budget):
-            yield record_batch(messages, self._options.columns, partition.share.queue)
+            yield record_batch([*map(Rows, messages)], self._options.columns, partition.share.queue)

@@ -14,7 +14,7 @@ from ..files.disk import NOT_A_FILE, OUT_OF_HANDLES, Disk
 from ..files.syncer import explained
 from ..model.batch import Batch, Entry
 from ..model.clock import Clock, Millis
-from ..model.content import Attributes, Damaged, Line, body, decode
+from ..model.content import Attributes, Damaged, Line, body, decode, joined_bodies
 from ..model.errors import DiskError
 from ..model.members import indexes
 from ..model.names import body_path
@@ -115,6 +115,20 @@ class Reader:
             raise found
         return found, self.line(entry).attributes.get(index, {})
 
+    def joined_bodies(self, entry: Entry, first: int, last: int) -> bytes:
+        """Return the bodies from one index to another, in one; raise `Damaged`, or `DiskError`."""
+        if entry.batch.stem.is_external:
+            return self.message(entry, 0)[0]
+        return joined_bodies(self.line(entry), self._content(entry), first, last)
+
+    def _content(self, entry: Entry) -> bytes:
+        content = self._cache.get(entry.batch)
+        if content is None:
+            if self._last is None or self._last[0] is not entry.batch:
+                self._last = entry.batch, self._read(entry)
+            content = self._last[1]
+        return content
+
     def bodies(self, entry: Entry, members: int) -> list[tuple[int, bytes | Damaged]]:
         """Return the index and the body of each of `members`, or why it isn't the one that was sent;
         raise `Damaged`, or `DiskError`, if the file can't be read."""
@@ -123,12 +137,8 @@ class Reader:
             if batch.stem.size > MAX_BODY_IN_MEMORY:
                 return [(0, b"")]
             content = self._read_file(body_path(batch.stem.id))
-        elif (kept := self._cache.get(batch)) is not None:
-            content = kept
         else:
-            if self._last is None or self._last[0] is not batch:
-                self._last = batch, self._read(entry)
-            content = self._last[1]
+            content = self._content(entry)
         found: list[tuple[int, bytes | Damaged]] = []
         for index in indexes(members):
             try:

@@ -250,6 +250,16 @@ def body(line: Line, content: bytes, index: int) -> bytes:
     return found
 
 
+def joined_bodies(line: Line, content: bytes, first: int, last: int) -> bytes:
+    """Return the bodies from the index `first` to `last`, one after the other; raise `Damaged` if one
+    isn't the one that was sent."""
+    starts, crcs, view = line.starts, line.crcs, memoryview(content)
+    for index in range(first, last + 1):
+        if zlib.crc32(view[starts[index] : starts[index + 1]]) != crcs[index]:
+            raise Damaged("its checksum differs")
+    return content[starts[first] : starts[last + 1]]
+
+
 def _decoded(parts: Mapping[str, object]) -> Line:
     attributes: dict[int, dict[str, str | bytes]] = {}
     for index, named in _mapping(parts.get("attributes", {})).items():

@@ -17,7 +17,7 @@ from .content import Attributes, Line
 from .credits import Credits
 from .dead_letter_records import DeadLetterRecord
 from .errors import StoreError
-from .names import body_path
+from .names import INDEX_DIGITS, body_path
 from .overview_values import Traffic
 from .settings import QueueSettings
 from .transitions import State
@@ -64,6 +64,48 @@ class Message:
     body_path: str = ""
     """From the root, if the body is in a file of its own. Above `MAX_BODY_IN_MEMORY` it is nowhere
     else: `body` is empty then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageRun:
+    """Messages whose ids follow each other, and that have all in common but what is a column here."""
+
+    first: Message
+    """The first of them, without body, attributes and group."""
+    bodies: bytes
+    """One after the other."""
+    sizes: Sequence[int]
+    """Of the bodies."""
+    attributes: Mapping[int, Attributes]
+    """By place in the run, of the messages that have any."""
+    groups: Mapping[int, str]
+    """By place in the run, of the messages that have one."""
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def messages(self) -> Iterator[Message]:
+        """Yield each message by itself."""
+        first, end = self.first, 0
+        head, index = first.id[:-INDEX_DIGITS], int(first.id[-INDEX_DIGITS:], 16)
+        for place, size in enumerate(self.sizes):
+            begin, end = end, end + size
+            yield Message(
+                queue=first.queue,
+                id=f"{head}{index + place:03x}",
+                state=first.state,
+                body=self.bodies[begin:end],
+                attributes=self.attributes.get(place, {}),
+                group=self.groups.get(place, ""),
+                priority=first.priority,
+                size=first.size or size,
+                body_path=first.body_path,
+                sent_at=first.sent_at,
+                receives=first.receives,
+                first_receive=first.first_receive,
+                due=first.due,
+                receipt=None,
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
