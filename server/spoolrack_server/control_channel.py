@@ -1,7 +1,8 @@
-"""A line between a supervisor and one of its servers: either asks, and the other answers.
+"""Control channel between a supervisor and one of its worker processes: either asks, and the other
+answers.
 
-A pair of connected sockets that only these two processes have; a JSON object a line. Who asks waits for
-so long and no longer. When the other end is gone, no question has an answer, and `run` returns.
+A pair of connected sockets that only these two processes have; a JSON object a line. A request has a
+timeout. When the other end is gone, no request has an answer, and `run` returns.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class ControlChannel:
         self._answering: set[asyncio.Task[None]] = set()
 
     async def ask(self, what: str, seconds: float) -> Any | None:
-        """The other's answer; None if there is none in time."""
+        """Return the other end's answer; None if there is none in time."""
         number = next(self._numbers)
         answer = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
@@ -79,7 +80,7 @@ class ControlChannel:
 
     async def _answer(self, number: int, what: str) -> None:
         value = await self._serve(what)
-        # Who has asked may be gone.
+        # The other end may be gone.
         with contextlib.suppress(ConnectionError):
             self._say({"answer": number, "value": value})
 

@@ -5,7 +5,7 @@
 A mark is a look at a file that doesn't exist, whose name says what begins or ends: strace shows it
 among the calls. Time stands still, so that nothing happens by itself. Each operation is done before it
 is counted, so that nothing is done for the first time. And the next commit, which finds nothing to do,
-is counted with it: what an operation leaves to be done after its answer is its cost, too.
+is counted with it: work that an operation leaves for after its answer is its cost, too.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Load:
         self._wait_for_the_reaper()
 
     def awaited(self, count: int) -> None:
-        """Send to somebody who waits, who then has it: the two are answered by one commit."""
+        """Send to a receive that waits, which then has it: the two are answered by one commit."""
         for queue, do in ((_WARM, _uncounted), (f"awaited{count}", self._counted)):
             self._create(queue)
             self._settle()
@@ -149,7 +149,7 @@ class Load:
         self._counted(NOTHING, lambda: None)
 
     def again(self) -> None:
-        """What a send leaves to be made durable, the next one does."""
+        """Send after another send: it also makes durable what the first one leaves."""
         self._create("again")
         self._send("again", 1)
         self._send("again", 1)
@@ -184,14 +184,14 @@ class Load:
             self._delete(*found[3:])
 
     def old(self) -> None:
-        """What was sent before a start, so that nothing of it is in memory."""
+        """Messages sent before a start, so that nothing of them is in memory."""
         self._create("old")
         for count in (1, 10, 100, 1_000):
             self._send("old", count)
         self._store.close()
         self._open()
         self._live(_WARM, 1, _uncounted)
-        # What the closed store has left to the collector, it closes in nobody's count.
+        # What the closed store has left to the collector, it closes in no operation's count.
         gc.collect()
         for count in (1, 10, 100, 1_000):
             what = f"receive {count}, sent before a start"

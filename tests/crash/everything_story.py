@@ -23,7 +23,7 @@ from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.content import Damaged, body, decode
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.members import indexes
-from spoolrack_store.model.names import NotAName, parse
+from spoolrack_store.model.names import NotAName
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,
@@ -56,7 +56,7 @@ from spoolrack_store.model.transitions import State
 from tests.crash.set_story import ids_of
 from tests.crash.troubled_story import CODES, TroubledDisk
 from tests.support.cuts import Bytes, Cut, Keep
-from tests.support.engine_story import DELAY, HOLD, Broken, Clock, purge_of
+from tests.support.engine_story import DELAY, HOLD, Broken, Clock, parse, purge_of
 from tests.support.linked_disk import Died, Memory, made
 from tests.support.power_disk import Model
 
@@ -187,7 +187,7 @@ class EverythingStory:
         work = None
         try:
             work = engine.apply(requests, tick=tick)
-            assert work is not None, "nobody holds the lock"
+            assert work is not None, "no process holds the lock"
         except Died:
             pass
         except StoreError as error:
@@ -222,7 +222,7 @@ class EverythingStory:
             self.disk.trouble(self.random.choice(CODES), self.random.randint(0, 2), 2)
         outcomes = self.engines[owner].finish(work)
         self._heal()
-        assert outcomes is not None, "nobody holds the lock"
+        assert outcomes is not None, "no process holds the lock"
         for request, outcome in zip(flight.requests, outcomes, strict=True):
             if isinstance(outcome, StoreError):
                 continue
@@ -290,7 +290,7 @@ class EverythingStory:
         if self.starts.random() < 0.1:
             self.disk.steps_left = self.starts.randint(0, 8)
         try:
-            assert engine.open(), "nobody holds the lock"
+            assert engine.open(), "no process holds the lock"
             has_died = False
         except Died:
             has_died = True
@@ -311,7 +311,7 @@ class EverythingStory:
         self.disk.refused = 0
         self.disk.heal()
 
-    # What is asked.
+    # Requests.
 
     def _creations(self) -> list[Any]:
         return [CreateQueue(name=name, settings=settings) for name, settings in SETTINGS.items()]
@@ -506,7 +506,7 @@ class EverythingStory:
             if each.kind is FileKind.FILE  # A folder in quarantine has what is no message.
         ]
 
-    # What is held against the promises.
+    # Checks.
 
     def _look(self, found: dict[bytes, str]) -> None:
         lost = {each for each in self.answered - self.excused if found.get(each, GONE) == GONE}
@@ -556,7 +556,7 @@ class EverythingStory:
             return not path.startswith("new/") or f",o{mine}" in path
 
         known, there = set(filter(counts, known)), set(filter(counts, there))
-        # What may be unlinked at any time, each process forgets by itself.
+        # Each process drops by itself the names that may be unlinked at any time.
         for batch in resolve(map(parse, known | there)).values():
             if batch.is_over:
                 over = {entry.name.path for entry in batch.entries if entry.name.state is State.REMOVED}

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Final
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import decode
 from spoolrack_store.model.members import indexes
-from spoolrack_store.model.names import index_of, parse
+from spoolrack_store.model.names import index_of
 from spoolrack_store.model.operations import Delete, Receive, Request, Send
 from spoolrack_store.model.transitions import State
 
-from tests.support.engine_story import DELAY, GONE, HOLD, SETTINGS, Broken, Story
+from tests.support.engine_story import DELAY, GONE, HOLD, SETTINGS, Broken, Story, parse
 from tests.support.power_disk import Model
 
 GROUPS: Final = ("a", "b", "c")

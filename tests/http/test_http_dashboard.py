@@ -1,4 +1,4 @@
-"""The dashboard's files and its JSON: what is served, and how; what is told, and what is done."""
+"""The dashboard's files and its JSON: its files and their headers; what is told, and what is done."""
 
 from __future__ import annotations
 

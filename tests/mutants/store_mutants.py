@@ -30,6 +30,7 @@ _REDRIVES: Final = "tests/store/test_redrive_promises.py"
 _REQUESTS: Final = "tests/store/test_store_requests.py"
 _SCHEDULES: Final = "tests/store/test_schedule_promises.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
+_SET_READS: Final = "tests/store/test_set_reads.py"
 _STAGES: Final = "tests/store/test_stages.py"
 _STAGES_ENDS: Final = "tests/store/test_stages_ends.py"
 _STORIES: Final = "tests/crash/test_engine_crashes.py"
@@ -470,7 +471,7 @@ STORE_MUTANTS: Final = (
         breaks="a damaged message goes to quarantine, and is delivered no more",
         edits=edit(
             "engine/leaser.py:Leaser._deliver_of",
-            "                self._put_aside(entry, index)\n",
+            "                self._put_aside(entry, index, body)\n",
             "",
         ),
         caught_by=(_DISK,),
@@ -702,6 +703,26 @@ STORE_MUTANTS: Final = (
             "",
         ),
         caught_by=(_SETS,),
+    ),
+    Mutant(
+        name="a-page-of-a-set-passes-over-what-it-has-no-room-for",
+        breaks="each message of a set is read, page by page",
+        edits=edit(
+            "engine/reservations.py:Reservations.page",
+            "page.following = place + below(members, unread).bit_count()\n",
+            "page.following = min(place + count, end)\n",
+        ),
+        caught_by=(_SET_READS,),
+    ),
+    Mutant(
+        name="a-run-of-messages-is-read-over-a-gap",
+        breaks="a read of a set leaves out deleted messages",
+        edits=edit(
+            "engine/reservations.py:Reservations._leased_runs",
+            "runs(entry.held & wanted)",
+            "runs(entry.name.members & wanted)",
+        ),
+        caught_by=(_SET_READS,),
     ),
     Mutant(
         name="a-committed-set-is-reserved-again",

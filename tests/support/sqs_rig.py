@@ -129,15 +129,6 @@ async def raw(
         return RawAnswer(status=response.status, headers=response.headers, body=await response.read())
 
 
-async def until_waiting(server: Server, count: int) -> None:
-    """Return once so many receives wait in the store."""
-    for _ in range(MANY):
-        if server.store.waiting == count:
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError(f"{server.store.waiting} receives wait, not {count}")
-
-
 async def ended(server: Server, operation: str, code: str) -> int:
     """Return how many requests for an operation have ended with a code, by the server's metrics."""
     async with (

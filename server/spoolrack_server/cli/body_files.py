@@ -51,7 +51,7 @@ class BodyFolder:
             raise
         return target
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Return once the names of the files are on stable media."""
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

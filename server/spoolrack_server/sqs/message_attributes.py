@@ -1,8 +1,8 @@
-"""Messages between SQS and the store: bodies, attributes with their data types, MD5, what is shown.
+"""Conversion of messages between SQS and the store: bodies, attributes with their data types, MD5.
 
-A message attribute is stored under its own name; its data type, unless that is String or Binary, in
-the attribute `AWS.DataTypes`. System attributes are stored as `AWS.SenderId` and so on: names that
-begin with "AWS." are reserved by SQS, so that none of a client's can be one. Pure.
+A message attribute is stored under its own name; its data type, unless that is String or Binary, in the
+attribute `AWS.DataTypes`. System attributes are stored as `AWS.SenderId` and so on: names that begin
+with "AWS." are reserved by SQS, so that none of a client's can be one. Pure.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Shown = tuple[str, str | bytes]
 
 
 @dataclass(slots=True)
-class Outgoing:
+class SqsMessage:
     """A message of a send."""
 
     body: bytes
@@ -57,7 +57,7 @@ class Outgoing:
     """Bytes, as SQS counts them: of the body, and of names, types and values of attributes."""
 
 
-def outgoing(parameters: Parameters, sender: str) -> Outgoing:
+def outgoing(parameters: Parameters, sender: str) -> SqsMessage:
     """Read the body and the attributes of a message that is sent."""
     text = parameters.text("MessageBody")
     if text is None:
@@ -72,7 +72,7 @@ def outgoing(parameters: Parameters, sender: str) -> Outgoing:
             "#x10FFFF"
         )
     body = text.encode()
-    made = Outgoing(body, answer={"MD5OfMessageBody": md5(body)}, size=len(body))
+    made = SqsMessage(body, answer={"MD5OfMessageBody": md5(body)}, size=len(body))
     given = parameters.structures("MessageAttributes")
     if given:
         _add_attributes(made, given)
@@ -89,7 +89,7 @@ def outgoing(parameters: Parameters, sender: str) -> Outgoing:
     return made
 
 
-def _add_attributes(made: Outgoing, given: Mapping[str, Parameters]) -> None:
+def _add_attributes(made: SqsMessage, given: Mapping[str, Parameters]) -> None:
     if len(given) > MOST:
         raise sqs_errors.invalid_value(
             f"Number of message attributes [{len(given)}] exceeds the allowed maximum [{MOST}]."
@@ -107,7 +107,7 @@ def _add_attributes(made: Outgoing, given: Mapping[str, Parameters]) -> None:
     made.answer["MD5OfMessageAttributes"] = md5_of_attributes(shown)
 
 
-def _add_system_attributes(made: Outgoing, given: Mapping[str, Parameters]) -> None:
+def _add_system_attributes(made: SqsMessage, given: Mapping[str, Parameters]) -> None:
     system = {name: _given(name, each) for name, each in given.items()}
     for name, (kind, value) in system.items():
         if name != "AWSTraceHeader" or kind != "String":

@@ -1,8 +1,8 @@
 """The operations of SQS, by the store's: parameters in, a response of JSON out.
 
 Knows nothing of HTTP and of either protocol's form. An operation raises `SqsError`, or the `StoreError`
-that `sqs_errors` translates. What a receive leases is its caller's to give back until the response is
-written.
+that `sqs_errors` translates. Until the response is written, the caller must release the messages of a
+receive.
 """
 
 # ruff: noqa: N802 - SQS names the methods
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from spoolrack_store.model import redrive_requests
 from spoolrack_store.model.clock import Clock, Millis
-from spoolrack_store.model.dead_letter_records import Death
+from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import (
     MessageNotFound,
     QueueBeingDeleted,
@@ -52,9 +52,9 @@ from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, QueueSettings
 from ..access.list_filter import shown
 from ..access.permissions import Identity, Permission
 from ..gateway.context import GatewayContext
-from ..observability.trace_context import lend
+from ..observability.trace_context import inherit_context
 from . import message_attributes, queue_attributes, sqs_errors
-from .message_attributes import Outgoing
+from .message_attributes import SqsMessage
 from .parameters import Parameters
 from .queue_attributes import FIFO, LABEL, queue_of_url
 from .receipt_handles import Handle, handle_of, parse
@@ -96,7 +96,7 @@ _REDRIVE_STATES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class SqsCaller:
     """The caller of a request, and the facts that its parameters leave out."""
 
     identity: Identity
@@ -147,32 +147,32 @@ class SqsOperations:
         self._attempts: dict[tuple[str, str, str], _Attempt] = {}
         """Receives from FIFO queues by queue, caller and id, the oldest first."""
 
-    def find(self, name: str) -> Callable[[Caller, Parameters], Awaitable[Result]]:
+    def find(self, name: str) -> Callable[[SqsCaller, Parameters], Awaitable[Result]]:
         """Return an operation; raise the error of one that isn't there."""
         if name not in OPERATIONS:
             raise sqs_errors.unknown_operation(
                 f"The action {name[:100]} is not valid for this endpoint."
             )
-        found: Callable[[Caller, Parameters], Awaitable[Result]] = getattr(self, name)
+        found: Callable[[SqsCaller, Parameters], Awaitable[Result]] = getattr(self, name)
         return found
 
-    def _queue(self, caller: Caller, parameters: Parameters, permission: Permission) -> str:
+    def _queue(self, caller: SqsCaller, parameters: Parameters, permission: Permission) -> str:
         """Return the queue of a request, which the caller has the permission for."""
         queue = queue_of_url(parameters.required("QueueUrl"))
         self._require(caller, permission, queue)
         return queue
 
-    def _require(self, caller: Caller, permission: Permission, queue: str) -> None:
+    def _require(self, caller: SqsCaller, permission: Permission, queue: str) -> None:
         self._context.guard.require(caller.identity, permission, queue)
 
-    async def _look(self, queue: str) -> Queue:
+    async def _get_queue(self, queue: str) -> Queue:
         return await self._context.read(self._store.queue, queue)
 
     async def _facts_of(self, queue: str) -> _QueueFacts:
         known, now = self._facts.get(queue), self._clock.monotonic()
         if known is not None and now - known.read_at < FACTS_LIFETIME:
             return known
-        found = await self._look(queue)
+        found = await self._get_queue(queue)
         labels = found.labels
         known = _QueueFacts(
             now,
@@ -189,7 +189,7 @@ class SqsOperations:
 
     # Queues.
 
-    async def CreateQueue(self, caller: Caller, parameters: Parameters) -> Result:
+    async def CreateQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
         name = parameters.required("QueueName")
         if not is_queue_name(name):
             raise sqs_errors.invalid_value(
@@ -212,7 +212,7 @@ class SqsOperations:
         try:
             await self._create(name, settings, labels)
         except QueueExists:
-            there = await self._look(name)
+            there = await self._get_queue(name)
             differing = queue_attributes.differing(there, there.labels, changes, caller.region)
             if differing is not None:
                 raise sqs_errors.queue_exists(
@@ -233,30 +233,30 @@ class SqsOperations:
                 await asyncio.sleep(CREATE_WAIT)
         await self._context.submit(request)
 
-    async def _check_target(self, caller: Caller, queue: str) -> None:
+    async def _check_target(self, caller: SqsCaller, queue: str) -> None:
         """Raise the error of a dead-letter queue that isn't there, or that the caller can't send to."""
         if not queue:
             return
         self._require(caller, Permission.SEND, queue)
         try:
-            await self._look(queue)
+            await self._get_queue(queue)
         except QueueNotFound:
             raise sqs_errors.invalid_value(
                 f"Value {queue} for parameter RedrivePolicy is invalid. Reason: Dead letter target "
                 "does not exist."
             ) from None
 
-    async def GetQueueUrl(self, caller: Caller, parameters: Parameters) -> Result:
+    async def GetQueueUrl(self, caller: SqsCaller, parameters: Parameters) -> Result:
         name = parameters.required("QueueName")
         if not is_queue_name(name):
             raise sqs_errors.queue_not_found(name[:100])
         guard = self._context.guard
         if not any(guard.allows(caller.identity, permission, name) for permission in Permission):
             self._require(caller, Permission.MONITOR, name)
-        await self._look(name)
+        await self._get_queue(name)
         return Result({"QueueUrl": _url(caller, name)})
 
-    async def ListQueues(self, caller: Caller, parameters: Parameters) -> Result:
+    async def ListQueues(self, caller: SqsCaller, parameters: Parameters) -> Result:
         prefix = parameters.text("QueueNamePrefix") or ""
         names, token = await self._page(
             caller, parameters, partial(self._store.queues, prefix=prefix), lambda queue: True
@@ -270,7 +270,7 @@ class SqsOperations:
 
     async def _page(
         self,
-        caller: Caller,
+        caller: SqsCaller,
         parameters: Parameters,
         listing: Callable[..., Sequence[Queue]],
         is_wanted: Callable[[Queue], bool],
@@ -283,7 +283,7 @@ class SqsOperations:
         may_see = self._context.guard.queues_for(caller.identity, Permission.MONITOR)
         limit = size or MOST_LISTED
 
-        def look() -> list[str]:
+        def list_names() -> list[str]:
             found: list[str] = []
             last = after
             while len(found) <= limit:
@@ -296,20 +296,20 @@ class SqsOperations:
                 last = page[-1].name
             return found
 
-        names = await self._context.read(look)
+        names = await self._context.read(list_names)
         more = size is not None and len(names) > limit
         names = names[:limit]
         return names, base64.urlsafe_b64encode(names[-1].encode()).decode() if more else ""
 
-    async def GetQueueAttributes(self, caller: Caller, parameters: Parameters) -> Result:
+    async def GetQueueAttributes(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MONITOR)
         names = parameters.texts("AttributeNames")
-        found = await self._look(queue)
-        all_attributes = queue_attributes.shown(found, found.labels, caller.region)
+        found = await self._get_queue(queue)
+        all_attributes = queue_attributes.attributes_of(found, found.labels, caller.region)
         attributes = queue_attributes.selected(all_attributes, names)
         return Result({"Attributes": attributes} if attributes else {})
 
-    async def SetQueueAttributes(self, caller: Caller, parameters: Parameters) -> Result:
+    async def SetQueueAttributes(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MANAGE)
         attributes = parameters.mapping("Attributes")
         if attributes is None:
@@ -333,20 +333,20 @@ class SqsOperations:
         await self._context.submit(UpdateQueue(name=queue, changes=settings, labels=labels))
         self._facts.pop(queue, None)
 
-    async def DeleteQueue(self, caller: Caller, parameters: Parameters) -> Result:
+    async def DeleteQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MANAGE)
         await self._context.submit(DeleteQueue(name=queue))
         self._facts.pop(queue, None)
         return Result({})
 
-    async def PurgeQueue(self, caller: Caller, parameters: Parameters) -> Result:
+    async def PurgeQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MANAGE)
         await self._context.submit(Purge(queue=queue))
         return Result({})
 
-    async def ListDeadLetterSourceQueues(self, caller: Caller, parameters: Parameters) -> Result:
+    async def ListDeadLetterSourceQueues(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MONITOR)
-        await self._look(queue)
+        await self._get_queue(queue)
         names, token = await self._page(
             caller,
             parameters,
@@ -360,18 +360,18 @@ class SqsOperations:
 
     # Tags and permissions.
 
-    async def TagQueue(self, caller: Caller, parameters: Parameters) -> Result:
+    async def TagQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MANAGE)
         tags = parameters.mapping("Tags")
         if not tags:
             raise sqs_errors.missing_parameter("The request must contain the parameter Tags.")
         queue_attributes.check_tags(tags)
-        there = await self._look(queue)
+        there = await self._get_queue(queue)
         queue_attributes.check_tags(queue_attributes.tags_of(there.labels) | tags)
         await self._update(queue, {}, tags)
         return Result({})
 
-    async def UntagQueue(self, caller: Caller, parameters: Parameters) -> Result:
+    async def UntagQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MANAGE)
         keys = {key for key in parameters.texts("TagKeys") if not key.startswith(LABEL)}
         if not keys:
@@ -379,24 +379,24 @@ class SqsOperations:
         await self._update(queue, {}, dict.fromkeys(keys))
         return Result({})
 
-    async def ListQueueTags(self, caller: Caller, parameters: Parameters) -> Result:
+    async def ListQueueTags(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MONITOR)
-        tags = queue_attributes.tags_of((await self._look(queue)).labels)
+        tags = queue_attributes.tags_of((await self._get_queue(queue)).labels)
         return Result({"Tags": tags} if tags else {})
 
-    async def AddPermission(self, caller: Caller, parameters: Parameters) -> Result:
-        await self._look(self._queue(caller, parameters, Permission.MANAGE))
+    async def AddPermission(self, caller: SqsCaller, parameters: Parameters) -> Result:
+        await self._get_queue(self._queue(caller, parameters, Permission.MANAGE))
         raise sqs_errors.unsupported(
             "Permissions are not kept in the queue: the server reads them from its permissions file "
             "(spoolrack serve --permissions)."
         )
 
-    async def RemovePermission(self, caller: Caller, parameters: Parameters) -> Result:
+    async def RemovePermission(self, caller: SqsCaller, parameters: Parameters) -> Result:
         return await self.AddPermission(caller, parameters)
 
     # Sends.
 
-    async def SendMessage(self, caller: Caller, parameters: Parameters) -> Result:
+    async def SendMessage(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.SEND)
         send = _SendBatch(queue, await self._facts_of(queue), caller)
         send.add(parameters)
@@ -405,9 +405,9 @@ class SqsOperations:
             raise result
         return Result(send.answer(0, result))
 
-    async def SendMessageBatch(self, caller: Caller, parameters: Parameters) -> Result:
+    async def SendMessageBatch(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.SEND)
-        batch = _Batch(parameters, "SendMessageBatchRequestEntry")
+        batch = _BatchEntries(parameters, "SendMessageBatchRequestEntry")
         send = _SendBatch(queue, await self._facts_of(queue), caller)
         places: dict[str, int] = {}
         for id, entry in batch.entries.items():
@@ -435,7 +435,7 @@ class SqsOperations:
 
     # Receives.
 
-    async def ReceiveMessage(self, caller: Caller, parameters: Parameters) -> Result:
+    async def ReceiveMessage(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.RECEIVE)
         most = parameters.integer("MaxNumberOfMessages", 1, 10)
         hidden = parameters.integer("VisibilityTimeout", 0, 43_200)
@@ -463,7 +463,7 @@ class SqsOperations:
         try:
             messages = [_received(message, system, wanted, caller.region) for message in leased]
         except BaseException:
-            self._context.leases.give_back(queue, receipts)
+            self._context.leases.release(queue, receipts)
             raise
         return Result({"Messages": messages} if messages else {}, queue, receipts)
 
@@ -499,7 +499,7 @@ class SqsOperations:
 
     # The end of a lease.
 
-    async def DeleteMessage(self, caller: Caller, parameters: Parameters) -> Result:
+    async def DeleteMessage(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.RECEIVE)
         handle = parse(parameters.required("ReceiptHandle"))
         (error,) = await self._delete(queue, [handle])
@@ -507,9 +507,9 @@ class SqsOperations:
             raise error
         return Result({})
 
-    async def DeleteMessageBatch(self, caller: Caller, parameters: Parameters) -> Result:
+    async def DeleteMessageBatch(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.RECEIVE)
-        batch = _Batch(parameters, "DeleteMessageBatchRequestEntry")
+        batch = _BatchEntries(parameters, "DeleteMessageBatchRequestEntry")
         handles: dict[str, Handle] = {}
         for id, entry in batch.entries.items():
             with batch.failing(id):
@@ -539,7 +539,7 @@ class SqsOperations:
                 results.append(None)
         return results
 
-    async def ChangeMessageVisibility(self, caller: Caller, parameters: Parameters) -> Result:
+    async def ChangeMessageVisibility(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.RECEIVE)
         handle = parse(parameters.required("ReceiptHandle"))
         (error,) = await self._change(queue, {_hidden(parameters): [handle]})
@@ -547,9 +547,9 @@ class SqsOperations:
             raise error
         return Result({})
 
-    async def ChangeMessageVisibilityBatch(self, caller: Caller, parameters: Parameters) -> Result:
+    async def ChangeMessageVisibilityBatch(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.RECEIVE)
-        batch = _Batch(parameters, "ChangeMessageVisibilityBatchRequestEntry")
+        batch = _BatchEntries(parameters, "ChangeMessageVisibilityBatchRequestEntry")
         together: dict[Millis, list[Handle]] = {}
         ids: dict[Millis, list[str]] = {}
         for id, entry in batch.entries.items():
@@ -602,7 +602,7 @@ class SqsOperations:
 
     # Redrives.
 
-    async def StartMessageMoveTask(self, caller: Caller, parameters: Parameters) -> Result:
+    async def StartMessageMoveTask(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = _arn(parameters, "SourceArn", parameters.required("SourceArn"))
         self._require(caller, Permission.MANAGE, queue)
         destination = parameters.text("DestinationArn")
@@ -611,9 +611,9 @@ class SqsOperations:
             self._require(caller, Permission.SEND, target)
         rate = parameters.integer("MaxNumberOfMessagesPerSecond", 1, 500)
         try:
-            await self._look(queue)
+            await self._get_queue(queue)
             if target:
-                await self._look(target)
+                await self._get_queue(target)
         except QueueNotFound as error:
             raise sqs_errors.resource_not_found(
                 "The resource that you specified for the SourceArn or the DestinationArn parameter "
@@ -624,12 +624,12 @@ class SqsOperations:
         )
         return Result({"TaskHandle": started.id})
 
-    async def ListMessageMoveTasks(self, caller: Caller, parameters: Parameters) -> Result:
+    async def ListMessageMoveTasks(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = _arn(parameters, "SourceArn", parameters.required("SourceArn"))
         self._require(caller, Permission.MONITOR, queue)
         most = parameters.integer("MaxResults", 1, 10) or 1
         try:
-            await self._look(queue)
+            await self._get_queue(queue)
         except QueueNotFound:
             raise sqs_errors.resource_not_found(
                 f"The resource that you specified for the SourceArn parameter doesn't exist: {queue}"
@@ -647,7 +647,7 @@ class SqsOperations:
                 return found
             after = page[-1].id
 
-    async def CancelMessageMoveTask(self, caller: Caller, parameters: Parameters) -> Result:
+    async def CancelMessageMoveTask(self, caller: SqsCaller, parameters: Parameters) -> Result:
         id = parameters.required("TaskHandle")
         if not is_id(id):
             raise sqs_errors.invalid_value("Value for parameter TaskHandle is invalid.")
@@ -666,9 +666,9 @@ OPERATIONS: Final = frozenset(
 
 
 class _SendBatch:
-    """The messages of a request on their way to the store."""
+    """The messages of a send, for the store."""
 
-    def __init__(self, queue: str, facts: _QueueFacts, caller: Caller) -> None:
+    def __init__(self, queue: str, facts: _QueueFacts, caller: SqsCaller) -> None:
         self._facts = facts
         self._caller = caller
         self._is_fifo = queue.endswith(FIFO)
@@ -704,7 +704,7 @@ class _SendBatch:
                 f"Value {delay} for parameter DelaySeconds is invalid. Reason: The request include "
                 "parameter that is not valid for this queue type."
             )
-        lend(self._caller.trace, message.attributes, MAX_ATTRIBUTES_SIZE)
+        inherit_context(self._caller.trace, message.attributes, MAX_ATTRIBUTES_SIZE)
         place = len(self._bodies)
         self._bodies.append(message.body)
         self._answers.append(message.answer)
@@ -719,7 +719,7 @@ class _SendBatch:
         self.size += message.size
         return place
 
-    def _deduplication(self, parameters: Parameters, message: Outgoing, group: str) -> str:
+    def _deduplication(self, parameters: Parameters, message: SqsMessage, group: str) -> str:
         """Return the deduplication id of a message for the store; empty: it has none."""
         given = _token(parameters, "MessageDeduplicationId")
         if not self._is_fifo:
@@ -750,7 +750,7 @@ class _SendBatch:
         return answer
 
 
-class _Batch:
+class _BatchEntries:
     """The entries of a batch, and what became of each."""
 
     def __init__(self, parameters: Parameters, entry: str) -> None:
@@ -813,7 +813,7 @@ class _Batch:
 
 
 class _Failing:
-    def __init__(self, batch: _Batch, id: str) -> None:
+    def __init__(self, batch: _BatchEntries, id: str) -> None:
         self._batch = batch
         self._id = id
 
@@ -859,7 +859,7 @@ def _received(message: Message, system: set[str], wanted: Sequence[str], region:
 def _system_attributes(message: Message, region: str) -> dict[str, str]:
     held = message.attributes
     deaths = _deaths_since_redrive(message)
-    receives = message.receives + sum(death.receives for death in deaths)
+    receives = message.receives + sum(record.receives for record in deaths)
     first = deaths[0].first_receive if deaths else message.first_receive
     found = {
         "SenderId": str(held.get(message_attributes.SENDER, queue_attributes.ACCOUNT)),
@@ -883,9 +883,9 @@ def _system_attributes(message: Message, region: str) -> dict[str, str]:
     return found
 
 
-def _deaths_since_redrive(message: Message) -> Sequence[Death]:
+def _deaths_since_redrive(message: Message) -> Sequence[DeadLetterRecord]:
     """Return how a dead letter came to be one, as long as its count of receives goes on."""
-    redriven = [place for place, death in enumerate(message.deaths) if death.redriven_at is not None]
+    redriven = [place for place, record in enumerate(message.deaths) if record.redriven_at is not None]
     return message.deaths[redriven[-1] + 1 :] if redriven else message.deaths
 
 
@@ -967,5 +967,5 @@ def _name(queue: Queue) -> str:
     return queue.name
 
 
-def _url(caller: Caller, queue: str) -> str:
+def _url(caller: SqsCaller, queue: str) -> str:
     return f"{caller.url}/{queue_attributes.ACCOUNT}/{queue}"

@@ -213,7 +213,10 @@ class Sender(Part):
                 if position in request.priorities:
                     priority = request.priorities[position]
                     contents.check_priority(priority)
-                kind = self._delay_of(request, position, settings), priority
+                delay = settings.delivery_delay
+                if position in request.delays or position in request.deliver_at:
+                    delay = self._delay_of(request, position, settings)
+                kind = delay, priority
                 key = None
                 if position in request.deduplication_ids:
                     salted = key_of(request.deduplication_ids[position], record.salt)
@@ -245,9 +248,10 @@ class Sender(Part):
         return stored
 
     def _delay_of(self, request: Send, position: int, settings: QueueSettings) -> Millis:
-        """Return for how long a message is hidden; raise `InvalidMessage`."""
+        """Return for how long a message with a delay or a delivery time is hidden; raise
+        `InvalidMessage`."""
         if position not in request.deliver_at:
-            delay = request.delays.get(position, settings.delivery_delay)
+            delay = request.delays[position]
             if not 0 <= delay <= MAX_DELAY:
                 raise InvalidMessage(
                     why=f"its delay of {span_text(delay)} is not from 0 s to {span_text(MAX_DELAY)}"
@@ -338,17 +342,19 @@ class Sender(Part):
             file = _File(request.queue, *kind, most)
             files.append(file)
         file.written = request.written
+        has_columns = request.attributes or keys or request.groups
         for first, count in _in_a_row(positions):
             file.places.append((stored, first, count))
-            for position in range(first, first + count):
+            for position in range(first, first + count) if has_columns else ():
+                index = len(file.bodies) + position - first
                 if position in request.attributes:
                     # A copy: what is delivered from memory must be what was written then.
-                    file.attributes[len(file.bodies)] = dict(request.attributes[position])
+                    file.attributes[index] = dict(request.attributes[position])
                 if position in keys:
-                    file.keys[len(file.bodies)] = keys[position]
+                    file.keys[index] = keys[position]
                 if position in request.groups:
-                    file.groups[len(file.bodies)] = request.groups[position]
-                file.bodies.append(request.bodies[position])
+                    file.groups[index] = request.groups[position]
+            file.bodies += request.bodies[first : first + count]
         file.bytes += size
 
     def _write(self, file: _File, is_lone: bool) -> None:
@@ -376,11 +382,10 @@ class Sender(Part):
         if file.groups and self._catalog.require(file.queue).settings.group_order == "strict":
             self.ordered.append(entry)
         self._moves.statistics.count(file.queue, "send", count)
-        prefix, at, moment = stem.id[:-3], 0, sent_at(stem.id)
+        at, moment = 0, sent_at(stem.id)
         for stored, first, run in file.places:
             stored.sent_at = moment
-            ids = [f"{prefix}{index:03x}" for index in range(at, at + run)] if stem.count else [stem.id]
-            stored.results[first : first + run] = ids
+            stored.results[first : first + run] = stem.message_ids(range(at, at + run))
             at += run
 
 
