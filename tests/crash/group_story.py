@@ -20,7 +20,7 @@ from tests.support.power_disk import Model
 GROUPS: Final = ("a", "b", "c")
 STRICT: Final = ("q", "r")
 MOST_COMMITS: Final = 1_000
-"""In so many steps what is left at the end is received and deleted."""
+"""So many steps receive and delete all that is left at the end."""
 
 
 class GroupStory(Story):
