@@ -76,7 +76,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def bare(folder: Path, packages: Path) -> dict[str, str]:
-    """Return the environment of a Spark whose Python knows only these packages, and not this checkout."""
+    """Return the environment of a Spark whose Python knows these packages, and not this checkout."""
     python = folder / "python"
     # Without `site` the file that leads from the environment to this checkout isn't read.
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
