@@ -50,11 +50,12 @@ class Cost:
         return sum(getattr(self, kind) for kind in KINDS)
 
     def less(self, other: Cost) -> Cost:
-        """What is left without the calls of `other`."""
+        """Return what is left without the calls of `other`."""
         return Cost(**{kind: getattr(self, kind) - getattr(other, kind) for kind in KINDS})
 
     def keeps(self, budget: Cost) -> bool:
-        """Whether it is the budget: to the last call, but for `others`, of which it may have fewer.
+        """Return whether it is the budget: to the last call, but for `others`, of which it may have
+        fewer.
 
         How many of those a listing takes depends on the C library.
         """
@@ -407,7 +408,7 @@ _WIDTH: Final = 104
 
 
 def page_text(rows: Sequence[Row]) -> str:
-    """The table as a page shows it, between its marks."""
+    """Return the table as a page shows it, between its marks."""
     used = [kind for kind in KINDS if any(getattr(row.cost, kind) for row in rows)]
     lines = [
         BEGIN,
@@ -423,12 +424,12 @@ def page_text(rows: Sequence[Row]) -> str:
 
 
 def put(rows: Sequence[Row], page: str) -> str:
-    """The page with this table between its marks; at its end if it has none."""
+    """Return the page with this table between its marks; at its end if it has none."""
     return put_between(BEGIN, END, page_text(rows), page)
 
 
 def source_text(rows: Sequence[Row]) -> str:
-    """The table as it stands in this file."""
+    """Return the table as it stands in this file."""
     return "".join(["BUDGET: Final[tuple[Row, ...]] = (\n", *map(_row_source, rows), ")\n"])
 
 

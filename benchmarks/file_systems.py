@@ -176,7 +176,7 @@ def _scratch(folder: Path) -> Iterator[Path]:
 
 
 def text_of(found: Found) -> str:
-    """The tables, as the page shows them, between their marks."""
+    """Return the tables, as the page shows them, between their marks."""
     used = [each for each in loads.WORKLOADS if any(r.workload == each.name for r in found.rounds)]
     here = found.machine
     lines = [

@@ -113,7 +113,7 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
             self._append(queue, [pb.OutgoingMessage(body=body) for body in bodies])
 
     def bodies(self, queue: str) -> list[bytes]:
-        """The bodies of all messages that are ready."""
+        """Return the bodies of all messages that are ready."""
         with self._changed:
             self._expire()
             return [held.body.body for held in self.ready[queue]]

@@ -122,7 +122,7 @@ def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
 
 
 def table(took: dict[int, dict[str, float]]) -> str:
-    """As Markdown: milliseconds, and the ratios that count."""
+    """Return the table in Markdown: milliseconds, and the ratios that count."""
     steps = list(next(iter(took.values())))
     rows = ["| messages | " + " | ".join(steps) + " | reserve + read / receive | commit / delete |"]
     rows.append("|---:" * (len(steps) + 3) + "|")

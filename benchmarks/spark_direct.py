@@ -82,7 +82,7 @@ class Direct(AbstractContextManager["Direct"]):
             pool.shutdown()
 
     def sends(self, endpoint: str, queue: str, processes: int, rows: int) -> float:
-        """Seconds for all rows, divided among so many processes."""
+        """Return the seconds for all rows, divided among so many processes."""
         return self._together(_send, endpoint, queue, processes, rows)
 
     def receives(self, endpoint: str, queue: str, processes: int, rows: int) -> float:
@@ -136,8 +136,8 @@ def send_many(endpoint: str, queue: str) -> Callable[[Iterable[Any]], None]:
 
 
 def store_rates(folder: Path, rows: int) -> dict[str, float]:
-    """Seconds in which the store alone sends so many rows, in thousands and in hundreds, and reads and
-    deletes those of the thousands by reservations."""
+    """Return the seconds in which the store alone sends so many rows, in thousands and in hundreds, and
+    reads and deletes those of the thousands by reservations."""
     root = Path(tempfile.mkdtemp(prefix="store-", dir=folder))
     try:
         with Store.open(root) as store:

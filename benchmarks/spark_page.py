@@ -67,7 +67,7 @@ Rates = dict[int, float]
 
 
 def text_of(found: Found) -> str:
-    """The tables, as the page shows them, between their marks."""
+    """Return the tables, as the page shows them, between their marks."""
     rounds = 1 + max((one.round for one in found.rounds), default=0)
     lines = [
         BEGIN,
@@ -229,7 +229,7 @@ def _rate(rates: Rates) -> str:
 
 
 def _ratio(ours: Rates, theirs: Rates) -> str:
-    """The median of the rounds' ratios."""
+    """Return the median of the rounds' ratios."""
     both = [ours[round] / theirs[round] for round in ours if round in theirs]
     return f"{median(both):.2f}" if both else UNKNOWN
 

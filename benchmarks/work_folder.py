@@ -70,7 +70,7 @@ def flush(folder: Path) -> None:
 
 
 def _kind_of(folder: Path) -> str:
-    """The type of the file system that holds a folder."""
+    """Return the type of the file system that holds a folder."""
     found = ("", "an unknown file system")
     path = str(folder.resolve())
     for line in Path("/proc/mounts").read_text().splitlines():

@@ -35,7 +35,7 @@ FOREIGN: Final = "foreign"
 
 
 def names(spark: SparkSession, root: str, partitions: int = 0) -> DataFrame:
-    """A row for each message of the root that is not deleted."""
+    """Return a row for each message of the root that is not deleted."""
     register(spark)
     source = spark.read.format("spoolrack.root").option("columns", COLUMNS)
     return source.option("numPartitions", partitions).load(root)
@@ -57,7 +57,7 @@ class Heap:
 
 
 def heaps(table: DataFrame, now: int) -> list[Heap]:
-    """The whole picture at Unix millisecond `now`: small, whatever the table's size."""
+    """Return the whole picture at Unix millisecond `now`: small, whatever the table's size."""
     age = (F.lit(now) - F.unix_millis("sent_at")) / 60_000
     column = F.coalesce(*[F.when(age < limit, index) for index, limit in enumerate(MINUTES)])
     found = (

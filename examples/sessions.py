@@ -118,7 +118,7 @@ def make_log(path: Path) -> None:
 
 
 def records(path: Path, begins: str) -> Iterator[bytes]:
-    """The log in records: a line that begins one, and those that follow it."""
+    """Yield the log in records: a line that begins one, and those that follow it."""
     begin = re.compile(begins.encode())
     held: list[bytes] = []
     with path.open("rb") as log:
@@ -134,7 +134,7 @@ def records(path: Path, begins: str) -> Iterator[bytes]:
 
 
 def sessions(messages: DataFrame, format: Format) -> DataFrame:
-    """One row for each session that is over."""
+    """Return one row for each session that is over."""
     until = F.col("attributes")[UNTIL]
     read = messages.select(
         F.when(until.isNull(), F.coalesce(format.key, F.lit("?"))).otherwise(END).alias("key"),
@@ -237,14 +237,14 @@ class Pipeline:
         return counts.ready_count + counts.leased_count
 
     def in_sessions(self) -> tuple[int, int]:
-        """How many sessions there are in Parquet, and how many records in them."""
+        """Return how many sessions there are in Parquet, and how many records in them."""
         table = self._spark.read.parquet(str(self._out / "sessions"))
         row = table.agg(F.count("*"), F.coalesce(F.sum("records"), F.lit(0))).first()
         assert row is not None
         return row[0], row[1]
 
     def in_queue(self) -> tuple[int, int]:
-        """The same of the queue's messages: looked at, and left there."""
+        """Return the same of the queue's messages: looked at, and left there."""
         messages = (
             self._spark.read.format("spoolrack")
             .option("endpoint", self._endpoint)

@@ -40,7 +40,7 @@ class LibraryDriver(Driver):
         return Path(self.address) / self.queue
 
     def take(self) -> Received | None:
-        """The next message, if there is one."""
+        """Return the next message, if there is one."""
         raise NotImplementedError
 
     def receive(self, count: int) -> list[Received]:

@@ -69,7 +69,7 @@ class SpoolrackDriver(Driver):
             yield Received(message.body, message)
 
     def _messages(self) -> spoolrack.MessageStream:
-        """All threads share a stream, so that what comes together is one frame."""
+        """Return all threads share a stream, so that what comes together is one frame."""
         with self._making:
             if self._stream is None:
                 self._stream = self._queue.messages()

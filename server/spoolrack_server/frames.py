@@ -28,7 +28,7 @@ from .store_access import StoreAccess
 
 USUAL: Final = 4 * MIB
 """Bytes up to which a frame needs no room before its lease, as long as half of the budget is free."""
-PATIENCE: Final = 5.0
+MEMORY_TIMEOUT: Final = 5.0
 """Seconds that a single call waits for room."""
 KNOWN_FOR: Final = 5.0
 """Seconds for which a queue's limit is believed without asking the store again."""
@@ -60,7 +60,7 @@ class FrameWriter:
         """
         peer, size = context.peer(), await self._size(wanted)
         if not self._is_free(peer, size):
-            await self._budget.room(peer, size)
+            await self._budget.wait_for(peer, size)
             if not self._budget.fits(peer, size):
                 return None
             found = await self._lease_at_once(context, peer, size, wanted)
@@ -73,8 +73,8 @@ class FrameWriter:
         peer, size = context.peer(), await self._size(wanted)
         if not self._is_free(peer, size):
             with suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE):
-                    await self._budget.room(peer, size)
+                async with asyncio.timeout(MEMORY_TIMEOUT):
+                    await self._budget.wait_for(peer, size)
             found = await self._lease_at_once(context, peer, size, wanted)
             if found is not None:
                 return found
@@ -86,7 +86,7 @@ class FrameWriter:
     async def put(self, context: Context, response: Response) -> None:
         """Write a frame that can be read again, once there is room; raises `CallIsOver`, `Draining`."""
         peer, size = context.peer(), response.ByteSize()
-        await self._budget.room(peer, size)
+        await self._budget.wait_for(peer, size)
         if not self._budget.fits(peer, size):
             raise Draining
         with self._budget.share(peer, size):

@@ -222,7 +222,7 @@ class Budget:
         finally:
             self.free(peer, taken)
 
-    async def room(self, peer: str, size: int) -> None:
+    async def wait_for(self, peer: str, size: int) -> None:
         """Return when `size` bytes fit, or after `end`."""
         while not self._has_ended and not self.fits(peer, size):
             waiting = asyncio.get_running_loop().create_future()

@@ -63,7 +63,7 @@ class Server:
         clock: Clock | None = None,
         random: Random | None = None,
         log: Log | None = None,
-        patience: HttpLimits | None = None,
+        http_limits: HttpLimits | None = None,
         chores: Chores | None = None,
         processes: Processes | None = None,
         traces: Traces | None = None,
@@ -72,8 +72,8 @@ class Server:
     ) -> None:
         """Take the settings, or a root that is served with default settings at free ports of loopback.
 
-        `patience` bounds slow HTTP clients. `chores`, `security` and `limits` follow from the settings
-        unless they are given.
+        `http_limits` bounds slow HTTP clients. `chores`, `security` and `limits` follow from the
+        settings unless they are given.
         """
         if not isinstance(settings, ServeSettings):
             settings = ServeSettings(root=os.fspath(settings))
@@ -92,7 +92,7 @@ class Server:
         self._clock = clock or SystemClock()
         self._random = random
         self._log = log or make_log()
-        self._patience = patience
+        self._http_limits = http_limits
         self._workers = ConcurrencyLimit(settings.workers)
         self._chores = chores or Chores(unlinks=settings.reaper, ticks=settings.mover)
         self._security = security or settings.security
@@ -312,7 +312,7 @@ class Server:
             self._health,
             self._clock,
             self._log,
-            self._patience,
+            self._http_limits,
             self._workers,
             self._watch,
             self.observer,
@@ -342,7 +342,7 @@ class Server:
             store,
             self._clock,
             self._log,
-            self._patience,
+            self._http_limits,
             self._workers,
             self._watch,
             access_files.guard,

@@ -102,11 +102,11 @@ class Streams:
         self, requests: Requests, responses: _ResponseQueue, operation: StreamOperation
     ) -> None:
         window = responses.window
-        await window.room()
+        await window.wait()
         # No request is held here while the next is awaited.
         while await self._begin(await requests.next(), requests, responses, operation):
             if not window.has_room:
-                await window.room()
+                await window.wait()
 
     async def _begin(
         self,
@@ -247,7 +247,7 @@ class FlowWindow:
     def has_room(self) -> bool:
         return self._requests > 0 and self._bytes > 0
 
-    async def room(self) -> None:
+    async def wait(self) -> None:
         """Return once another request may be read."""
         while not self.has_room:
             self._moved.clear()

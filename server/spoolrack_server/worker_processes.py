@@ -14,12 +14,12 @@ from typing import Any, Final, Protocol
 from .control_channel import ControlChannel
 from .observability.metrics import Row, rows_from_json
 
-FIGURES: Final = "figures"
+METRIC_ROWS: Final = "metric_rows"
 PROCESS: Final = "process"
 HISTORY: Final = "history "
 """Followed by a queue's name."""
 STATE: Final = "state"
-PATIENCE: Final = 3.0
+ANSWER_TIMEOUT: Final = 3.0
 """Seconds that one process has for an answer. Prometheus gives a scrape ten."""
 
 
@@ -30,7 +30,7 @@ class WorkerReport(Protocol):
     def state(self) -> str: ...
 
     async def answer(self, what: str) -> Any:
-        """Return `FIGURES`, `PROCESS` or the `HISTORY` of a queue to the other processes."""
+        """Return `METRIC_ROWS`, `PROCESS` or the `HISTORY` of a queue to the other processes."""
 
 
 class WorkerProcess:
@@ -50,13 +50,13 @@ class WorkerProcess:
 
     async def others(self, what: str) -> dict[int, Any]:
         """Return the answer of each other process; None: it didn't answer in time."""
-        found = None if self._line is None else await self._line.ask(what, PATIENCE + 1)
+        found = None if self._line is None else await self._line.ask(what, ANSWER_TIMEOUT + 1)
         return {int(number): answer for number, answer in (found or {}).items()}
 
-    async def figures(self) -> dict[int, list[Row] | None]:
+    async def metric_rows(self) -> dict[int, list[Row] | None]:
         return {
             number: None if rows is None else rows_from_json(rows)
-            for number, rows in (await self.others(FIGURES)).items()
+            for number, rows in (await self.others(METRIC_ROWS)).items()
         }
 
     async def answer(self, what: str) -> Any:
@@ -92,5 +92,5 @@ class WorkerProcesses:
 
     async def _ask_all_but(self, asker: int | None, what: str) -> dict[int, Any]:
         asked = {number: line for number, line in self._lines.items() if number != asker}
-        told = await asyncio.gather(*(line.ask(what, PATIENCE) for line in asked.values()))
+        told = await asyncio.gather(*(line.ask(what, ANSWER_TIMEOUT) for line in asked.values()))
         return dict(zip(asked, told, strict=True))

@@ -33,7 +33,7 @@ STREAMS = {"StreamSend", "StreamDelete", "StreamReceive"}
 
 
 def requests(queue: str) -> Mapping[str, Message]:
-    """A request of each method that would do something to the queue, if there were one."""
+    """Return a request of each method that would do something to the queue, if there were one."""
     return {
         "CreateQueue": rpc.CreateQueueRequest(queue=pb.Queue(name=queue)),
         "GetQueue": rpc.GetQueueRequest(name=queue),
@@ -83,7 +83,7 @@ def requests(queue: str) -> Mapping[str, Message]:
 
 
 async def call(client: Client, method: str, request: Message) -> Any:
-    """The answer, or the first of them."""
+    """Return the answer, or the first of them."""
     described = contract.METHODS[method]
     stub = client.stub.one_request if described.client_streaming else client.stub
     made = getattr(stub, method)
@@ -96,7 +96,7 @@ async def call(client: Client, method: str, request: Message) -> Any:
 
 
 async def outcome(client: Client, method: str, request: Message) -> tuple[str, str]:
-    """The parts of a refused call that its caller sees: its reason, and its message."""
+    """Return the parts of a refused call that its caller sees: its reason, and its message."""
     try:
         answer = await call(client, method, request)
     except grpc.aio.AioRpcError as error:

@@ -138,7 +138,7 @@ async def test_who_only_shakes_hands_takes_a_place(
 
 
 async def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"limits": Limits(handshake=0.5), "patience": HttpLimits(idle=0.5)}
+    options: dict[str, Any] = {"limits": Limits(handshake=0.5), "http_limits": HttpLimits(idle=0.5)}
     async with serving(tmp_path / "root", Security(), **options) as server:
         for port in (server.grpc_port, server.http_port):
             async with connection(port) as silent:

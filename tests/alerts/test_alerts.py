@@ -67,7 +67,8 @@ async def client(server: Server) -> AsyncIterator[Client]:
 
 
 def after(minutes: list[Scrape | None], folder: Path) -> set[str]:
-    """The alerts that fire, but for those of this machine's own disk, which other tests check."""
+    """Return the alerts that fire, but for those of this machine's own disk, which other tests
+    check."""
     return firing(minutes, folder, ALERTS) - {"SpoolrackDiskLow", "SpoolrackInodesLow"}
 
 
@@ -139,7 +140,7 @@ class Silent:
 
     number = 0
 
-    async def figures(self) -> dict[int, list[Row] | None]:
+    async def metric_rows(self) -> dict[int, list[Row] | None]:
         return {1: None}
 
 

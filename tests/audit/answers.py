@@ -127,7 +127,7 @@ class Answers:
             self._finds(line, f"an answer leaves, and {path} isn't synced")
 
     def _find(self, id: str) -> tuple[File | None, int]:
-        """The file of a message, and its index there."""
+        """Return the file of a message, and its index there."""
         if id in self.bodies:
             return self.bodies[id], 0
         return self.bodies.get(batch_of(id)), index_of(id)

@@ -115,7 +115,7 @@ class TraceText:
     # Calls of a correct server.
 
     def send(self, number: int, *, stream: int = 1) -> str:
-        """A message is sent, answered and published; where it lies then."""
+        """Return a message is sent, answered and published; where it lies then."""
         entry = entry_of(number)
         self.ask(stream, "q body")
         self.make(new(entry))
@@ -125,7 +125,7 @@ class TraceText:
         return f"queues/q/{entry},v2"
 
     def send_batch(self, *, stream: int = 1) -> str:
-        """The same with the two messages of BATCH, settled; where they lie."""
+        """Return the same with the two messages of BATCH, settled; where they lie."""
         self.ask(stream, "q bodies")
         self.make(new(BATCH), b"x" * 18)
         self.sync("new")

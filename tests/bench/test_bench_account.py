@@ -11,7 +11,7 @@ from benchmarks.message_bodies import Foreign
 
 
 def received(sent: dict[int, int]) -> list[int]:
-    """All of it, once, in no order."""
+    """Return all of it, once, in no order."""
     found = [
         delivery_account.ticket(sender, number)
         for sender, count in sent.items()

@@ -46,7 +46,7 @@ def user() -> Iterator[Callable[[Path, int, int, str], Actor]]:
 
 
 def modes(root: Path) -> dict[str, int]:
-    """The modes of all that is under a root, with its own; files of a living process may go."""
+    """Return the modes of all that is under a root, with its own; files of a living process may go."""
     found = {".": root.stat().st_mode}
     for path in root.rglob("*"):
         found[str(path.relative_to(root))] = path.lstat().st_mode

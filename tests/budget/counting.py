@@ -132,7 +132,7 @@ _KINDS: Final = {
 def trace(
     folder: Path, parts: Sequence[str], *, root: Path | None = None, code: Path | None = None
 ) -> str:
-    """What strace wrote of a load with these parts, in a new root if none is given.
+    """Return what strace wrote of a load with these parts, in a new root if none is given.
 
     `code` is a folder with another package of the store's name, which is run instead of ours.
     """
@@ -157,7 +157,8 @@ def trace(
 
 
 def counted(text: str) -> dict[str, Cost]:
-    """What each operation of a trace has cost, without the commit that was waited for after it."""
+    """Return what each operation of a trace has cost, without the commit that was waited for after
+    it."""
     counts: dict[str, Counter[str]] = {}
     reapers, now = set(), ""
     for call in read_calls(text.splitlines()):
@@ -188,7 +189,8 @@ def counted(text: str) -> dict[str, Cost]:
 
 
 def measured_rows(costs: dict[str, Cost]) -> list[Row]:
-    """The rows of the budget; raises `KeyError` if an operation was not counted, or isn't known."""
+    """Return the rows of the budget; raises `KeyError` if an operation was not counted, or isn't
+    known."""
     known = {name: cost for name, cost in costs.items() if not name.startswith("reaper, ")}
     if unknown := sorted(set(known) ^ set(ROWS)):
         raise KeyError(f"counted, or in the table, and not both: {unknown}")
@@ -203,7 +205,8 @@ def _mark_in(call: Call) -> str | None:
 
 
 def _kind_of(call: Call) -> str | None:
-    """The kind that it is counted as; None if it isn't: a listing is counted once, at its end."""
+    """Return the kind that it is counted as; None if it isn't: a listing is counted once, at its
+    end."""
     if call.name == "getdents64":
         return "listings" if call.result == 0 else None
     kind = _KINDS.get(call.name, "others")
@@ -221,7 +224,7 @@ def _kind_of(call: Call) -> str | None:
 
 
 def _reaped(call: Call) -> str:
-    """What the reaper was at."""
+    """Return what the reaper was at."""
     for count in (1, 10, 100, 1_000):
         if _hex(f"remove/life{count}:") in call.arguments:
             return f"reaper: unlink {count}"
@@ -236,7 +239,7 @@ def _hex(text: str) -> str:
 
 
 def difference(found: Iterable[Row], budget_rows: Iterable[Row]) -> list[str]:
-    """A line for each operation that doesn't keep its budget."""
+    """Return a line for each operation that doesn't keep its budget."""
     wanted = {row.operation: row.cost for row in budget_rows}
     lines = []
     for row in found:

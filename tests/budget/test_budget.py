@@ -115,7 +115,7 @@ def test_a_start_reads_once_each_batch_that_a_dead_process_has_left_in_new(tmp_p
 
 
 def started(folder: Path, *roots: tuple[int, int]) -> list[Cost]:
-    """What a start costs with so many batches that are ready, and so many in `new/`."""
+    """Return what a start costs with so many batches that are ready, and so many in `new/`."""
     parts = ["nothing"]
     for number, (ready, sent) in enumerate(roots):
         make_sent(folder / f"start{number}", ready, sent)

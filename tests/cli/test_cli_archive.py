@@ -234,7 +234,7 @@ def test_one_name_is_not_for_two_queues(bring: Spoolrack, archive: Path) -> None
 
 
 def written(path: Path, *changed: dict[str, Any]) -> Path:
-    """An archive of one message with these changes to its lines, and sums that are right."""
+    """Return an archive of one message with these changes to its lines, and sums that are right."""
     usual: list[dict[str, Any]] = [
         {"type": "archive", "format": FORMAT, "id": ID, "time": "2026-01-01T00:00:00+00:00"},
         {"type": "queue", "name": "jobs", "settings": {}},

@@ -129,7 +129,8 @@ def commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.
 
 
 def calls() -> Iterator[Call]:
-    """One for each parameter with a value. What all commands share is tried with the first of them."""
+    """Yield a case for each parameter with a value. What all commands share is tried with the first of
+    them."""
     shared: set[object] = set()
     for name, command in commands(spoolrack):
         for parameter in command.params:
@@ -177,7 +178,7 @@ def aside(server: RunningServer, folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def arguments(call: Call, value: str, folder: Path) -> list[str]:
-    """The command's line with `value` for the parameter."""
+    """Return the command's line with `value` for the parameter."""
     key = call.command, call.parameter.name or ""
     needed = [*INSTEAD.get(key, ARGUMENTS.get(call.command, ())), *WITH.get(key, ())]
     words = [
@@ -220,12 +221,12 @@ def test_a_value_that_cannot_be_is_refused_by_the_name_of_its_option(
 
 
 def state(client: Client) -> tuple[list[StageInfo], dict[str, bytes | None]]:
-    """The stages, and the files of the current folder."""
+    """Return the stages, and the files of the current folder."""
     return list(client.staging.list()), files_under(Path())
 
 
 def names_of(call: Call) -> set[str]:
-    """The words by which an error may name the parameter."""
+    """Return the words by which an error may name the parameter."""
     name = call.parameter.name or ""
     hint = call.parameter.get_error_hint(click.Context(command_of(call)))
     return {*call.parameter.opts, name, name.removesuffix("s"), hint}

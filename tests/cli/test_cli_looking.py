@@ -49,7 +49,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def fingerprint(root: Path) -> dict[str, tuple[int, int, int, bytes]]:
-    """All that a look must leave as it is: names, inodes, modes, times of change and contents."""
+    """Return all that a look must leave as it is: names, inodes, modes, times of change and
+    contents."""
     found = {}
     for path in [root, *sorted(root.rglob("*"))]:
         facts = path.lstat()
@@ -64,7 +65,7 @@ def looked_at(offline: Spoolrack) -> Callable[[Path], list[Result]]:
 
 
 def without_times(look: Result) -> object:
-    """What a look has told, without what depends on the moment."""
+    """Return what a look has told, without what depends on the moment."""
     if look.out.startswith('{"type'):
         return [line.partition('"body"')[2] for line in look.out.splitlines() if '"body"' in line]
     whole = look.out.startswith("{\n")

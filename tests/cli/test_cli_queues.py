@@ -144,7 +144,7 @@ def test_purge_takes_only_messages_of_the_age_and_the_states_that_are_named(
 
 
 def at_a_terminal(server: RunningServer, *arguments: str, typed: bytes = b"") -> tuple[int, bytes]:
-    """The exit code of a command with a terminal, and all that it wrote there."""
+    """Return the exit code of a command with a terminal, and all that it wrote there."""
     master, slave = pty.openpty()
     environment = {**os.environ, "SPOOLRACK_URL": server.url, "TERM": "xterm", "COLUMNS": "120"}
     process = subprocess.Popen(

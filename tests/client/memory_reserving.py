@@ -52,7 +52,7 @@ class MemoryReserving:
         self._memory.wake()
 
     def _find(self, stream: str, sequence_number: int) -> Reserved | None:
-        """A reservation that is held, or None if there never was one. With the lock held."""
+        """Return a reservation that is held, or None if there never was one. With the lock held."""
         committed = self._memory.committed.get(stream, -1)
         if sequence_number <= committed:
             raise ReservationCommitted(f"The stream {stream} is committed up to {committed}.")
@@ -130,7 +130,7 @@ class MemoryReserving:
         )
 
     def _leased(self, found: Reserved) -> list[Held | None]:
-        """The messages in the set's order; None for one that is gone."""
+        """Return the messages in the set's order; None for one that is gone."""
         messages = self._memory.box(found.queue).messages
         held = {id: messages.get(id) for id in found.tokens}
         return [

@@ -25,7 +25,7 @@ PATIENCE = 60.0
 
 
 def sent(request: rpc.StreamSendRequest) -> rpc.StreamSendResponse:
-    """The good answer: each message's id is its body."""
+    """Return the good answer: each message's id is its body."""
     response = rpc.SendResponse(results=_ids(request.request.messages))
     return rpc.StreamSendResponse(correlation_id=request.correlation_id, response=response)
 
@@ -111,7 +111,7 @@ class Caller(Protocol):
     ) -> Future[None]: ...
 
     def running(self) -> list[str]:
-        """The names of the threads or tasks that work for it."""
+        """Return the names of the threads or tasks that work for it."""
 
     def close(self) -> None: ...
 

@@ -14,7 +14,7 @@ from tests.client.client_rig import until_async
 async def waiting(
     buffer: PrefetchBuffer[int], most: int, count: int, deadline: float | None = None
 ) -> asyncio.Task[list[int]]:
-    """A task that waits as the `count`th."""
+    """Return a task that waits as the `count`th."""
     task = asyncio.create_task(buffer.get_many(most, deadline))
     await until_async(lambda: len(buffer._waiting) == count)
     return task

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 import spoolrack
-from spoolrack import aio
+from spoolrack import RetryPolicy, aio
 from spoolrack.errors import ClientClosed, InvalidUrl, SpoolrackError, Timeout, Unreachable
 from spoolrack.testing import RunningServer, running_server
 
@@ -144,7 +144,7 @@ def test_what_is_no_spoolrack_server_is_named() -> None:
         answering.start()
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         with (
-            spoolrack.connect(address, timeout=0.5) as client,
+            spoolrack.connect(address, timeout=60, retry=RetryPolicy(attempts=1)) as client,
             pytest.raises(SpoolrackError, match=address),
         ):
             client.queue("jobs").info()

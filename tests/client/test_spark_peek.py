@@ -35,7 +35,7 @@ def options_of(server: RunningServer, queue: spoolrack.Queue, **options: object)
 
 
 def found(options: ReadOptions) -> list[list[pb.Message]]:
-    """The messages of each share."""
+    """Return the messages of each share."""
     budget = RetryBudget(30.0)
     return [
         [message for page in peek(options, share, budget) for message in page]

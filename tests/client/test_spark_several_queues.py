@@ -63,7 +63,7 @@ class Query:
         return QueuesOffset.from_json(json.loads(json.dumps(end.as_json())), None)
 
     def read(self, start: QueuesOffset, end: QueuesOffset) -> list[list[tuple[str, str]]]:
-        """The queue and the body of each message, in each task."""
+        """Return the queue and the body of each message, in each task."""
         place, budget = self.options.place, RetryBudget(30.0)
         return [
             [
@@ -76,7 +76,7 @@ class Query:
         ]
 
     def batch(self, messages: int = 1_000) -> list[tuple[str, str]]:
-        """A whole batch, in the order of queues; nothing if there is none."""
+        """Return a whole batch, in the order of queues; nothing if there is none."""
         end = self.plan(messages)
         found = [] if end == self.start else [*chain(*self.read(self.start, end))]
         self.start = end

@@ -168,7 +168,7 @@ class RedriveStory(Story):
                 self._is_redriven(engine, id, queue)
 
     def _came_back(self, engine: Engine, id: str) -> bool:
-        """Whether a message is where a redrive has moved it, and has not died since."""
+        """Return whether a message is where a redrive has moved it, and has not died since."""
         found = engine.index.holder(id)
         if found is None:
             return False

@@ -8,6 +8,7 @@ unless its queue was deleted. Nothing is sent after the answer to a delete or a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from random import Random
@@ -313,7 +314,7 @@ class Told:
     repeated: int = 0
 
 
-def tell(seeds: range, model: Model, **named: Any) -> Told:
+def tell(seeds: Sequence[int], model: Model, **named: Any) -> Told:
     told = Told()
     for seed in seeds:
         story = ScheduleStory(seed, model, **named)

@@ -369,7 +369,7 @@ class StageStory(Story):
             life.fate.append((self.at, now))
 
     def _recorded(self) -> tuple[dict[str, str], dict[str, int]]:
-        """What the records say of stages, and the last epoch of each writer."""
+        """Return what the records say of stages, and the last epoch of each writer."""
         fates = {
             each.name.removesuffix("~dropped"): "dropped"
             for each in self.disk.scan("staged")

@@ -289,7 +289,8 @@ class TroubledStory(Story):
         self._see_what_came_back(purged)
 
     def _has_failed(self, named: str, result: object) -> bool:
-        """Whether a message's own answer is that the disk refused it, or that its lease is over."""
+        """Return whether a message's own answer is that the disk refused it, or that its lease is
+        over."""
         if isinstance(result, DiskError | DiskFull):
             return True
         id = named.partition(":")[2][:36] if ":" in named else named

@@ -148,7 +148,7 @@ class Pipeline:
         return self.tally
 
     def _missing(self) -> str:
-        """What should have been read by now, and where it may be."""
+        """Return what should have been read by now, and where it may be."""
         names = sorted(body.split()[0].decode() for body in self.tally.written - self.tally.read)
         counts = self._ask("GetQueue", queues.GetQueueRequest(name=QUEUE)).queue.counts
         held = self._ask("ListReservations", reservation_service_pb2.ListReservationsRequest())
@@ -286,7 +286,7 @@ class Pipeline:
         self.tally.read.update(message.body for message in first)
 
     def _ask(self, method: str, request: Any) -> Any:
-        """The answer, however often it takes; of a read, all messages."""
+        """Return the answer, however often it takes; of a read, all messages."""
         end = time.monotonic() + SILENCE
         while True:
             call = getattr(next(self._stubs), method)

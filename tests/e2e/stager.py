@@ -59,7 +59,7 @@ class Stager:
         tell(f"sent {len(copies)}")
 
     def _stage(self, stage: str) -> list[str]:
-        """The copies in it."""
+        """Return the copies in it."""
         random, copies = self._random, []
         for chunk in range(random.randint(1, 3)):
             messages = []

@@ -42,7 +42,7 @@ class Stage:
         return self.answers(member)[0]
 
     def answers(self, *members: Member) -> list[list[str]]:
-        """The next answer of each, in whichever order they come."""
+        """Return the next answer of each, in whichever order they come."""
         answers: dict[Member, list[str]] = {}
         for told in self._crew.told():
             if told.member in members and not told.is_log:
@@ -53,7 +53,7 @@ class Stage:
         return [answers[member] for member in members]
 
     def receive(self, member: Member, count: int) -> list[str]:
-        """So many messages, in as many receives as it takes."""
+        """Return so many messages, in as many receives as it takes."""
         ids: list[str] = []
         while len(ids) < count:
             ids += self.ask(member, f"receive {count - len(ids)}")

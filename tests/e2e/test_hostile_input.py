@@ -45,7 +45,7 @@ LOOKS: Final = 100
 
 
 def serves(client: spoolrack.Client) -> bool:
-    """Whether a message sent now is received, is the only one, and can be deleted."""
+    """Return whether a message sent now is received, is the only one, and can be deleted."""
     queue = client.queue("jobs")
     sent = queue.send(b"still there?", attributes={"a": "b"})
     (message,) = queue.receive(10)

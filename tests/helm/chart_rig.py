@@ -48,7 +48,7 @@ class Rendered:
         return {flag.partition("=")[0]: flag.partition("=")[2] for flag in flags}
 
     def pods(self) -> Iterator[tuple[Object, Object]]:
-        """Every pod that comes of it: its object, and the spec."""
+        """Yield every pod that comes of it: its object, and the spec."""
         for each in self.objects:
             match each["kind"]:
                 case "Pod":

@@ -116,7 +116,7 @@ def test_wrong_values_are_refused_with_a_message_that_says_what_and_where(
 
 
 def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of values.yaml that are no groups: empty maps are values."""
+    """Yield the values of values.yaml that are no groups: empty maps are values."""
     if isinstance(tree, dict) and tree:
         for key, each in tree.items():
             yield from leaves(each, f"{path}.{key}" if path else key)
@@ -132,7 +132,7 @@ def documented() -> dict[str, str]:
 
 
 def declared(schema: Any, path: str = "") -> Iterator[str]:
-    """The paths that the schema has; those with properties of their own are groups."""
+    """Yield the paths that the schema has; those with properties of their own are groups."""
     found = schema
     while "$ref" in found:
         found = SCHEMA["definitions"][found["$ref"].rpartition("/")[2]]

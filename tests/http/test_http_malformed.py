@@ -14,7 +14,7 @@ CHUNK = b"1\r\nx\r\n0\r\n\r\n"
 
 
 async def refused(server: Server, *lines: str, body: bytes = b"") -> str:
-    """The reason of a refusal, after which the connection is closed."""
+    """Return the reason of a refusal, after which the connection is closed."""
     async with raw_to(server) as raw:
         await raw.say(*lines, body=body)
         status, _, answer = await raw.answer()

@@ -22,7 +22,7 @@ IMPATIENT = HttpLimits(idle=0.3, stall=0.3, bytes_per_second=1_000_000, memory=M
 
 @pytest.fixture
 async def server(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Server]:
-    async with Server(tmp_path / "root", clock=clock, patience=IMPATIENT) as server:
+    async with Server(tmp_path / "root", clock=clock, http_limits=IMPATIENT) as server:
         yield server
 
 
@@ -106,7 +106,7 @@ async def test_a_reader_that_stops_reading_loses_the_lease_on_a_small_message(
 
 
 async def settled(client: Client) -> int:
-    """How many are leased when no more are."""
+    """Return how many are leased when no more are."""
     before, same = -1, 0
     for _ in range(MANY):
         leased = (await client.counts()).leased_count

@@ -29,7 +29,7 @@ STUCK: Final = 120.0
 
 
 def text(raw: bytes) -> str:
-    """Bytes, as they stand in a line."""
+    """Return the bytes, as they stand in a line."""
     return base64.b64encode(raw).decode()
 
 
@@ -38,7 +38,7 @@ def raw(text: str) -> bytes:
 
 
 def outgoing(body: bytes, **attributes: str | bytes) -> dict[str, Any]:
-    """A message to be sent."""
+    """Return a message to be sent."""
     return {
         "body": text(body),
         "attributes": {
@@ -49,7 +49,7 @@ def outgoing(body: bytes, **attributes: str | bytes) -> dict[str, Any]:
 
 
 def attributes(message: dict[str, Any]) -> dict[str, str | bytes]:
-    """A received message's attributes, as Python has them."""
+    """Return a received message's attributes, as Python has them."""
     return {
         name: value["text"] if "text" in value else raw(value["bytes"])
         for name, value in message["attributes"].items()
@@ -160,7 +160,7 @@ class Driver:
         return future
 
     def do(self, op: str, **fields: Any) -> dict[str, Any]:
-        """The same, and wait for it."""
+        """Return the same, and wait for it."""
         return self.begin(op, **fields).result(STUCK)
 
     def send(self, queue: str, messages: Sequence[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
@@ -193,7 +193,7 @@ class Driver:
         return raw(answer["response"])
 
     def refused(self, asked: Callable[[], object]) -> Refused:
-        """What `asked` is refused with, which it must be."""
+        """Return what `asked` is refused with, which it must be."""
         try:
             answer = asked()
         except Refused as refused:

@@ -40,7 +40,7 @@ def most_leased(stub: Stubs, queue: str) -> Iterator[list[int]]:
 
 
 def end_of(driver: Driver, stream: Stream, name: str) -> int:
-    """The code with which a stream ends that is cancelled."""
+    """Return the code with which a stream ends that is cancelled."""
     driver.do("cancel", stream=name)
     end, _ = stream.ended()
     assert end.reason == ""

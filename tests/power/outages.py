@@ -234,7 +234,7 @@ def await_not_serving(served: Served) -> None:
 def run(
     kind: str, folder: Path, seed: int, *, cuts: int, options: str | None = None, bug: str | None = None
 ) -> Report:
-    """One run with so many cuts of all manners; mount options at random if None are given."""
+    """Run once with so many cuts of all manners; mount options at random if None are given."""
     random = Random(seed)
     if options is None:
         options = random.choice(OPTIONS[kind])

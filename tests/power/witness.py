@@ -69,7 +69,7 @@ class Witness:
             raise self._failure
 
     def survey(self) -> Survey:
-        """What is left of the files that were written when the power was cut."""
+        """Return what is left of the files that were written when the power was cut."""
         gone = empty = 0
         for number in range(self._written):
             try:

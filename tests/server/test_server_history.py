@@ -14,18 +14,18 @@ from spoolrack_server.observability.history import (
     combined,
 )
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.statistics import QueueFigures
+from spoolrack_store.model.statistics import QueueMetrics
 
 BEGAN = Millis(1_700_000_000_000)
 FIRST = BEGAN // EVERY
 
 
-def queue(name: str = "q", **figures: int) -> QueueFigures:
+def queue(name: str = "q", **figures: int) -> QueueMetrics:
     given = {"ready": 0, "leased": 0, "delayed": 0, "entered": 0, "left": 0, **figures}
-    return QueueFigures(name=name, bytes=0, oldest_ready=None, oldest_ready_receives=0, **given)
+    return QueueMetrics(name=name, bytes=0, oldest_ready=None, oldest_ready_receives=0, **given)
 
 
-def sample(history: History, slot: int, *queues: QueueFigures) -> None:
+def sample(history: History, slot: int, *queues: QueueMetrics) -> None:
     """A sample `slot` slots after the beginning."""
     history.sample(queues, Millis(BEGAN + slot * EVERY), Millis(slot * EVERY))
 
@@ -69,7 +69,7 @@ def test_a_queue_that_is_new_has_its_first_messages_in_its_rate() -> None:
 
 def test_the_age_of_the_oldest_is_kept_in_seconds() -> None:
     history = History()
-    figures = QueueFigures(
+    figures = QueueMetrics(
         name="q",
         ready=1,
         leased=0,

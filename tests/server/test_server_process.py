@@ -102,7 +102,7 @@ def test_a_second_signal_ends_at_once(start: Start) -> None:
 
 
 def refused(process: subprocess.Popen[str], code: int) -> str:
-    """The one line with which a process of exit code `code` says why it doesn't start."""
+    """Return the one line with which a process of exit code `code` says why it doesn't start."""
     out, err = process.communicate()
     assert (process.returncode, out) == (code, ""), err
     # A file system may have deserved a warning of its own.

@@ -39,7 +39,7 @@ async def publish(
 
 
 async def listed(client: Client) -> dict[str, dict[str, int]]:
-    """The stages, and how many messages each has by queue."""
+    """Return the stages, and how many messages each has by queue."""
     response = await client.stub.ListStages(rpc.ListStagesRequest())
     return {stage.name: dict(stage.message_counts) for stage in response.stages}
 

@@ -171,7 +171,7 @@ class Told:
 async def lined(
     workers: WorkerProcesses, number: int, told: Told | None
 ) -> tuple[WorkerProcess, list[asyncio.Task[None]]]:
-    """A member, and the tasks that serve its line."""
+    """Return a member, and the tasks that serve its line."""
     ours, theirs = socket.socketpair()
     member = WorkerProcess(number)
     if told is not None:

@@ -1,5 +1,6 @@
-"""The job of test_spark_clusters.py, on a cluster and over Connect: rows go into a queue, and come
-back by a look, or a stream takes them into another queue and a table.
+"""The job of test_spark_clusters.py, on a cluster and over Spark Connect.
+
+Rows go into a queue and are peeked at, or a stream moves them into another queue and a table.
 
 clustered_job.py HOST:PORT CREDENTIALS FOLDER batch|stream [sc://HOST:PORT [ARTIFACT]]
 """

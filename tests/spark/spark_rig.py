@@ -26,7 +26,8 @@ CHECKOUT: Final = HERE.parents[1]
 
 @cache
 def java_home() -> str | None:
-    """Where the Java is that Spark is to run with; None if the machine and the wheels have none."""
+    """Return where the Java is that Spark is to run with; None if the machine and the wheels have
+    none."""
     found = subprocess.run(
         [sys.executable, CHECKOUT / "scripts" / "find-java"],
         capture_output=True,
@@ -38,7 +39,7 @@ def java_home() -> str | None:
 
 @cache
 def missing() -> str | None:
-    """What keeps Spark from running here, or None."""
+    """Return what keeps Spark from running here, or None."""
     lacks = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if not lacks and java_home() is None:
         lacks = ["a Java"]
@@ -46,7 +47,8 @@ def missing() -> str | None:
 
 
 def home(folder: Path) -> Path:
-    """A SPARK_HOME in this folder: a cluster's executors write below it, not into the installed one."""
+    """Return a SPARK_HOME in this folder: a cluster's executors write below it, not into the installed
+    one."""
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None, missing()
     assert spec.origin is not None
@@ -59,7 +61,8 @@ def home(folder: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The variables that make a Spark one of the tests: what it keeps meanwhile is in this folder."""
+    """Return the variables that make a Spark one of the tests: what it keeps meanwhile is in this
+    folder."""
     java = java_home()
     assert java is not None, missing()
     return {
@@ -76,7 +79,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def bare(folder: Path, packages: Path) -> dict[str, str]:
-    """Return the environment of a Spark whose Python knows these packages, and not this checkout."""
+    """Return the environment of a Spark whose Python knows these packages alone, not this checkout."""
     python = folder / "python"
     # Without `site` the file that leads from the environment to this checkout isn't read.
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')

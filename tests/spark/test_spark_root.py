@@ -44,7 +44,7 @@ def client(root: Path) -> Iterator[spoolrack.Client]:
 
 
 def rows_of(path: Path, **options: object) -> list[dict[str, Any]]:
-    """All rows, without Spark."""
+    """Return all rows, without Spark."""
     read = _root.root_options({"path": str(path), **{name: str(it) for name, it in options.items()}})
     shares = _root.ranges(read)
     return [row for share in shares for batch in _root.read(read, share) for row in batch.to_pylist()]

@@ -51,7 +51,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def sessions_of(log: Path) -> list[Session]:
-    """The same in plain Python, of the whole log at once."""
+    """Return the same in plain Python, of the whole log at once."""
     last: dict[str, Decimal] = {}
     of: dict[str, list[int]] = {}
     found: list[tuple[str, list[int]]] = []

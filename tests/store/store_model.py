@@ -184,7 +184,7 @@ class StoreModel:
         return told
 
     def delete(self, requests: Sequence[Delete]) -> list[Told]:
-        """All deletes of a commit see what was there before any of them."""
+        """Return all deletes of a commit see what was there before any of them."""
         told: list[Told] = []
         leaving: set[tuple[str, str]] = set()
         for request in requests:

@@ -66,7 +66,7 @@ visibilities = st.sampled_from([None, 1, 500, 5_000, 30_000])
 
 @st.composite
 def all_settings(draw: Any, name: str) -> QueueSettings:
-    """A queue's dead letters go to the next one, so that nothing leads back."""
+    """Return a queue's dead letters go to the next one, so that nothing leads back."""
     dead = {"a": ["", "b", "c"], "b": ["", "c"], "c": [""]}[name]
     target = draw(st.sampled_from(dead))
     return QueueSettings(

@@ -199,6 +199,6 @@ class TwoProcesses:
         self.commit(self.first, Send(queue="q", bodies=[body]))
 
     def received(self) -> list[bytes]:
-        """What the second process gets."""
+        """Return what the second process gets."""
         (found,) = self.commit(self.second, Receive(queue="q", max_messages=9))
         return [body for each in found for body in each.bodies]

@@ -25,7 +25,7 @@ CHECKOUT: Final = Path(__file__).resolve().parents[2]
 STORED: Final = Path(__file__).parent / "prose.json"
 
 SUBJECT_CLAUSE: Final = re.compile(
-    r"(?:^|[.!?:;]\s+|\n\s*\n\s*)(?!what can fail\b)(?:who|whom|what|whatever|whoever)\b"
+    r"(?:^|[.!?:;]\s+|\n\s*\n\s*)(?!what\s+can\s+fail\b)(?:who|whom|what|whatever|whoever)\b"
     r"[^.?!:;|]*(?P<end>[.?!:;|]|$)",
     re.IGNORECASE,
 )

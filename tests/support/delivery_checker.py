@@ -76,7 +76,7 @@ class Verdict:
 
 
 def judge(facts: Iterable[Fact], *, left: Collection[str] = ()) -> Verdict:
-    """The verdict on a run that has ended, with the messages `left` in the queue."""
+    """Return the verdict on a run that has ended, with the messages `left` in the queue."""
     known = _Known()
     for fact in facts:
         known.learn(fact)

@@ -60,6 +60,11 @@ parse = lru_cache(maxsize=10_000)(_parse)
 """A story looks at the same names after every commit."""
 
 
+def seeds_from(first: int, count: int) -> Sequence[int]:
+    """Return the seeds below `count`, beginning with `first`: the story that is known to end badly."""
+    return (*range(first, count), *range(first))
+
+
 class Clock:
     """Time that a story moves."""
 
@@ -398,7 +403,7 @@ class Story:
         ]
 
     def _found(self) -> dict[str, tuple[Seen, str]]:
-        """What a start would take each message to be, and in which queue; nothing of what isn't
+        """Return what a start would take each message to be, and in which queue; nothing of what isn't
         whole."""
         found: dict[str, tuple[Seen, str]] = {}
         # The copy of a dead letter counts once it has left new/.
@@ -548,12 +553,12 @@ class Story:
                 self.receipts.pop(id, None)
 
     def _by_now(self, id: str, state: Seen) -> Seen:
-        """What has become of a message in this state, as time went on."""
+        """Return what has become of a message in this state, as time went on."""
         is_due = state[0] in ("leased", "delayed") and int(str(state[2])) <= self.clock.now
         return self._back(id, state) if is_due else state
 
     def _back(self, id: str, state: Seen) -> Seen:
-        """What becomes of a message whose lease or delay ends."""
+        """Return what becomes of a message whose lease or delay ends."""
         limit = SETTINGS[self.queue_of[id]].max_receives
         return ("dying", state[1]) if limit and int(str(state[1])) >= limit else ("ready", state[1])
 
@@ -609,7 +614,7 @@ class Story:
                     self._received(engine, request, outcome)
 
     def _takes(self, request: Purge, id: str, engine: Engine) -> bool:
-        """Whether a purge that was answered has deleted a message that was in its queue.
+        """Return whether a purge that was answered has deleted a message that was in its queue.
 
         While a message is on its way from one state to another, either counts: the index tells. One
         that is due may be on its way for long where the disk has refused something.
@@ -696,7 +701,7 @@ class Story:
             raise Broken(f"nothing received, {len(left)} left")
 
     def _sent_only(self) -> set[str]:
-        """What is in `new/` still, for whichever process to publish."""
+        """Return what is in `new/` still, for whichever process to publish."""
         found: set[str] = set()
         names = list(map(parse, self._paths()))
         coming = {name.stem.text for name in names if name.state is State.SENT}
@@ -741,7 +746,7 @@ class Story:
 
 
 def purge_of(chance: Random, queue: str, now: int) -> Purge:
-    """A purge of all messages, or of those of an age or of some states."""
+    """Return a purge of all messages, or of those of an age or of some states."""
     return Purge(
         queue=queue,
         sent_before=chance.choice((None, None, Millis(now), Millis(now - DELAY))),
@@ -750,7 +755,7 @@ def purge_of(chance: Random, queue: str, now: int) -> Purge:
 
 
 def _takes_in(request: Purge, id: str, states: Sequence[Seen]) -> set[bool]:
-    """Whether a purge takes a message that is in one of these states, for each of them."""
+    """Return whether a purge takes a message that is in one of these states, for each of them."""
     words = {str(state[0]) for state in states} - {GONE[0], ABSENT[0]}
     hidden = (*DYING, "held")
     names = [name for word in words for name in (("leased", "ready") if word in hidden else (word,))]

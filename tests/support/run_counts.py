@@ -60,7 +60,7 @@ FAULTS = ("lost", "resurrected", "doubled", "torn", "invented", "other")
 
 
 def run_campaign(name: str, once: Callable[[int], Tally], arguments: list[str] | None = None) -> int:
-    """The program of a campaign: tell `once` of seed after seed until the time is up.
+    """Return the program of a campaign: tell `once` of seed after seed until the time is up.
 
     Exits with 1 if a promise was broken. A run that has begun is finished, however long it takes.
     """

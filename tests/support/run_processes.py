@@ -127,7 +127,7 @@ class Crew:
         return member.process.wait(SILENCE)
 
     def told(self, until: float | None = None) -> Iterator[Told]:
-        """What is told, as it comes: without end, or until that moment of the monotonic clock.
+        """Yield what is told, as it comes: without end, or until that moment of the monotonic clock.
 
         Raise if a process has ended unexpectedly, or if there is silence.
         """
@@ -149,7 +149,7 @@ class Crew:
             assert code == 0, f"{member.name} has ended with {code}:\n{words}"
 
     def hear(self, member: Member, words: str) -> str:
-        """The next line of a process that holds these words."""
+        """Return the next line of a process that holds these words."""
         for told in self.told():
             if told.member is member and told.line is not None and words in told.line:
                 return told.line
@@ -242,8 +242,9 @@ class Served:
 
 
 def _ports() -> Iterator[int]:
-    """One after the other of those that no other worker of the tests uses, below those that the kernel
-    hands out (ip(7)): no program gets by chance the port of a server that is dead for a moment."""
+    """Yield ports, one after the other, that no other worker of the tests uses, below those that the
+    kernel hands out (ip(7)): no program gets by chance the port of a server that is dead for a
+    moment."""
     handed_out = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     own = range(_LOWEST_PORT + worker % _WORKERS, int(handed_out[0]), _WORKERS)
@@ -255,7 +256,8 @@ _PORTS: Final = _ports()
 
 
 def _port_of_its_own() -> int:
-    """A port of this machine that is free, and that no other server here is given for a long time."""
+    """Return a port of this machine that is free, and that no other server here is given for a long
+    time."""
     for port in islice(_PORTS, _TRIES):
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))

@@ -62,7 +62,7 @@ FULL: Final = _full_status()
 
 
 def vectors() -> list[dict[str, Any]]:
-    """Each: `name`, `type`, `json` (canonical protobuf JSON) and `binary` (base64)."""
+    """Return each: `name`, `type`, `json` (canonical protobuf JSON) and `binary` (base64)."""
     made = []
     for kind in types():
         made.append(_vector(f"{kind.full_name}, empty", GetMessageClass(kind)()))
@@ -72,7 +72,7 @@ def vectors() -> list[dict[str, Any]]:
 
 
 def types() -> list[Descriptor]:
-    """The requests and responses of all RPCs, in the contract's order."""
+    """Return the requests and responses of all RPCs, in the contract's order."""
     found = [kind for method in METHODS.values() for kind in (method.input_type, method.output_type)]
     return list({kind.full_name: kind for kind in found}.values())
 

@@ -36,7 +36,7 @@ MESSAGE_BYTES: Final = 200
 """Overhead of a message."""
 _OWN_RETENTION: Final = 3_600.0
 """Seconds. Only the batch itself repeats a publication without a writer."""
-PATIENCE: Final = 5.0
+CLEANUP_TIMEOUT: Final = 5.0
 """Seconds for the cleanup of a batch that failed. Stages that are left expire."""
 
 log = logging.getLogger("spoolrack")
@@ -331,12 +331,12 @@ class Batch:
             started.cancel()
         self._under_way.clear()
         for ended in staging_now:
-            await ended.wait(PATIENCE)
+            await ended.wait(CLEANUP_TIMEOUT)
         if not self._chunks:
             return
         try:
             await self._context.call(
-                lambda left: self._staging.abort(self._stage, timeout=left), PATIENCE
+                lambda left: self._staging.abort(self._stage, timeout=left), CLEANUP_TIMEOUT
             )
         except SpoolrackError as error:
             log.warning("stage %s is left until it expires: %s", self._stage, error)

@@ -276,7 +276,7 @@ class MessageFolder:
                 found = content.named(number)
                 looks = 0 if found else looks + 1
                 # A listing may miss a file that is renamed in that moment, so it is asked twice.
-                if looks > (0 if self._watched.hears_all else 1):
+                if looks > (0 if self._watched.reports_all else 1):
                     break
                 for name in found:
                     deleted |= self._unlink(content, name.text)

@@ -60,16 +60,16 @@ class Watched:
         self._condition.release()
 
     @property
-    def hears_all(self) -> bool:
+    def reports_all(self) -> bool:
         """Whether a look is exact. A listing may miss what is renamed in that moment."""
-        return self._watcher is not None and self._watcher.hears_all
+        return self._watcher is not None and self._watcher.reports_all
 
     def refresh(self) -> None:
         """Look: afterwards `content` is what is there. Raises `FileNotFoundError` without a folder."""
         if self._watcher is None and not self.closed:
             self._watcher = Watcher(self._path)
         changes = self._watcher.changes() if self._watcher is not None else None
-        if changes is None or not self._is_listed or not self.hears_all:
+        if changes is None or not self._is_listed or not self.reports_all:
             self._list()
             return
         for change in changes:

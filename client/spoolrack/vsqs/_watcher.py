@@ -62,7 +62,7 @@ class Watcher:
         self._kernel: Inotify | None = None
         self._watches: dict[str, int] = {}
         self._folders: dict[int, str] = {}
-        self._unheard: set[str] = set()
+        self._unwatched: set[str] = set()
         self._shared = is_written_by_other_hosts(root)
         self._sleeping, self._waking = os.pipe()
         self._lock = threading.Lock()
@@ -74,16 +74,16 @@ class Watcher:
             self._kernel = (kernel or Inotify)()
         except OSError as error:
             _explain(self._root, error)
-        if not self.hears_all:
+        if not self.reports_all:
             self._next_look = Millis(self._clock.monotonic() + look_again)
 
     @property
-    def hears_all(self) -> bool:
+    def reports_all(self) -> bool:
         """Whether every change in the watched folders, by any process, will be reported.
 
         If so, what was done before a call of `changes` began is in its answer, or in an earlier one.
         """
-        return self._kernel is not None and not self._unheard and not self._shared
+        return self._kernel is not None and not self._unwatched and not self._shared
 
     def watch(self, folder: str) -> None:
         """Report changes of `folder`, a path from the root, from now on; a second call changes nothing.
@@ -91,14 +91,14 @@ class Watcher:
         A folder that doesn't exist is not watched: a watch on its parent reports its creation.
         """
         if folder not in self._watches:
-            heard_all = self.hears_all
+            reported_all = self.reports_all
             self._add(folder)
-            if heard_all and not self.hears_all:
+            if reported_all and not self.reports_all:
                 self._next_look = Millis(self._clock.monotonic() + self._look_again)
 
     def is_watched(self, folder: str) -> bool:
         """Return whether `folder` existed at the last look, and is watched or listed."""
-        return folder in self._watches or folder in self._unheard
+        return folder in self._watches or folder in self._unwatched
 
     def changes(self, timeout: Millis | None = NO_TIME) -> list[FolderChange] | None:
         """Return all changes since the last call, in order; None if they can't be told: list again.
@@ -124,16 +124,16 @@ class Watcher:
                 lost |= self._follow(folder, event.watch)
             elif event.name:
                 found.append(FolderChange(folder, event.name, bool(event.mask & _APPEARED)))
-        if not self.hears_all and self._clock.monotonic() >= self._next_look:
+        if not self.reports_all and self._clock.monotonic() >= self._next_look:
             self._next_look = Millis(self._clock.monotonic() + self._look_again)
-            for folder in sorted(self._unheard):
+            for folder in sorted(self._unwatched):
                 self._add(folder)  # others may have given watches back since
             lost = True
         return None if lost else found
 
     def wait(self, timeout: Millis | None = None) -> None:
         """Return once `changes` may return something, `wake` was called, or `timeout` is over."""
-        if not self.hears_all:
+        if not self.reports_all:
             left = Millis(max(0, self._next_look - self._clock.monotonic()))
             timeout = left if timeout is None else min(timeout, left)
         waiting = select.poll()
@@ -159,16 +159,16 @@ class Watcher:
 
     def _add(self, folder: str) -> int | None:
         """Ask the kernel to report changes at a path; answers the watch."""
-        self._unheard.discard(folder)
+        self._unwatched.discard(folder)
         if self._kernel is None:
-            self._unheard.add(folder)
+            self._unwatched.add(folder)
             return None
         try:
             watch = self._kernel.add(posixpath.join(self._root, folder))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            self._unheard.add(folder)
+            self._unwatched.add(folder)
             _explain(folder, error)
             return None
         # A folder that was renamed, and is watched again before we know, keeps its watch.
@@ -195,7 +195,7 @@ class Watcher:
 
     def _look_for(self, folder: str) -> bool:
         """Watch what has taken a lost folder's place; answers whether changes may have been hidden."""
-        if self._add(folder) is not None or folder in self._unheard:
+        if self._add(folder) is not None or folder in self._unwatched:
             return True
         # The folder is gone, and if the one above it is watched, its change has been told.
         return posixpath.dirname(folder) not in self._watches or folder in ("", ".")

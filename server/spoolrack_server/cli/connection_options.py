@@ -193,8 +193,8 @@ def connects_to_queues(command: Callable[..., Any], only_looks: bool = False) ->
 
                 if not os.access(root, os.W_OK) and may_have_owners(root):
                     print_status(
-                        f"{root} can't be written by this user, and may be a folder in use: what "
-                        "other processes moved meanwhile may be missing"
+                        f"{root} can't be written by this user, and may be a folder in use: "
+                        "messages that other processes moved meanwhile may be missing"
                     )
             return result
 

@@ -103,7 +103,7 @@ def command(
                 source=found,
                 journal=journal,
                 keep=keep or kind == ARCHIVE,
-                patience=connection.timeout,
+                retry_timeout=connection.timeout,
                 settle=settle,
                 advance=advance,
             )

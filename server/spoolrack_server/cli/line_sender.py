@@ -33,7 +33,7 @@ class LineSender:
         like: Outgoing,
         *,
         in_flight: int,
-        patience: float,
+        retry_timeout: float,
         advance: Lines.Advance,
     ) -> None:
         """Every line becomes a message `like` that one. `advance` is called with acknowledged lines and
@@ -41,7 +41,7 @@ class LineSender:
         self._queue = queue
         self._like = like
         self._in_flight = in_flight
-        self._patience = patience
+        self._retry_timeout = retry_timeout
         self._advance = advance
         self._calls: deque[tuple[int, int, Future[int]]] = deque()
         """Lines, bytes and result of each call, in the order of the lines."""
@@ -97,7 +97,7 @@ class LineSender:
         """Send lines, of which the `first` has that number; answers how many can never be sent."""
         refused = 0
         left = [(first + at, line) for at, line in enumerate(lines)]
-        end = time.monotonic() + self._patience
+        end = time.monotonic() + self._retry_timeout
         while True:
             messages = [replace(self._like, body=line) for _, line in left]
             later: list[tuple[int, bytes]] = []
@@ -121,7 +121,7 @@ class LineSender:
                 return refused
             now = time.monotonic()
             if len(later) < len(left):
-                end = now + self._patience
+                end = now + self._retry_timeout
             if now + pause > end:
                 raise error
             time.sleep(pause)

@@ -280,7 +280,11 @@ def _send_lines(
         progress_bar(f"Sending to {queue}", _length_of(file), quiet) as advance,
     ):
         sender = LineSender(
-            client.queue(queue), like, in_flight=in_flight, patience=connection.timeout, advance=advance
+            client.queue(queue),
+            like,
+            in_flight=in_flight,
+            retry_timeout=connection.timeout,
+            advance=advance,
         )
         code, why = OK, ""
         try:

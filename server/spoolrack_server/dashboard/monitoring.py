@@ -1,6 +1,6 @@
 """The dashboard's view of the server's measurements: the last hour, and the machine.
 
-The history of a queue takes MONITOR of that queue, as its figures do. The disk, the memory, the
+The history of a queue takes MONITOR of that queue, as its metrics do. The disk, the memory, the
 processes and the folder are shown only with MONITOR of all queues, as `/-/metrics` is.
 """
 

@@ -82,12 +82,12 @@ class RequestPermissions:
                 "sent this",
             )
         try:
-            with self._context.room.share() as share:
+            with self._context.upload_memory.share() as share:
                 raw = await request_bodies.read(
                     request,
                     queue="",
                     limit=LARGEST_BODY,
-                    patience=self._context.patience,
+                    http_limits=self._context.http_limits,
                     share=share,
                 )
         except MessageTooLarge as error:

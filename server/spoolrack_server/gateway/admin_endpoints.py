@@ -11,7 +11,7 @@ from ..health import Health
 from ..observability.observer import Observer
 
 WORTH_PACKING: Final = 16 * 1024
-"""Bytes of figures."""
+"""Bytes of metrics."""
 
 
 class AdminEndpoints:

@@ -34,7 +34,7 @@ class GatewayContext:
         self,
         store: Store,
         log: Log,
-        patience: HttpLimits,
+        http_limits: HttpLimits,
         workers: ConcurrencyLimit | None = None,
         guard: AccessControl | None = None,
         memory: MemoryLimiter | None = None,
@@ -42,8 +42,8 @@ class GatewayContext:
         self.store = store
         self.guard = guard or AccessControl()
         self.memory = memory or MemoryLimiter(log)
-        self.patience = patience
-        self.room = UploadMemory(patience.memory)
+        self.http_limits = http_limits
+        self.upload_memory = UploadMemory(http_limits.memory)
         self.workers = workers or ConcurrencyLimit(None)
         self.leases = LeaseRequests(store, log, self.workers)
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-http")

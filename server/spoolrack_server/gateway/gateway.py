@@ -57,7 +57,7 @@ class Gateway:
         health: Health,
         clock: Clock,
         log: Log,
-        patience: HttpLimits | None = None,
+        http_limits: HttpLimits | None = None,
         workers: ConcurrencyLimit | None = None,
         watch: Instrumentation | None = None,
         observer: Observer | None = None,
@@ -68,8 +68,10 @@ class Gateway:
         observer = observer or Observer(health, clock)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
         self._checks = RequestChecks(guard or AccessControl())
-        self._patience = patience or HttpLimits()
-        self._context = GatewayContext(store, log, self._patience, workers, self._checks.guard, memory)
+        self._http_limits = http_limits or HttpLimits()
+        self._context = GatewayContext(
+            store, log, self._http_limits, workers, self._checks.guard, memory
+        )
         self._pages: set[Endpoint] = set()
         queues = QueueEndpoints(self._context, clock)
         application = self._application(
@@ -83,7 +85,7 @@ class Gateway:
                 *dashboard_routes(self._context, health, clock, observer),
             )
         )
-        self._listener = HttpListener(application, self._patience, self._refuse_head)
+        self._listener = HttpListener(application, self._http_limits, self._refuse_head)
 
     def _application(self, served: Sequence[Route]) -> web.Application:
         application = web.Application(middlewares=[self._edge])

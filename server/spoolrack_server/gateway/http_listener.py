@@ -34,7 +34,7 @@ class HttpListener:
     def __init__(
         self,
         application: web.Application,
-        patience: HttpLimits,
+        http_limits: HttpLimits,
         refuse_head: Callable[[web.BaseRequest, Exception], web.StreamResponse],
     ) -> None:
         """`refuse_head` makes the response to a request whose head isn't sane."""
@@ -52,7 +52,7 @@ class HttpListener:
             auto_decompress=False,
             max_line_size=LINE,
             max_field_size=LINE,
-            keepalive_timeout=patience.idle,
+            keepalive_timeout=http_limits.idle,
             shutdown_timeout=CLEANUP,
         )
 

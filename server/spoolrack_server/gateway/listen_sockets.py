@@ -22,32 +22,32 @@ class _ConnectionLimit:
 class _CountedSocket(socket.socket):
     """One that gives its place back when it is closed."""
 
-    _room: _ConnectionLimit | None = None
+    _limit: _ConnectionLimit | None = None
 
-    def occupy(self, room: _ConnectionLimit) -> None:
-        room.left -= 1
-        self._room = room
+    def occupy(self, limit: _ConnectionLimit) -> None:
+        limit.left -= 1
+        self._limit = limit
 
     def close(self) -> None:
-        room, self._room = self._room, None
-        if room is not None:
-            room.left += 1
+        limit, self._limit = self._limit, None
+        if limit is not None:
+            limit.left += 1
         super().close()
 
 
 class _ListenSocket(socket.socket):
-    _room: _ConnectionLimit
+    _limit: _ConnectionLimit
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection; raise `BlockingIOError` if there is none, or no room for one."""
+        """Accept a connection; raise `BlockingIOError` if there is none, or the limit is reached."""
         # As Python's own does it, but for the kind of socket that comes of it.
         made, address = socket.socket.accept(self)
-        if self._room.left <= 0:
+        if self._limit.left <= 0:
             made.close()
             raise BlockingIOError
         connection = _CountedSocket(made.family, made.type, made.proto, fileno=made.detach())
         connection.setblocking(False)
-        connection.occupy(self._room)
+        connection.occupy(self._limit)
         return connection, address
 
 
@@ -61,7 +61,7 @@ def listen(host: str, port: int, connections: int, *, shares_port: bool = False)
         made: list[socket.socket] = []
         for family, kind, protocol, _, address in dict.fromkeys(found):
             listening = undo.enter_context(_ListenSocket(family, kind, protocol))
-            listening._room = _ConnectionLimit(connections)
+            listening._limit = _ConnectionLimit(connections)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if shares_port:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -69,7 +69,7 @@ class MessageEndpoints:
             found = await self._context.read(self._context.store.queue, queue)
             limit = found.settings.max_message_size
         async with AsyncExitStack() as stack:
-            share = stack.enter_context(self._context.room.share())
+            share = stack.enter_context(self._context.upload_memory.share())
             body, written = await self._received_body(request, queue, limit, share, stack)
             send = Send(
                 queue=queue,
@@ -110,7 +110,7 @@ class MessageEndpoints:
         expected = request.content_length
         is_large = expected is not None and expected > IN_MEMORY
         found = request_bodies.pieces(
-            request, queue=queue, limit=limit, patience=self._context.patience, share=share
+            request, queue=queue, limit=limit, http_limits=self._context.http_limits, share=share
         )
         async for piece in found:
             kept += piece
@@ -161,7 +161,7 @@ class MessageEndpoints:
                 finally:
                     self._context.close_message(opened)
         response = web.Response(body=message.body, headers=found)
-        await request_bodies.write(request, response, self._context.patience)
+        await request_bodies.write(request, response, self._context.http_limits)
         return response
 
     async def _open(self, message: Message) -> OpenMessage | None:
@@ -198,7 +198,9 @@ class MessageEndpoints:
     ) -> web.StreamResponse:
         size = opened.message.size if count is None else count
         begin = opened.offset + first
-        await request_bodies.send(request, response, opened.file, begin, size, self._context.patience)
+        await request_bodies.send(
+            request, response, opened.file, begin, size, self._context.http_limits
+        )
         return response
 
     async def list_messages(self, request: web.Request) -> web.StreamResponse:

@@ -85,12 +85,12 @@ class QueueEndpoints:
         if request.content_type != "application/json" or not request.can_read_body:
             return {}
         try:
-            with self._context.room.share() as share:
+            with self._context.upload_memory.share() as share:
                 raw = await request_bodies.read(
                     request,
                     queue=name,
                     limit=LARGEST_SETTINGS,
-                    patience=self._context.patience,
+                    http_limits=self._context.http_limits,
                     share=share,
                 )
         except MessageTooLarge as error:

@@ -63,40 +63,40 @@ class UploadMemory:
 class UploadShare:
     """The memory of one body, as a context that gives it back at its end."""
 
-    def __init__(self, room: UploadMemory) -> None:
-        self._room = room
+    def __init__(self, memory: UploadMemory) -> None:
+        self._memory = memory
         self.taken = 0
 
     def __enter__(self) -> UploadShare:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._room.free(self.taken)
+        self._memory.free(self.taken)
 
     def reserve(self, size: int) -> None:
-        """Reserve `size` bytes; raise `TooManyUploads` if there is no room for them."""
-        self._room.reserve(size)
+        """Reserve `size` bytes; raise `TooManyUploads` if there is no memory for them."""
+        self._memory.reserve(size)
         self.taken += size
 
     def free(self, size: int) -> None:
         """Return a part before the end."""
-        self._room.free(size)
+        self._memory.free(size)
         self.taken -= size
 
 
 async def read(
-    request: web.Request, *, queue: str, limit: int, patience: HttpLimits, share: UploadShare
+    request: web.Request, *, queue: str, limit: int, http_limits: HttpLimits, share: UploadShare
 ) -> bytes:
     """Return the request's body; raise what `pieces` raises."""
-    found = pieces(request, queue=queue, limit=limit, patience=patience, share=share)
+    found = pieces(request, queue=queue, limit=limit, http_limits=http_limits, share=share)
     return b"".join([piece async for piece in found])
 
 
 async def pieces(
-    request: web.Request, *, queue: str, limit: int, patience: HttpLimits, share: UploadShare
+    request: web.Request, *, queue: str, limit: int, http_limits: HttpLimits, share: UploadShare
 ) -> AsyncIterator[bytes]:
-    """Yield the request's body as it comes. The share is charged with each piece: the caller returns
-    the rest.
+    """Yield the request's body as it comes. The share is charged with each piece: the caller frees
+    the memory of pieces that it drops.
 
     Raises `MessageTooLarge` as soon as it is known to have more than `limit` bytes, `UploadTooSlow`,
     `TooManyUploads`, `UnreadableBody`; and `ConnectionError` if the client went away.
@@ -109,7 +109,7 @@ async def pieces(
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
     loop = asyncio.get_running_loop()
-    latest = loop.time() + patience.stall
+    latest = loop.time() + http_limits.stall
     received = 0
     try:
         while True:
@@ -117,7 +117,7 @@ async def pieces(
                 part = request.content.read_nowait()  # All has come.
             else:
                 now = loop.time()
-                end = min(now + patience.stall, latest + received / patience.bytes_per_second)
+                end = min(now + http_limits.stall, latest + received / http_limits.bytes_per_second)
                 async with asyncio.timeout_at(end):
                     part = await request.content.readany()
             if not part:
@@ -135,10 +135,10 @@ async def pieces(
         raise UnreadableBody(str(error)) from error
 
 
-async def write(request: web.Request, response: web.Response, patience: HttpLimits) -> None:
+async def write(request: web.Request, response: web.Response, http_limits: HttpLimits) -> None:
     """Return once the kernel has taken all of `response`; `CancelledError` if it never will."""
     _flush_all(request)
-    async with _cut_off_after(request, patience):
+    async with _cut_off_after(request, http_limits):
         await response.prepare(request)
         await response.write_eof()
 
@@ -149,13 +149,13 @@ async def send(
     file: BinaryIO,
     first: int,
     count: int,
-    patience: HttpLimits,
+    http_limits: HttpLimits,
 ) -> None:
     """Write a response whose body is `count` bytes of `file` from `first` on, with the same
     deadline."""
     response.content_length = count
     transport = _flush_all(request)
-    async with _cut_off_after(request, patience):
+    async with _cut_off_after(request, http_limits):
         await response.prepare(request)
     if request.method != "HEAD":
         end = first + count
@@ -163,13 +163,13 @@ async def send(
         send = _by_kernel if transport.get_extra_info("sslcontext") is None else _by_us
         while first < end:
             size = min(BLOCK, end - first)
-            async with _cut_off_after(request, patience):
+            async with _cut_off_after(request, http_limits):
                 if transport.is_closing():
                     raise ConnectionResetError
                 if await send(transport, response, file, first, size) != size:
                     raise ConnectionAbortedError("the file is shorter than it was")
             first += size
-    async with _cut_off_after(request, patience):
+    async with _cut_off_after(request, http_limits):
         await response.write_eof()
 
 
@@ -209,11 +209,11 @@ def _flush_all(request: web.Request) -> asyncio.WriteTransport:
 
 
 @asynccontextmanager
-async def _cut_off_after(request: web.Request, patience: HttpLimits) -> AsyncIterator[None]:
+async def _cut_off_after(request: web.Request, http_limits: HttpLimits) -> AsyncIterator[None]:
     """End the connection if what is done meanwhile takes longer than a stall, or fails with it."""
     transport = request.transport
     try:
-        async with asyncio.timeout(patience.stall):
+        async with asyncio.timeout(http_limits.stall):
             yield
     except (TimeoutError, OSError) as error:
         if transport is not None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from prometheus_client import ProcessCollector
 from spoolrack_store.model.clock import Clock
-from spoolrack_store.model.statistics import QueueFigures
+from spoolrack_store.model.statistics import QueueMetrics
 from spoolrack_store.store_metrics import StoreMetrics
 
 from .metrics import METRICS, Row, histogram_row
@@ -93,7 +93,7 @@ def collect_process() -> Iterator[Row]:
             yield family.name, [], family.samples[0].value
 
 
-def _of_queue(queue: QueueFigures, now: int, dead: frozenset[str]) -> Iterator[Row]:
+def _of_queue(queue: QueueMetrics, now: int, dead: frozenset[str]) -> Iterator[Row]:
     name, oldest = queue.name, queue.oldest_ready
     yield "spoolrack_queue_messages", [name, "ready"], queue.ready
     yield "spoolrack_queue_messages", [name, "leased"], queue.leased

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.statistics import QueueFigures
+from spoolrack_store.model.statistics import QueueMetrics
 
 EVERY: Final = Millis(10_000)
 """From one sample to the next. A sample belongs to the slot of this length in which it was taken."""
@@ -71,8 +71,8 @@ class History:
             for values in ring.values.values()
         )
 
-    def sample(self, figures: Iterable[QueueFigures], wall: Millis, monotonic: Millis) -> None:
-        """Keep the figures of all queues; a second sample in one slot is passed over.
+    def sample(self, metrics: Iterable[QueueMetrics], wall: Millis, monotonic: Millis) -> None:
+        """Keep the metrics of all queues; a second sample in one slot is passed over.
 
         A wall clock that is set back by more than a slot begins the history anew.
         """
@@ -85,8 +85,8 @@ class History:
             self._last = None
         is_first, place = self._last is None, slot % SLOTS
         totals: dict[str, tuple[int, int]] = {}
-        crowd: list[tuple[QueueFigures, int, int]] = []
-        for queue in figures:
+        without_ring: list[tuple[QueueMetrics, int, int]] = []
+        for queue in metrics:
             totals[queue.name] = (queue.entered, queue.left)
             before = (queue.entered, queue.left) if is_first else self._totals.get(queue.name, (0, 0))
             entered, left = _since(queue.entered, before[0]), _since(queue.left, before[1])
@@ -94,12 +94,12 @@ class History:
             if ring is None and len(self._rings) < self._most:
                 ring = self._rings[queue.name] = _Ring(slot)
             if ring is None:
-                crowd.append((queue, entered, left))
+                without_ring.append((queue, entered, left))
             else:
                 _store_sample(ring, place, slot, queue, entered, left, wall)
         for name in [name for name in self._rings if name not in totals]:
             del self._rings[name]
-        for queue, entered, left in crowd:
+        for queue, entered, left in without_ring:
             ring = self._make_room(queue.name, slot) if _is_busy(queue, entered, left) else None
             if ring is not None:
                 _store_sample(ring, place, slot, queue, entered, left, wall)
@@ -191,7 +191,7 @@ def _store_sample(
     ring: _Ring,
     place: int,
     slot: int,
-    queue: QueueFigures,
+    queue: QueueMetrics,
     entered: int,
     left: int,
     wall: Millis,
@@ -206,7 +206,7 @@ def _store_sample(
         ring.active = slot
 
 
-def _is_busy(queue: QueueFigures, entered: int, left: int) -> bool:
+def _is_busy(queue: QueueMetrics, entered: int, left: int) -> bool:
     return bool(queue.ready or queue.leased or queue.delayed or entered or left)
 
 

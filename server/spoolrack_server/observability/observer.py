@@ -18,7 +18,7 @@ from spoolrack_store.store_metrics import StoreMetrics
 
 from ..cgroup import machine_memory, memory_limit
 from ..health import Health
-from ..worker_processes import FIGURES, HISTORY, PROCESS
+from ..worker_processes import HISTORY, METRIC_ROWS, PROCESS
 from .call_metrics import CallMetrics
 from .collectors import MOST_QUEUES, FolderCounter, collect_process, collect_root, collect_store
 from .exposition import written
@@ -28,8 +28,8 @@ from .metrics import Row
 T = TypeVar("T")
 
 
-PROBE_PATIENCE: Final = 1.0
-"""Seconds that a probe waits for the disk's figures."""
+PROBE_TIMEOUT: Final = 1.0
+"""Seconds that a probe waits for the disk's facts."""
 
 
 class Processes(Protocol):
@@ -38,7 +38,7 @@ class Processes(Protocol):
     number: int
     """Of this one."""
 
-    async def figures(self) -> dict[int, list[Row] | None]:
+    async def metric_rows(self) -> dict[int, list[Row] | None]:
         """Return the metrics of each other process; None: it didn't answer in time."""
 
     async def others(self, what: str) -> dict[int, Any]:
@@ -50,7 +50,7 @@ class SingleProcess:
 
     number = 0
 
-    async def figures(self) -> dict[int, list[Row] | None]:
+    async def metric_rows(self) -> dict[int, list[Row] | None]:
         return {}
 
     async def others(self, what: str) -> dict[int, Any]:
@@ -94,7 +94,7 @@ class Observer:
         self._memory: WatermarkState | None = None
         self._is_over = False
         self._gathering = asyncio.Lock()
-        self._thread = ThreadPoolExecutor(1, "spoolrack-figures")
+        self._thread = ThreadPoolExecutor(1, "spoolrack-metrics")
 
     def begin(self, tally: StoreMetrics, *, reaps: bool) -> None:
         """Start observing an open store."""
@@ -129,7 +129,7 @@ class Observer:
 
     async def answer(self, what: str) -> Any:
         """Return this process's answer to its siblings; see `worker_processes` for the questions."""
-        if what == FIGURES:
+        if what == METRIC_ROWS:
             return await self.own()
         if what == PROCESS:
             return self.process()
@@ -152,8 +152,8 @@ class Observer:
             await self._beside(lambda: self._sample(tally))
 
     def _sample(self, tally: StoreMetrics) -> None:
-        figures = (queue for part in tally.queues() for queue in part)
-        self._history.sample(figures, self._clock.wall(), self._clock.monotonic())
+        metrics = (queue for part in tally.queues() for queue in part)
+        self._history.sample(metrics, self._clock.wall(), self._clock.monotonic())
 
     async def history(self, queue: str) -> Series:
         """Return the last hour of a queue, with the rates of all processes of this server added up."""
@@ -208,7 +208,7 @@ class Observer:
         found: list[str] = []
         if self._tally is not None:
             try:
-                async with asyncio.timeout(PROBE_PATIENCE):
+                async with asyncio.timeout(PROBE_TIMEOUT):
                     space = await self._beside(self._tally.space)
             except TimeoutError:
                 space = None
@@ -228,7 +228,7 @@ class Observer:
 
     async def page(self, accept: str) -> tuple[bytes, str]:
         """Return the answer to a scrape that accepts these types, and its content type."""
-        others = await self._processes.figures()
+        others = await self._processes.metric_rows()
         async with self._gathering:
             processes: dict[int, list[Row]] = {
                 number: [("spoolrack_process_answers", [], int(rows is not None)), *(rows or ())]

@@ -103,7 +103,7 @@ class SqsEndpoint:
         """How the permission of each receive is checked again."""
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self._serve, expect_handler=expect_nothing)
-        self._listener = HttpListener(application, context.patience, self._refuse_head)
+        self._listener = HttpListener(application, context.http_limits, self._refuse_head)
 
     # Start and stop.
 
@@ -147,7 +147,7 @@ class SqsEndpoint:
         self._listener.track_current()
         id = self._watch.name(request.headers.get(HEADER))
         # A body counts until its request is answered: it is held as long.
-        with self._context.room.share() as share:
+        with self._context.upload_memory.share() as share:
             return await self._respond(request, share, id)
 
     async def _respond(
@@ -217,7 +217,7 @@ class SqsEndpoint:
     async def _hand_over(self, request: web.Request, response: web.Response, result: Result) -> None:
         """Write what is leased; give it back if the client doesn't get it."""
         try:
-            await request_bodies.write(request, response, self._context.patience)
+            await request_bodies.write(request, response, self._context.http_limits)
         except BaseException:
             self._context.leases.release(result.queue, result.receipts)
             raise
@@ -261,7 +261,7 @@ class SqsEndpoint:
     async def _read(self, request: web.Request, share: request_bodies.UploadShare) -> bytes:
         try:
             return await request_bodies.read(
-                request, queue="", limit=LARGEST, patience=self._context.patience, share=share
+                request, queue="", limit=LARGEST, http_limits=self._context.http_limits, share=share
             )
         except MessageTooLarge as error:
             raise sqs_errors.invalid_value(f"The request has over {LARGEST} bytes.") from error
@@ -296,7 +296,7 @@ def endpoint(
     store: Any,
     clock: Clock,
     log: Log,
-    patience: HttpLimits | None,
+    http_limits: HttpLimits | None,
     workers: ConcurrencyLimit,
     watch: Instrumentation,
     guard: AccessControl,
@@ -305,7 +305,7 @@ def endpoint(
     url: str | None,
 ) -> SqsEndpoint:
     """Return an endpoint that shares only the store, the bounds and the metrics with the rest."""
-    context = GatewayContext(store, log, patience or HttpLimits(), workers, guard, memory)
+    context = GatewayContext(store, log, http_limits or HttpLimits(), workers, guard, memory)
     return SqsEndpoint(context, clock, log, watch, authenticator, url)
 
 

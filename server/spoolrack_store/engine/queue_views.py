@@ -15,7 +15,7 @@ from ..model.members import lowest
 from ..model.operations import Blocking, Counts, Obstacle, OldLease, Queue
 from ..model.overview_values import Ages, Traffic
 from ..model.reservation_requests import Reservation
-from ..model.statistics import QueueFigures
+from ..model.statistics import QueueMetrics
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .index import QueueIndex
@@ -97,13 +97,13 @@ class QueueViews:
         ]
         return Ages(counts=tuple(reversed(counts)), is_exact=True)
 
-    def figures(self, name: str) -> QueueFigures | None:
-        """Return a queue's figures; None if there is no such queue."""
+    def metrics_of(self, name: str) -> QueueMetrics | None:
+        """Return a queue's metrics; None if there is no such queue."""
         if name not in self._catalog.records:
             return None
         index = self._moves.index.queue(name)
         head = index.head()
-        return QueueFigures(
+        return QueueMetrics(
             name=name,
             ready=index.counts[State.READY],
             leased=index.counts[State.LEASED],

@@ -314,7 +314,7 @@ def _is_complete(name: Name) -> bool:
 
 
 def is_queue_name(text: str) -> bool:
-    # Each receipt has one: what is longer must not fill the cache.
+    # Each receipt has one: longer ones must not fill the cache.
     return len(text) <= _MAX_QUEUE_NAME and _is_queue_name(text)
 
 

@@ -112,7 +112,7 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueFigures:
+class QueueMetrics:
     """A queue at one moment, as far as it is known without looking into any folder."""
 
     name: str
@@ -132,8 +132,8 @@ class QueueFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RootFigures:
-    """Figures of all but messages."""
+class RootMetrics:
+    """Metrics of a root, but for those of its queues."""
 
     queues: int
     quarantined: int

@@ -212,7 +212,7 @@ def hidden(client: Client) -> int:
 
 
 def pause_of(jobs: Queue, message: spoolrack.Message) -> float:
-    """Seconds until a message that was received a moment ago, for 30 s, comes back."""
+    """Return the seconds until a message that was received a moment ago, for 30 s, comes back."""
     (found,) = [each for each in jobs.peek(["leased", "delayed"]) if each.id == message.id]
     end = found.deliver_at or found.lease_expires_at
     assert end is not None

@@ -55,7 +55,7 @@ class Importer:
         source: Source,
         journal: Journal,
         keep: bool,
-        patience: float,
+        retry_timeout: float,
         settle: float,
         advance: Callable[[int, int], None],
     ) -> None:
@@ -66,7 +66,7 @@ class Importer:
         self._source = source
         self._journal = journal
         self._keep = keep
-        self._patience = patience
+        self._retry_timeout = retry_timeout
         self._settle = settle
         self._advance = advance
         self.sent: Counter[str] = Counter()
@@ -180,7 +180,7 @@ class Importer:
     def _send(self, queue: str, chunk: list[Pair]) -> None:
         """Return once each of these is in the queue, or is refused for good. All are of one call."""
         left = chunk
-        end = time.monotonic() + self._patience
+        end = time.monotonic() + self._retry_timeout
         while left:
             self._journal.sending(queue, [item.key for item, _ in left])
             verdicts = self._verdicts(queue, left)
@@ -207,7 +207,7 @@ class Importer:
             pause = _PAUSE if delay is None else delay.total_seconds()
             now = time.monotonic()
             if done:
-                end = now + self._patience
+                end = now + self._retry_timeout
             if now + pause > end or not (failure.retryable or _doubts(failure)):
                 raise failure
             time.sleep(pause)
