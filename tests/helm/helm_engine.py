@@ -13,9 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests import CHECKOUT
-
-CHART = CHECKOUT / "helm" / "spoolrack"
+CHART = Path(__file__).resolve().parents[2] / "helm" / "spoolrack"
 
 
 class Refused(Exception):

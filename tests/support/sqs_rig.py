@@ -25,7 +25,7 @@ MANY = 10_000
 
 @cache
 def _session() -> boto3.session.Session:
-    """The one of all clients: each session reads the descriptions of all services anew."""
+    """Return the one session of all clients: each reads the descriptions of all services anew."""
     return boto3.session.Session(region_name=REGION)
 
 
