@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import CHECKOUT
 from tests.celery.worker_rig import until
 from tests.support.real_server import RealServer
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 STUCK = 500.0
 SUITE = "t/integration/test_sqs.py"
 NOT_OF_SQS = (

@@ -3,7 +3,6 @@ with one process and several; and each condition of that is needed."""
 
 from __future__ import annotations
 
-import os
 from typing import Any, Final
 
 import pytest
@@ -14,26 +13,25 @@ from spoolrack_store.engine.queue_order import GroupOrder, _Group
 from spoolrack_store.engine.sender import Sender
 
 from tests.crash.group_story import tell
-from tests.support.engine_story import Broken, seeds_from
+from tests.support.engine_story import Broken, seeds_from, seeds_of_run
 from tests.support.power_disk import Model
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
-FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+SEEDS: Final = seeds_of_run(15)
 
 
 @pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_groups_keep_their_order_through_crashes(model: Model, can_sync_all: bool) -> None:
-    blocked, shared, crashes = tell(range(FIRST, FIRST + SEEDS), model, can_sync_all=can_sync_all)
-    assert min(blocked, crashes) > SEEDS
+    blocked, shared, crashes = tell(SEEDS, model, can_sync_all=can_sync_all)
+    assert min(blocked, crashes) > len(SEEDS)
     assert shared
 
 
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_processes_that_share_a_root_share_its_groups(model: Model, processes: int) -> None:
-    blocked, shared, crashes = tell(range(FIRST, FIRST + SEEDS), model, processes=processes)
-    assert min(blocked, crashes) > SEEDS
+    blocked, shared, crashes = tell(SEEDS, model, processes=processes)
+    assert min(blocked, crashes) > len(SEEDS)
     assert shared
 
 

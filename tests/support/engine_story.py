@@ -7,6 +7,7 @@ states that were promised.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from random import Random
@@ -58,6 +59,12 @@ DYING: Final = ("dying", "rejected")
 Seen = tuple[object, ...]
 parse = lru_cache(maxsize=10_000)(_parse)
 """A story looks at the same names after every commit."""
+
+
+def seeds_of_run(count: int) -> range:
+    """Return the seeds of `count` stories, or those that SPOOLRACK_STORIES and _FIRST_STORY say."""
+    first = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+    return range(first, first + int(os.environ.get("SPOOLRACK_STORIES", str(count))))
 
 
 def seeds_from(first: int, count: int) -> Sequence[int]:
