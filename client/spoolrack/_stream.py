@@ -163,7 +163,7 @@ class EnvelopeStream:
                 while True:
                     envelopes = await deliveries.next()
                     failed = 0
-                    await self._take(envelopes)
+                    await self._accept(envelopes)
             except SpoolrackError as error:
                 if self._closing.is_set():
                     return
@@ -196,7 +196,7 @@ class EnvelopeStream:
             deliveries.cancel()
         return deliveries
 
-    async def _take(self, envelopes: Sequence[Envelope]) -> None:
+    async def _accept(self, envelopes: Sequence[Envelope]) -> None:
         self._leases.add(envelopes)
         if not self._buffer.put(envelopes):
             await self._release(envelopes)

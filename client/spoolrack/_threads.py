@@ -79,13 +79,13 @@ class _OpenThreads:
 _threads = _OpenThreads()
 
 
-def _forget() -> None:
+def _drop_after_fork() -> None:
     """Drop the threads in a forked child: it has none of its parent's."""
     global _threads
     _threads = _OpenThreads()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_drop_after_fork)
 
 
 @atexit.register

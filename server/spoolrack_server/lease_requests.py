@@ -40,14 +40,14 @@ class LeaseRequests:
     async def lease(self, request: Receive) -> list[Delivery]:
         """Lease messages; when the caller is cancelled before, nothing stays leased."""
         at_once = replace(request, wait=Millis(0)) if self._workers.is_bounded else None
-        return await self._take(request, at_once, self._undo_receive)
+        return await self._await_leases(request, at_once, self._undo_receive)
 
     async def reserve(self, request: Reserve) -> Reservation | None:
         """Reserve messages; when the caller is cancelled before, nothing new stays reserved."""
         at_once = replace(request, wait=Millis(0)) if self._workers.is_bounded else None
-        return await self._take(request, at_once, self._unreserve)
+        return await self._await_leases(request, at_once, self._unreserve)
 
-    async def _take(self, request: Request[T], at_once: Request[T] | None, undo: Undo[T]) -> T:
+    async def _await_leases(self, request: Request[T], at_once: Request[T] | None, undo: Undo[T]) -> T:
         if at_once is not None:
             async with self._workers.fetching():
                 taken = await self._answer(at_once, undo)

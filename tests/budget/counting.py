@@ -164,7 +164,7 @@ def counted(text: str) -> dict[str, Cost]:
     for call in read_calls(text.splitlines()):
         said = _mark_in(call)
         if said is not None:
-            # It stands where it begins: what has begun by then was before.
+            # It stands where it begins: a call that had begun by then was before.
             word, _, name = said.partition("/") if not call.ended else ("", "", "")
             if word == "reaper":
                 reapers.add(int(name))

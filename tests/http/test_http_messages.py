@@ -110,7 +110,7 @@ async def test_a_lease_says_what_it_is(http: Http, clock: ManualClock) -> None:
     assert first.headers["X-Message-Receive-Count"] == "1"
     assert first.headers["X-Message-State"] == "leased"
     assert id in first.headers["X-Message-Receipt"]
-    for name in ("Send", "First-Receive", "Due"):
+    for name in ("Send", "First-Receive", "Lease-Expire"):
         assert re.fullmatch(TIME, first.headers[f"X-Message-{name}-Time"])
     clock.advance(2_499)
     assert (await http.receive()).status == 204
@@ -224,7 +224,7 @@ async def test_a_span_that_is_no_number_of_seconds_is_refused(http: Http, span: 
     await http.create()
     answer = await http.ask("POST", "/q/messages", b"x", {"X-Message-Delay": span})
     assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
-    for name in ("wait", "visibility"):
+    for name in ("wait", "visibility_timeout"):
         answer = await http.receive(f"?{name}={quote(span)}")
         assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
 

@@ -192,10 +192,10 @@ SPARK_MUTANTS: Final = (
         name="a-chunk-is-renumbered-when-it-is-repeated",
         breaks="a chunk whose answer was lost is staged once",
         edits=edit(
-            "_window.py:RequestWindow._settle",
+            "_window.py:RequestWindow._finish_first",
             "                response = self._caller.once(self._method, sent[0])\n",
-            '                if hasattr(sent[0], "chunk"):\n'
-            "                    sent[0].chunk += 1_000_000\n"
+            '                if hasattr(sent[0], "chunk_number"):\n'
+            "                    sent[0].chunk_number += 1_000_000\n"
             "                response = self._caller.once(self._method, sent[0])\n",
         ),
         caught_by=(f"{_CALLS}::test_a_stage_is_whole_whatever_call_breaks",),

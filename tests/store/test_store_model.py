@@ -481,7 +481,7 @@ class StoreStory(RuleBasedStateMachine):
             states = Counter(message.state for message in queue.messages.values())
             wanted = [states[each] for each in ("ready", "leased", "delayed")]
             assert [found.ready_count, found.leased_count, found.delayed_count] == wanted
-            figures = views.figures(name)
+            figures = views.metrics_of(name)
             assert figures is not None
             ready = queue.in_order("ready")
             assert figures.oldest_ready_receives == (ready[0].receives if ready else 0)

@@ -141,7 +141,8 @@ def _fill_field(message: Any, field: FieldDescriptor, choice: int) -> None:
     is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
     if is_map:
         value = field.message_type.fields_by_name["value"]
-        for key in ("one", UNICODE):
+        is_text = field.message_type.fields_by_name["key"].type == FieldDescriptor.TYPE_STRING
+        for key in ("one", UNICODE) if is_text else (0, 2**31 - 1):
             if value.message_type is not None:
                 _fill(getattr(message, field.name)[key], choice)
             else:

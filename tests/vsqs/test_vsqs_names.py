@@ -51,7 +51,7 @@ def test_a_content_is_what_it_was_told(told: list[tuple[str, int, str]]) -> None
     oldest = content.oldest()
     assert (oldest.text if oldest else None) == (ready[0] if ready else None)
     leased = sorted(there - set(ready))
-    assert sorted(name.text for name in content.take_expired(2)) == leased
+    assert sorted(name.text for name in content.expired(2)) == leased
     assert not content.replace(sorted(there))
     assert content.replace([]) is bool(there)
 

@@ -47,14 +47,14 @@ _shared: Final[dict[tuple[str, bool], _Shared]] = {}
 """By root, and whether it is only looked at."""
 
 
-def _forget() -> None:
+def _drop_after_fork() -> None:
     """Drop the stores in a forked child: it has none of their threads."""
     global _lock
     _lock = threading.Lock()
     _shared.clear()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_drop_after_fork)
 
 
 class SharedStore:

@@ -84,9 +84,9 @@ class Batch:
         self._lock = context.runtime.lock()
         self._piles: dict[_Key, _Pile] = {}
         self._held = 0
-        self._under_way: deque[Started] = deque()
+        self._chunks_in_flight: deque[Started] = deque()
         self._staging_now: set[Signal] = set()
-        """Set when a call ends. Of one that a signal's handler kept from `_under_way`, too."""
+        """Set when a call ends. Of one that a signal's handler kept from `_chunks_in_flight`, too."""
         self._dropped = False
         self._chunks = 0
         self._landed = 0
@@ -193,21 +193,21 @@ class Batch:
 
     async def _set_off(self, key: _Key) -> None:
         """Stage a pile beside the caller, once there is a place for it."""
-        while len(self._under_way) >= self._in_flight:
+        while len(self._chunks_in_flight) >= self._in_flight:
             await self._await_first()
         self._check()
-        work = self._store(self._chunks, key[0], self._take(key))
+        work = self._store(self._chunks, key[0], self._next_chunk(key))
         self._chunks += 1
-        self._under_way.append(self._context.runtime.start(work, "spoolrack-batch"))
+        self._chunks_in_flight.append(self._context.runtime.start(work, "spoolrack-batch"))
 
-    def _take(self, key: _Key) -> list[Outgoing]:
+    def _next_chunk(self, key: _Key) -> list[Outgoing]:
         pile = self._piles.pop(key)
         self._held -= pile.size + MESSAGE_BYTES * len(pile.messages)
         return pile.messages
 
     async def _await_first(self) -> None:
-        await self._under_way[0].join()  # Interrupted here, it is still the first.
-        self._under_way.popleft()
+        await self._chunks_in_flight[0].join()  # Interrupted here, it is still the first.
+        self._chunks_in_flight.popleft()
 
     def _check(self) -> None:
         """Raise what has failed beside the caller."""
@@ -279,13 +279,13 @@ class Batch:
             if len(self._piles) > 1:
                 await self._set_off(key)
                 continue
-            while self._under_way:
+            while self._chunks_in_flight:
                 await self._await_first()
             self._check()
             # The last one needs no task beside the caller.
             self._chunks += 1
-            await self._store(self._chunks - 1, key[0], self._take(key))
-        while self._under_way:
+            await self._store(self._chunks - 1, key[0], self._next_chunk(key))
+        while self._chunks_in_flight:
             await self._await_first()
         self._check()
         if self._landed != self._chunks:
@@ -327,9 +327,9 @@ class Batch:
         with self._lock:
             self._dropped = True
             staging_now = tuple(self._staging_now)
-        for started in self._under_way:
+        for started in self._chunks_in_flight:
             started.cancel()
-        self._under_way.clear()
+        self._chunks_in_flight.clear()
         for ended in staging_now:
             await ended.wait(CLEANUP_TIMEOUT)
         if not self._chunks:

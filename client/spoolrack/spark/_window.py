@@ -27,24 +27,24 @@ class RequestWindow(AbstractContextManager["RequestWindow"]):
         self._caller = caller
         self._method = method
         self._take = take
-        self._under_way: deque[tuple[Any, Any]] = deque()
+        self._in_flight: deque[tuple[Any, Any]] = deque()
 
     def put(self, request: Any) -> None:
         """Begin it, once there is room."""
-        while len(self._under_way) >= DEPTH:
-            self._settle()
-        self._under_way.append((request, self._caller.begin(self._method, request)))
+        while len(self._in_flight) >= DEPTH:
+            self._finish_first()
+        self._in_flight.append((request, self._caller.begin(self._method, request)))
 
     def __exit__(self, kind: object, *_: object) -> None:
         try:
-            while kind is None and self._under_way:
-                self._settle()
+            while kind is None and self._in_flight:
+                self._finish_first()
         finally:
-            for _, call in self._under_way:
+            for _, call in self._in_flight:
                 call.cancel()
 
-    def _settle(self) -> None:
-        request, call = self._under_way.popleft()
+    def _finish_first(self) -> None:
+        request, call = self._in_flight.popleft()
         tries = [call]
 
         def once() -> Any:

@@ -201,7 +201,7 @@ class MessageFolder:
         """Put back all whose lease is over; answers whether there were any."""
         now = self._clock()
         requeued = False
-        for name in content.take_expired(now):
+        for name in content.expired(now):
             if len(content.named(name.number)) > 1:
                 # A twin, by a mistake: the rename might replace it. It comes back later.
                 content.postpone(name, now + SECOND)

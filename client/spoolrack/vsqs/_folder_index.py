@@ -90,7 +90,7 @@ class Content:
             heapq.heappop(self._ready)
         return None
 
-    def take_expired(self, now: int) -> list[FileName]:
+    def expired(self, now: int) -> list[FileName]:
         """Return the leased messages whose leases have expired, each once: see `postpone`."""
         taken = {}
         while self._leased and self._leased[0][0] <= now:
@@ -104,7 +104,7 @@ class Content:
         heapq.heappush(self._leased, (until, name.text))
 
     def next_expiration(self) -> int | None:
-        """Return the time at which `take_expired` will return something."""
+        """Return the time at which `expired` will return something."""
         while self._leased and self._leased[0][1] not in self._names:
             heapq.heappop(self._leased)
         return self._leased[0][0] if self._leased else None

@@ -118,8 +118,8 @@ class Watcher:
             if folder is None:
                 continue  # it is no longer watched
             if event.mask & IN_IGNORED:
-                self._forget(folder, event.watch)
-                lost |= self._look_for(folder)
+                self._unwatch(folder, event.watch)
+                lost |= self._watch_again(folder)
             elif event.mask & IN_MOVE_SELF:
                 lost |= self._follow(folder, event.watch)
             elif event.name:
@@ -179,7 +179,7 @@ class Watcher:
         self._folders[watch] = folder
         return watch
 
-    def _forget(self, folder: str, watch: int) -> None:
+    def _unwatch(self, folder: str, watch: int) -> None:
         self._folders.pop(watch, None)
         if self._watches.get(folder) == watch:
             del self._watches[folder]
@@ -187,13 +187,13 @@ class Watcher:
     def _follow(self, folder: str, watch: int) -> bool:
         """Stop listening to what was renamed, and listen to what may be at its old path by now."""
         assert self._kernel is not None
-        self._forget(folder, watch)
-        lost = self._look_for(folder)
+        self._unwatch(folder, watch)
+        lost = self._watch_again(folder)
         if watch not in self._folders:
             self._kernel.remove(watch)
         return lost
 
-    def _look_for(self, folder: str) -> bool:
+    def _watch_again(self, folder: str) -> bool:
         """Watch what has taken a lost folder's place; answers whether changes may have been hidden."""
         if self._add(folder) is not None or folder in self._unwatched:
             return True

@@ -240,7 +240,7 @@ def set_(
 def delete(connection: Connection, name: str, yes: bool, if_version: int | None) -> None:
     """Delete the queue NAME with all its messages, for good. Asks first, at a terminal."""
     with connection.client() as client:
-        _ask(yes, lambda: _held(client.queue(name).info(), "Delete the queue {}, with {} in it?"))
+        _confirm(yes, lambda: _held(client.queue(name).info(), "Delete the queue {}, with {} in it?"))
         client.delete_queue(name, if_version=if_version)
 
 
@@ -275,7 +275,9 @@ def purge(
     before = None if sent_before is None else datetime.fromtimestamp(sent_before, UTC)
     which = "those that were named" if before or state else "all"
     with connection.client() as client:
-        _ask(yes, lambda: _held(client.queue(name).info(), f"Purge the queue {{}}, {which} of {{}}?"))
+        _confirm(
+            yes, lambda: _held(client.queue(name).info(), f"Purge the queue {{}}, {which} of {{}}?")
+        )
         purged = client.queue(name).purge(sent_before=before, states=state)
     if not quiet:
         print_status(f"deleted {plural(purged, 'message')} of {name}")
@@ -367,7 +369,7 @@ def _held(info: QueueInfo, question: str) -> str:
     )
 
 
-def _ask(yes: bool, question: Callable[[], str]) -> None:
+def _confirm(yes: bool, question: Callable[[], str]) -> None:
     """Return only if the user wants it. A script is taken at its word."""
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return

@@ -75,7 +75,7 @@ def message(message: Message, *, body: bytes | None) -> dict[str, Any]:
         "priority": message.priority,
         "attributes": _attributes(message.attributes),
         "body": None if body is None else b64encode(body).decode(),
-        "deaths": [_record(record) for record in message.deaths],
+        "dead_letter_records": [_record(record) for record in message.deaths],
     }
 
 

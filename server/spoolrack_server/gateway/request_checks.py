@@ -61,9 +61,9 @@ class RequestChecks:
         task = asyncio.current_task()
         if request.method == "GET" and task is not None:
             self._waiting[task] = request
-            task.add_done_callback(self._forget)
+            task.add_done_callback(self._discard)
 
-    def _forget(self, task: asyncio.Task[Any]) -> None:
+    def _discard(self, task: asyncio.Task[Any]) -> None:
         self._waiting.pop(task, None)
 
     def recheck_permissions(self) -> None:

@@ -138,7 +138,7 @@ class Journal:
                     break
                 if number == 1:
                     self._check(entry, source)
-                self._take(entry)
+                self._apply(entry)
                 whole += len(line)
         # The next line would be glued to it.
         os.ftruncate(self._file, whole)
@@ -159,7 +159,7 @@ class Journal:
                 USAGE,
             )
 
-    def _take(self, entry: dict[str, Any]) -> None:
+    def _apply(self, entry: dict[str, Any]) -> None:
         match entry:
             case {"queue": str(name), "created": int(created)}:
                 self._queues[name] = created
