@@ -97,6 +97,26 @@ async def test_a_deleted_message_is_not_sent_again_within_five_minutes(sqs: Sqs)
     assert await sqs.receive(url) == []
 
 
+async def test_a_purge_forgets_what_was_sent(sqs: Sqs) -> None:
+    url = await fifo(sqs)
+    for _ in range(2):
+        first = await put(sqs, url, "x", "g", "id")
+        await sqs.purge_queue(QueueUrl=url)
+        second = await put(sqs, url, "x", "g", "id")
+        assert second["MessageId"] != first["MessageId"]
+        assert (await put(sqs, url, "x", "g", "id"))["MessageId"] == second["MessageId"]
+    (message,) = await sqs.receive(url)
+    assert message["Attributes"]["MessageDeduplicationId"] == "id"
+
+
+async def test_a_purge_changes_no_attribute(sqs: Sqs) -> None:
+    url = await fifo(sqs)
+    before = await sqs.attributes(url)
+    await sqs.purge_queue(QueueUrl=url)
+    assert await sqs.attributes(url) == before
+    assert "Tags" not in await sqs.list_queue_tags(QueueUrl=url)
+
+
 async def test_the_content_is_the_deduplication_id_where_the_queue_says_so(sqs: Sqs) -> None:
     url = await fifo(sqs, ContentBasedDeduplication="true")
     first = await put(sqs, url, "x", "g")

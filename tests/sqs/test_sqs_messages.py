@@ -137,6 +137,10 @@ async def test_an_entry_of_a_batch_that_is_wrong_fails_alone(sqs: Sqs) -> None:
             [{"Id": f"{n}", "MessageBody": "x" * 600_000} for n in range(2)],
             "BatchRequestTooLong",
         ),
+        (
+            [{"Id": "a", "MessageBody": "x" * 1_048_577}, {"Id": "b", "MessageBody": "x"}],
+            "BatchRequestTooLong",
+        ),
     ],
 )
 async def test_a_batch_that_is_wrong_as_a_whole_is_refused(

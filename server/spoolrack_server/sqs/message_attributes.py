@@ -76,11 +76,6 @@ def outgoing(parameters: Parameters, sender: str) -> Outgoing:
     given = parameters.structures("MessageAttributes")
     if given:
         _add_attributes(made, given)
-    if made.size > LONGEST:
-        raise sqs_errors.invalid_value(
-            "One or more parameters cannot be validated. Reason: Message must be shorter than "
-            f"{LONGEST} bytes."
-        )
     system = parameters.structures("MessageSystemAttributes")
     if system:
         _add_system_attributes(made, system)

@@ -30,6 +30,8 @@ MAX_RETENTION: Final = Millis(14 * DAY)
 MODIFIED: Final = "LastModifiedTimestamp"
 WAIT: Final = "ReceiveMessageWaitTimeSeconds"
 REDRIVE: Final = "RedrivePolicy"
+PURGES: Final = LABEL + "Purges"
+"""The label that counts the purges of a FIFO queue: each makes its deduplication ids other ones."""
 _ARN: Final = re.compile(r"arn:[a-z-]+:sqs:[a-z0-9-]*:[0-9]*:(?P<queue>.+)")
 _SHOWN_ONLY: Final = (
     "ApproximateNumberOfMessages",
@@ -210,8 +212,14 @@ def _kept_in(labels: Mapping[str, str]) -> dict[str, str]:
     for label in sorted(labels):
         if label.startswith(LABEL):
             name = label.removeprefix(LABEL).partition(".")[0]
-            found[name] = found.get(name, "") + labels[label]
+            if name in NAMES:
+                found[name] = found.get(name, "") + labels[label]
     return found
+
+
+def purges_in(labels: Mapping[str, str]) -> int:
+    """Return how often a FIFO queue was purged."""
+    return int(labels.get(PURGES, "0"))
 
 
 def _is_text(value: str) -> bool:

@@ -134,6 +134,7 @@ class _QueueFacts:
     wait: Millis
     is_content_deduplicated: bool
     is_deduplicated_by_group: bool
+    purges: int
 
 
 class SqsOperations:
@@ -181,6 +182,7 @@ class SqsOperations:
             Millis(int(labels.get(LABEL + queue_attributes.WAIT, "0")) * 1_000),
             labels.get(LABEL + "ContentBasedDeduplication") == "true",
             labels.get(LABEL + "DeduplicationScope") == "messageGroup",
+            queue_attributes.purges_in(labels),
         )
         if len(self._facts) >= MOST_FACTS:
             self._facts.clear()
@@ -342,6 +344,10 @@ class SqsOperations:
     async def PurgeQueue(self, caller: Caller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MANAGE)
         await self._context.submit(Purge(queue=queue))
+        if queue.endswith(FIFO):
+            # The store keeps deduplication ids, SQS forgets them: from now on they are others.
+            purges = queue_attributes.purges_in((await self._look(queue)).labels)
+            await self._update(queue, {}, {queue_attributes.PURGES: str(purges + 1)})
         return Result({})
 
     async def ListDeadLetterSourceQueues(self, caller: Caller, parameters: Parameters) -> Result:
@@ -451,9 +457,9 @@ class SqsOperations:
             visibility=None if hidden is None else Millis(hidden * 1_000 or 1),
             wait=waits,
         )
-        attempt = _token(parameters, "ReceiveRequestAttemptId")
+        attempt = _token(parameters, "ReceiveRequestAttemptId") if queue.endswith(FIFO) else ""
         key = (queue, caller.identity.name, attempt)
-        leased = await self._repeated(key, request) if attempt and queue.endswith(FIFO) else []
+        leased = await self._repeated(key, request) if attempt else []
         if not leased:
             leased = messages_of(await self._context.leases.lease(request))
         receipts = [message.receipt for message in leased if message.receipt is not None]
@@ -679,6 +685,7 @@ class _SendBatch:
         self._delays: dict[int, Millis] = {}
         self._groups: dict[int, str] = {}
         self.size = 0
+        """Bytes of all messages, those included that can't be sent."""
         self.request = Send(
             queue=queue,
             bodies=self._bodies,
@@ -692,10 +699,12 @@ class _SendBatch:
         """Add a message; return its position. Raise the error of one that can't be sent."""
         delay = parameters.integer("DelaySeconds", 0, 900)
         message = message_attributes.outgoing(parameters, self._caller.identity.name)
-        if message.size > self._facts.max_message_size:
+        self.size += message.size
+        longest = min(self._facts.max_message_size, message_attributes.LONGEST)
+        if message.size > longest:
             raise sqs_errors.invalid_value(
                 "One or more parameters cannot be validated. Reason: Message must be shorter than "
-                f"{self._facts.max_message_size} bytes."
+                f"{longest} bytes."
             )
         group = _token(parameters, "MessageGroupId")
         deduplicated = self._deduplication(parameters, message, group)
@@ -716,7 +725,6 @@ class _SendBatch:
             self._delays[place] = Millis(delay * 1_000)
         if group:
             self._groups[place] = group
-        self.size += message.size
         return place
 
     def _deduplication(self, parameters: Parameters, message: Outgoing, group: str) -> str:
@@ -739,9 +747,10 @@ class _SendBatch:
                 )
             given = hashlib.sha256(message.body).hexdigest()
         message.attributes[message_attributes.DEDUPLICATION] = given
-        if self._facts.is_deduplicated_by_group:
-            return hashlib.sha256(f"{group}\0{given}".encode()).hexdigest()
-        return given
+        scope = f"{group}\0" if self._facts.is_deduplicated_by_group else ""
+        if self._facts.purges:
+            scope = f"purge {self._facts.purges}\0{scope}"
+        return hashlib.sha256(f"{scope}{given}".encode()).hexdigest() if scope else given
 
     def answer(self, place: int, id: str) -> dict[str, Any]:
         answer = {**self._answers[place], "MessageId": id}
