@@ -23,6 +23,7 @@ LABEL: Final = "aws:sqs:"
 FIFO: Final = ".fifo"
 ACCOUNT: Final = "000000000000"
 LONGEST_LABEL: Final = 1_024
+MOST_TAGS: Final = 50
 DEFAULT_RETENTION: Final = Millis(4 * DAY)
 """SQS's own, which a queue has that is created over SQS and doesn't say another."""
 MAX_RETENTION: Final = Millis(14 * DAY)
@@ -217,6 +218,32 @@ def _kept_in(labels: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """The facts of a queue that a send or a receive needs."""
+
+    read_at: Millis
+    max_message_size: int
+    visibility: Millis
+    wait: Millis
+    is_content_deduplicated: bool
+    is_deduplicated_by_group: bool
+    purges: int
+
+
+def facts_of(queue: Queue, now: Millis) -> QueueFacts:
+    kept = _kept_in(queue.labels)
+    return QueueFacts(
+        read_at=now,
+        max_message_size=queue.settings.max_message_size,
+        visibility=queue.settings.visibility_timeout,
+        wait=Millis(int(kept.get(WAIT, "0")) * 1_000),
+        is_content_deduplicated=kept.get("ContentBasedDeduplication") == "true",
+        is_deduplicated_by_group=kept.get("DeduplicationScope") == "messageGroup",
+        purges=purges_in(queue.labels),
+    )
+
+
 def purges_in(labels: Mapping[str, str]) -> int:
     """Return how often a FIFO queue was purged."""
     return int(labels.get(PURGES, "0"))
@@ -277,7 +304,7 @@ def initial_settings(queue: str, changes: Changes) -> QueueSettings:
     return QueueSettings().changed(first | changes.settings)
 
 
-def shown(queue: Queue, labels: Mapping[str, str], region: str) -> dict[str, str]:
+def shown(queue: Queue, region: str) -> dict[str, str]:
     """Return all attributes of a queue."""
     settings = queue.settings
     retention = min(settings.retention or MAX_RETENTION, MAX_RETENTION)
@@ -303,17 +330,17 @@ def shown(queue: Queue, labels: Mapping[str, str], region: str) -> dict[str, str
         )
     if queue.name.endswith(FIFO):
         found |= _FIFO_DEFAULTS
-    return found | _kept_in(labels)
+    return found | _kept_in(queue.labels)
 
 
-def differing(queue: Queue, labels: Mapping[str, str], changes: Changes, region: str) -> str | None:
+def differing(queue: Queue, changes: Changes, region: str) -> str | None:
     """Return the first attribute that `changes` name and the queue has otherwise, or None."""
     names = {setting: name for name, (setting, _) in _SETTINGS.items()}
     names |= {"dead_letter_queue": REDRIVE, "max_receives": REDRIVE}
     for setting, value in changes.settings.items():
         if getattr(queue.settings, setting) != value:
             return names[setting]
-    now = shown(queue, labels, region)
+    now = shown(queue, region)
     for name, value in _kept_in(changes.labels).items():
         if now.get(name, "") != value:
             return name
@@ -345,6 +372,3 @@ def check_tags(tags: Mapping[str, Any]) -> None:
             )
         if len(value) > 256 or not _is_text(value):
             raise sqs_errors.invalid_value(f"The value of the tag {name!r} has over 256 characters.")
-
-
-MOST_TAGS: Final = 50
