@@ -222,6 +222,17 @@ async def test_a_repeated_receive_attempt_gets_the_same_messages_and_receipts(
     assert other == []
 
 
+async def test_a_receive_attempt_is_forgotten_after_five_minutes(sqs: Sqs, clock: ManualClock) -> None:
+    url = await fifo(sqs, ContentBasedDeduplication="true")
+    await put(sqs, url, "a", "g")
+    attempt = {"ReceiveRequestAttemptId": "try", "VisibilityTimeout": 43_200}
+    first = await sqs.receive(url, **attempt)
+    clock.advance(299_000)
+    assert await sqs.receive(url, **attempt) == first
+    clock.advance(301_000)
+    assert await sqs.receive(url, **attempt) == []
+
+
 async def test_groups_of_a_standard_queue_take_turns(sqs: Sqs) -> None:
     url = await sqs.create("q")
     for body in ("a1", "a2", "a3", "b1"):
