@@ -31,7 +31,7 @@ CONCURRENCY = 4
 
 
 class WorkerProcess:
-    """What pytest-celery asks of a container, of a worker process."""
+    """A worker process, with the methods of a container that pytest-celery calls."""
 
     def __init__(
         self,

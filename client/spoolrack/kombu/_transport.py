@@ -59,7 +59,7 @@ class Transport(virtual.Transport):
         self._hub: Any = None
         """The event loop that delivers, if one does."""
         self._waker: tuple[socket.socket, socket.socket] | None = None
-        """What the event loop reads, and what wakes it."""
+        """The end that the event loop reads, and the end that wakes it."""
         self._pid = os.getpid()
         self._turn = 0
 
@@ -121,7 +121,7 @@ class Transport(virtual.Transport):
         """Look again for what may be delivered. From any thread."""
         self._arrived.set()
         if self._waker is not None:
-            # A full socket wakes, too; a closed one has no one to wake.
+            # A full socket wakes, too; a closed one ends no wait.
             with contextlib.suppress(OSError):
                 self._waker[1].send(b"\0")
 
