@@ -163,7 +163,9 @@ def celery_broker_cluster() -> Server:
     url = os.environ["TEST_BROKER"]
     with spoolrack.connect(url.replace("spoolrack://", "grpc://")) as client:
         for queue in client.list_queues():
-            if queue.name != "kombu.bindings":  # The connections of this process need it.
+            if queue.name == "kombu.bindings":  # The connections of this process need it.
+                client.queue(queue.name).purge()
+            else:
                 client.delete_queue(queue.name)
     return Server(url)
 
@@ -189,6 +191,8 @@ def default_worker_env(default_worker_env: dict[str, Any]) -> dict[str, Any]:
 def start_worker(
     default_worker_env: dict[str, Any], default_worker_initial_content: dict[str, bytes], tmp_path: Path
 ) -> Iterator[Callable[[Any, list[str]], WorkerProcess]]:
+    # A task dies once, if this isn't there: what it leaves would outlive it.
+    Path("/tmp/kill_child_process_once").unlink(missing_ok=True)
     started: list[WorkerProcess] = []
 
     def start(kind: Any, command: list[str]) -> WorkerProcess:

@@ -130,5 +130,7 @@ NOT_OF_PROCESSES = (
 
 def test_the_smoke_tests_of_celery_pass(suite: Path, servers: dict[str, str]) -> None:
     files = [f"t/smoke/tests/test_{name}.py" for name in SMOKE]
-    count = passed(suite, servers, *files, "-k", f"not ({' or '.join(NOT_OF_PROCESSES)})")
+    left_out = " or ".join(NOT_OF_PROCESSES)
+    # Some are races, which Celery's own runs repeat, too.
+    count = passed(suite, servers, *files, "--reruns", "2", "-k", f"not ({left_out})")
     assert count > 50
