@@ -12,6 +12,7 @@ DATA ?= ./data
 ARGS ?=
 MINUTES ?= 30
 WORKERS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4)))
+SPREAD = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 CHECKED = access brokerless client contract crash http mutants server store structure unit vsqs
 export PYTHON
 
@@ -23,7 +24,7 @@ serve: ## Serve the queues in ./data: gRPC on 127.0.0.1:50051, HTTP on 127.0.0.1
 	@exec .venv/bin/spoolrack serve --data "$(DATA)" $(ARGS)
 
 check: lint ## The inner loop: lint, and the tests without Spark, a browser, other languages and kills.
-	@exec .venv/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(CHECKED:%=tests/%) $(ARGS)
+	@exec .venv/bin/python -m pytest $(SPREAD) $(CHECKED:%=tests/%) $(ARGS)
 
 lint: ## Check the format, lint, types and directions of imports.
 	@scripts/set-up dev
@@ -34,12 +35,12 @@ lint: ## Check the format, lint, types and directions of imports.
 
 test: ## Run every quick test; what was skipped, and why, is listed at the end.
 	@scripts/set-up spark
-	@exec .venv/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	@exec .venv/bin/python -m pytest $(SPREAD) $(ARGS)
 
 test-all: ## Run every test, the slow ones too, and more random stories and kills.
 	@scripts/set-up spark
 	@exec env SPOOLRACK_STORIES=$${SPOOLRACK_STORIES:-50} SPOOLRACK_TEST_KILLS=$${SPOOLRACK_TEST_KILLS:-12} \
-	    SPOOLRACK_TEST_PEER_KILLS=$${SPOOLRACK_TEST_PEER_KILLS:-10} .venv/bin/python -m pytest --slow -n $(WORKERS) --dist loadgroup $(ARGS)
+	    SPOOLRACK_TEST_PEER_KILLS=$${SPOOLRACK_TEST_PEER_KILLS:-10} .venv/bin/python -m pytest --slow $(SPREAD) $(ARGS)
 
 torture: ## Crash, kill and unplug for MINUTES, and count what was lost; as root on real disks, too.
 	@scripts/set-up dev

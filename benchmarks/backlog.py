@@ -84,7 +84,7 @@ class Queue:
         self._sent = perform(jobs, before=self._sent).sent_by
 
     def take(self, count: int) -> float:
-        """Messages a second; of so many, or of those that are taken in `_TAKING_SECONDS`."""
+        """Return messages a second; of so many, or of those that are taken in `_TAKING_SECONDS`."""
         jobs = jobs_for(self._system, self.name, self._run, _TAKING, seconds=_TAKING_SECONDS)
         outcome = perform(jobs, before=self._sent, enough=count)
         self._received.extend(outcome.received)

@@ -50,11 +50,12 @@ class Cost:
         return sum(getattr(self, kind) for kind in KINDS)
 
     def less(self, other: Cost) -> Cost:
-        """What is left without the calls of `other`."""
+        """Return what is left without the calls of `other`."""
         return Cost(**{kind: getattr(self, kind) - getattr(other, kind) for kind in KINDS})
 
     def keeps(self, budget: Cost) -> bool:
-        """Whether it is the budget: to the last call, but for `others`, of which it may have fewer.
+        """Return whether it is the budget: to the last call, but for `others`, of which it may have
+        fewer.
 
         How many of those a listing takes depends on the C library.
         """
@@ -120,13 +121,13 @@ BUDGET: Final[tuple[Row, ...]] = (
         operation="send 1 to a receive that waits",
         messages=1,
         cost=Cost(
-            creates=1, opens=2, writes=1, records=3, renames=2, syncs=2, looks=1, locks=6, others=3
+            creates=1, opens=2, writes=1, records=2, renames=2, syncs=2, looks=1, locks=4, others=3
         ),
     ),
     Row(
         operation="send 10 to a receive that waits",
         messages=10,
-        cost=Cost(creates=1, writes=1, records=3, renames=2, syncs=1, looks=2, locks=6, others=1),
+        cost=Cost(creates=1, writes=1, records=2, renames=2, syncs=1, looks=2, locks=4, others=1),
     ),
     Row(
         operation="receive 1",
@@ -293,6 +294,83 @@ BUDGET: Final[tuple[Row, ...]] = (
         ),
     ),
     Row(
+        operation="send 1 to a strict group",
+        messages=1,
+        cost=Cost(
+            creates=1, opens=2, writes=1, records=2, renames=1, syncs=2, looks=1, locks=4, others=3
+        ),
+    ),
+    Row(
+        operation="receive 1 of a strict group",
+        messages=1,
+        cost=Cost(opens=3, records=1, renames=1, syncs=3, locks=2, others=3),
+    ),
+    Row(
+        operation="delete 1 of a strict group",
+        messages=1,
+        cost=Cost(opens=2, records=2, renames=1, syncs=2, locks=4, others=2),
+    ),
+    Row(
+        operation="send 1 with a priority",
+        messages=1,
+        cost=Cost(
+            creates=1, opens=2, writes=1, records=2, renames=1, syncs=2, looks=1, locks=4, others=3
+        ),
+    ),
+    Row(
+        operation="receive 1 with a priority",
+        messages=1,
+        cost=Cost(opens=3, records=1, renames=1, syncs=3, locks=2, others=3),
+    ),
+    Row(
+        operation="send 1 in a file of its own",
+        messages=1,
+        cost=Cost(
+            creates=2, opens=5, writes=2, records=2, renames=2, syncs=4, looks=2, locks=4, others=8
+        ),
+    ),
+    Row(
+        operation="receive 1 in a file of its own",
+        messages=1,
+        cost=Cost(opens=4, reads=1, records=1, renames=1, syncs=3, looks=1, locks=2, others=4),
+    ),
+    Row(
+        operation="delete 1 in a file of its own",
+        messages=1,
+        cost=Cost(opens=2, records=2, renames=1, syncs=2, locks=4, others=2),
+    ),
+    Row(
+        operation="create a schedule",
+        messages=1,
+        cost=Cost(creates=1, opens=2, writes=1, records=2, syncs=2, unlinks=1, locks=4, others=3),
+    ),
+    Row(
+        operation="send a tick of a schedule",
+        messages=1,
+        cost=Cost(
+            creates=2,
+            opens=7,
+            writes=2,
+            records=2,
+            renames=1,
+            syncs=8,
+            unlinks=1,
+            looks=2,
+            locks=4,
+            others=9,
+        ),
+    ),
+    Row(
+        operation="pause a queue",
+        messages=1,
+        cost=Cost(creates=1, opens=2, writes=1, records=2, syncs=2, unlinks=1, locks=4, others=3),
+    ),
+    Row(
+        operation="resume a queue",
+        messages=1,
+        cost=Cost(creates=1, opens=2, writes=1, records=2, syncs=2, unlinks=1, locks=4, others=3),
+    ),
+    Row(
         operation="reaper: unlink 1",
         messages=1,
         cost=Cost(unlinks=1),
@@ -312,6 +390,16 @@ BUDGET: Final[tuple[Row, ...]] = (
         messages=1000,
         cost=Cost(unlinks=1),
     ),
+    Row(
+        operation="reaper: unlink 2 in files of their own",
+        messages=2,
+        cost=Cost(unlinks=4),
+    ),
+    Row(
+        operation="reaper: keep the first 2 of a day in the archive",
+        messages=2,
+        cost=Cost(mkdirs=3, renames=3),
+    ),
 )
 # The end of what `make budget` writes.
 _BEGIN_ROWS: Final = "# `make budget` writes what stands between this line and the end.\n"
@@ -320,7 +408,7 @@ _WIDTH: Final = 104
 
 
 def page_text(rows: Sequence[Row]) -> str:
-    """The table as a page shows it, between its marks."""
+    """Return the table as a page shows it, between its marks."""
     used = [kind for kind in KINDS if any(getattr(row.cost, kind) for row in rows)]
     lines = [
         BEGIN,
@@ -336,12 +424,12 @@ def page_text(rows: Sequence[Row]) -> str:
 
 
 def put(rows: Sequence[Row], page: str) -> str:
-    """The page with this table between its marks; at its end if it has none."""
+    """Return the page with this table between its marks; at its end if it has none."""
     return put_between(BEGIN, END, page_text(rows), page)
 
 
 def source_text(rows: Sequence[Row]) -> str:
-    """The table as it stands in this file."""
+    """Return the table as it stands in this file."""
     return "".join(["BUDGET: Final[tuple[Row, ...]] = (\n", *map(_row_source, rows), ")\n"])
 
 

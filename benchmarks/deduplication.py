@@ -36,7 +36,7 @@ _LOOK_EVERY: Final = 0.2
 
 
 def memory() -> int:
-    """Bytes of this process in memory."""
+    """Return the bytes of this process in memory."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096
 
@@ -53,7 +53,7 @@ def sends(ids: int) -> Iterator[Send]:
 
 
 def send_all(store: Store, ids: int) -> tuple[float, int, int]:
-    """Seconds, and how many messages were stored and how many refused as repeated."""
+    """Return the seconds, and how many messages were stored and how many refused as repeated."""
     stored = repeated = 0
     waiting: list[Future[SendResults]] = []
 

@@ -16,7 +16,7 @@ _SHOWN: Final = 5
 
 
 def ticket(sender: int, number: int) -> int:
-    """A message as one number, so that a receiver can keep a hundred thousand in little room."""
+    """Return a message as one number, so that a receiver can keep a hundred thousand in little room."""
     return sender << _SENDER_SHIFT | number
 
 
@@ -25,7 +25,7 @@ def tickets() -> array[int]:
 
 
 def faults(sent: Mapping[int, int], received: Iterable[int], *, all_of_it: bool = True) -> list[str]:
-    """What is wrong, in words; an empty list if nothing is.
+    """Return what is wrong, in words; an empty list if nothing is.
 
     `sent` says how many messages each sender was told are safe, `received` what was deleted. Unless
     `all_of_it` was to be received, what is missing is no fault.

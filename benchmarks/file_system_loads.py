@@ -143,7 +143,7 @@ def _sends(count: int) -> Callable[[Path, float], Done]:
 
 
 def _callers(root: Path, seconds: float) -> Done:
-    """So many calls of one message are always under way."""
+    """Return so many calls of one message are always under way."""
     with _opened(root) as queue:
         calls: deque[Future[SendResults]] = deque(queue.begin_to_send(1) for _ in range(_CALLERS))
 
@@ -165,7 +165,7 @@ def _lives(count: int) -> Callable[[Path, float], Done]:
 
 
 def _old(root: Path, seconds: float) -> Done:
-    """A store finds them when it starts: every body is read from its file."""
+    """Return a store finds them when it starts: every body is read from its file."""
     with _opened(root) as queue:
         waiting, _ = _repeat(lambda: queue.send(100), seconds)
     with _opened(root) as queue:

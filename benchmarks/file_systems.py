@@ -176,7 +176,7 @@ def _scratch(folder: Path) -> Iterator[Path]:
 
 
 def text_of(found: Found) -> str:
-    """The tables, as the page shows them, between their marks."""
+    """Return the tables, as the page shows them, between their marks."""
     used = [each for each in loads.WORKLOADS if any(r.workload == each.name for r in found.rounds)]
     here = found.machine
     lines = [
@@ -199,7 +199,7 @@ def text_of(found: Found) -> str:
     lines += [
         "",
         f"{rounds} rounds. Half of what lies between the best and the worst, in the middle of all file "
-        f"systems: {', '.join(noise)}. What differs by less is the same.",
+        f"systems: {', '.join(noise)}. Smaller differences mean nothing.",
         "",
     ]
     lines += [f"- **{each.name}**: {each.title}." for each in used]

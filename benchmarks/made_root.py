@@ -29,7 +29,7 @@ class MadeRoot:
         (path / layout.FORMAT).write_bytes(layout.FORMAT_CONTENT)
 
     def stem(self, sent_at: int, count: int = 0, *, deaths: int = 0) -> Stem:
-        """A file that was sent in that Unix millisecond."""
+        """Return a file that was sent in that Unix millisecond."""
         id = f"{first_id_of(Millis(sent_at))[:24]}{self._random.getrandbits(48):012x}"
         return Stem(
             id=batch_of(id) if count else id,
@@ -52,7 +52,7 @@ class MadeRoot:
         return self._put(self._names(queue, sent_at, count, receives=receives), queue)
 
     def batch(self, queue: str, sent_at: int, count: int, *, receives: int = 0) -> int:
-        """One file with so many messages; return how many."""
+        """Write one file with so many messages; return how many."""
         stem = self.stem(sent_at, count)
         self._put([_ready(queue, stem, receives)], queue)
         return count

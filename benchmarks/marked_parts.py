@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def put_between(begin: str, end: str, text: str, page: str) -> str:
-    """The page with `text`, which has the marks itself, in place of what stands between them.
+    """Return the page with `text`, which has the marks itself, in place of what stands between them.
 
     At the page's end if it doesn't have them; raises `ValueError` if it has only the first.
     """

@@ -16,7 +16,7 @@ _FILLING: Final = random.Random(1024).randbytes(SIZE - _HEAD.size)  # No system 
 
 
 class Foreign(Exception):
-    """A message was delivered that nobody sent in this run, or not as it was sent."""
+    """A message was delivered that wasn't sent in this run, or not as it was sent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +37,6 @@ def body_of(run: int, sender: int, number: int, due: int = 0) -> bytes:
 def mark_of(body: bytes) -> Mark:
     """Raises `Foreign` if the body is not one of ours, to the last byte."""
     if len(body) != SIZE or body[_HEAD.size :] != _FILLING:
-        raise Foreign(f"a body of {len(body)} bytes that nobody sent: {body[:32]!r}")
+        raise Foreign(f"a body of {len(body)} bytes that were never sent: {body[:32]!r}")
     run, sender, number, due = _HEAD.unpack_from(body)
     return Mark(run=run, sender=sender, number=number, due=due)

@@ -37,7 +37,18 @@ from spoolrack.v1.staging_service_pb2_grpc import (
     add_StagingServiceServicer_to_server,
 )
 
-from .null_state import Fault, Held, Hold, Stage, message_of, refuse, reservation_of, seconds
+from .null_state import (
+    Fault,
+    Held,
+    Hold,
+    Stage,
+    message_of,
+    messages_of,
+    refuse,
+    reservation_of,
+    runs_of,
+    seconds,
+)
 
 FRAME: Final = 1_000
 """Messages in one frame of a read."""
@@ -102,7 +113,7 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
             self._append(queue, [pb.OutgoingMessage(body=body) for body in bodies])
 
     def bodies(self, queue: str) -> list[bytes]:
-        """The bodies of all messages that are ready."""
+        """Return the bodies of all messages that are ready."""
         with self._changed:
             self._expire()
             return [held.body.body for held in self.ready[queue]]
@@ -174,7 +185,7 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
             stage = self.stages.setdefault(request.stage, Stage())
             duplicate = request.chunk_number in stage.chunks
             if not duplicate:
-                stage.chunks[request.chunk_number] = (request.queue, request.messages)
+                stage.chunks[request.chunk_number] = (request.queue, messages_of(request))
             (_, messages) = stage.chunks[request.chunk_number]
             return staged.StageResponse(message_count=len(messages), duplicate=duplicate)
 
@@ -263,8 +274,13 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
             end = min(request.end_index or len(hold.messages), len(hold.messages))
             messages = hold.messages[request.begin_index : end]
         for begin in range(0, len(messages), FRAME):
-            frame = [message_of(held) for held in messages[begin : begin + FRAME]]
-            yield reserved.ReadReservationResponse(messages=frame)
+            page = messages[begin : begin + FRAME]
+            following = request.begin_index + begin + len(page)
+            if request.by_column:
+                yield reserved.ReadReservationResponse(runs=runs_of(page), next_index=following)
+            else:
+                frame = map(message_of, page)
+                yield reserved.ReadReservationResponse(messages=frame, next_index=following)
             with self._call("frame", context):
                 pass
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -14,6 +14,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import reservation_service_pb2 as reserved
+from spoolrack.v1 import staging_service_pb2 as staged
 
 
 @dataclass(slots=True)
@@ -71,6 +72,50 @@ def message_of(held: Held) -> pb.Message:
         send_time=Timestamp(seconds=whole, nanos=int((held.sent_at - whole) * 1e3) * 1_000_000),
         receive_count=held.receives,
         state=pb.MESSAGE_STATE_READY,
+    )
+
+
+def messages_of(request: staged.StageRequest) -> Sequence[pb.OutgoingMessage]:
+    if not request.HasField("columns"):
+        return request.messages
+    columns, end, messages = request.columns, 0, []
+    for place, size in enumerate(columns.body_sizes):
+        begin, end = end, end + size
+        message = pb.OutgoingMessage(
+            body=columns.bodies[begin:end], group=columns.groups.get(place, "")
+        )
+        if place in columns.attributes:
+            for name, attribute in columns.attributes[place].by_name.items():
+                message.attributes[name].CopyFrom(attribute)
+        messages.append(message)
+    return messages
+
+
+def runs_of(page: Sequence[Held]) -> Iterator[pb.MessageRun]:
+    """Yield messages by column, where they have no attributes and follow each other."""
+    begin = 0
+    for end in range(1, len(page) + 1):
+        if end < len(page) and _follows(page[end - 1], page[end]):
+            continue
+        run = page[begin:end]
+        first = message_of(run[0])
+        if len(run) == 1:
+            yield pb.MessageRun(first=first)
+        else:
+            first.body, first.body_size = b"", 0
+            bodies = [held.body.body for held in run]
+            columns = pb.MessageColumns(bodies=b"".join(bodies), body_sizes=map(len, bodies))
+            yield pb.MessageRun(first=first, columns=columns)
+        begin = end
+
+
+def _follows(before: Held, held: Held) -> bool:
+    return (
+        int(held.id[24:], 16) == int(before.id[24:], 16) + 1
+        and (before.id[:24], before.sent_at, before.receives)
+        == (held.id[:24], held.sent_at, held.receives)
+        and not before.body.attributes
+        and not held.body.attributes
     )
 
 

@@ -37,7 +37,7 @@ class _Context:
 
 
 async def call_cost() -> tuple[float, float]:
-    """Seconds that a call takes, without the watch and with it."""
+    """Return the seconds that a call takes, without the watch and with it."""
 
     async def nothing(asked: Asked, context: Any) -> None:
         asked(None)
@@ -56,7 +56,8 @@ async def call_cost() -> tuple[float, float]:
 
 
 async def scrape_cost(store: Store) -> tuple[float, float, int]:
-    """Seconds until a scrape is answered, the longest that the loop stood still, and bytes."""
+    """Return the seconds until a scrape is answered, the longest that the loop stood still, and
+    bytes."""
     observer = Observer(Health(), SystemClock())
     observer.begin(store.tally, reaps=True)
     longest, over = 0.0, False

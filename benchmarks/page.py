@@ -61,7 +61,7 @@ class Figures:
         return next(each["title"] for each in self.systems if each["name"] == name)
 
     def of(self, workload: str) -> dict[str, list[Measured]]:
-        """The rounds of each system, in the systems' order."""
+        """Return the rounds of each system, in the systems' order."""
         found: dict[str, list[Measured]] = {each["name"]: [] for each in self.systems}
         for measured in self.rounds:
             if measured.workload == workload:
@@ -87,7 +87,7 @@ class Figures:
 
 
 def text_of(figures: Figures, folder: str) -> str:
-    """The part of the page between the marks; plots are in `folder`."""
+    """Return the part of the page between the marks; plots are in `folder`."""
     machine = figures.machine
     lines = [
         BEGIN,
@@ -227,7 +227,7 @@ def _standing(figures: Figures, folder: str) -> list[str]:
 
 
 def _at_depths(standing: Standing, depths: Sequence[int]) -> list[str]:
-    """The rate at each depth, and with how many if the system didn't come so far in time."""
+    """Return the rate at each depth, and with how many if the system didn't come so far in time."""
     cells = []
     above = 0
     for depth in depths:
@@ -243,7 +243,7 @@ def _at_depths(standing: Standing, depths: Sequence[int]) -> list[str]:
 
 
 def plots_of(figures: Figures) -> dict[str, str]:
-    """All plots, by file name."""
+    """Return all plots, by file name."""
     found = {}
     for workload in WORKLOADS:
         rounds = figures.of(workload.name)
@@ -287,7 +287,7 @@ def plots_of(figures: Figures) -> dict[str, str]:
 
 
 def put(text: str, page: str) -> str:
-    """The page with this text between its marks; at its end if it has none."""
+    """Return the page with this text between its marks; at its end if it has none."""
     return put_between(BEGIN, END, text, page)
 
 

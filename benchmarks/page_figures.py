@@ -33,19 +33,20 @@ def summary(values: Sequence[float]) -> Summary:
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """The least value that so many (0 to 1) of the values don't exceed. Raises `ValueError` if none."""
+    """Return the least value that so many (0 to 1) of the values don't exceed. Raises `ValueError` if
+    none."""
     if not values:
         raise ValueError("no values")
     return sorted(values)[max(0, math.ceil(part * len(values)) - 1)]
 
 
 def ratio(ours: float, theirs: float) -> float | None:
-    """How many times theirs ours is; None if theirs is nothing."""
+    """Return how many times theirs ours is; None if theirs is nothing."""
     return ours / theirs if theirs else None
 
 
 def short(value: float) -> str:
-    """A rate, as a reader takes it in: three digits, and thousands as k."""
+    """Return a rate, as a reader takes it in: three digits, and thousands as k."""
     if value >= 1_000_000:
         return f"{value / 1_000_000:.3g}M"
     if value >= 9_995:

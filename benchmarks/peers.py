@@ -65,7 +65,7 @@ class Process:
         self._process.stdin.flush()
 
     def end(self) -> str:
-        """Its last words."""
+        """Return its last words."""
         out, _ = self._process.communicate()
         return out.strip()
 
@@ -97,7 +97,7 @@ def consume(url: str) -> None:
 
 
 def drain(folder: Path, servers: int, count: int) -> float:
-    """Messages a second."""
+    """Return messages a second."""
     root = folder / f"drain-{servers}"
     serving = [Process("serve", root)]
     addresses = [serving[0].says()]

@@ -25,7 +25,7 @@ _HEIGHT: Final = 300
 def bars(
     title: str, rows: Sequence[tuple[str, float, float]], *, ours: frozenset[str], unit: str = ""
 ) -> str:
-    """A bar for each row: its label, its value, and the noise as a part of that."""
+    """Return a bar for each row: its label, its value, and the noise as a part of that."""
     most = max((value * (1 + noise) for _, value, noise in rows), default=0.0) or 1.0
     room = _WIDTH - _LABEL - _END
     height = _TOP + _ROW * len(rows) + 10
@@ -49,7 +49,7 @@ def bars(
 def curves(
     title: str, lines: Mapping[str, Sequence[tuple[float, float]]], *, across: str, up: str
 ) -> str:
-    """A line for each name, both axes logarithmic. Points with nothing are left out."""
+    """Return a line for each name, both axes logarithmic. Points with nothing are left out."""
     points = [point for line in lines.values() for point in line if min(point) > 0]
     if not points:
         return _svg(_TOP, title, [_text(10, 22, title, weight="bold")])

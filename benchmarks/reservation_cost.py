@@ -88,7 +88,11 @@ class Reserving:
         return took
 
     def _read(self, sequence_number: int, count: int) -> None:
-        found = sum(map(len, self._store.read_reservation("bench", sequence_number)))
+        found = sum(
+            len(run)
+            for page in self._store.read_reservation("bench", sequence_number)
+            for run in page.runs
+        )
         if found != count:
             raise RuntimeError(f"{found} of {count} messages were read")
 
@@ -118,7 +122,7 @@ def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
 
 
 def table(took: dict[int, dict[str, float]]) -> str:
-    """As Markdown: milliseconds, and the ratios that count."""
+    """Return the table in Markdown: milliseconds, and the ratios that count."""
     steps = list(next(iter(took.values())))
     rows = ["| messages | " + " | ".join(steps) + " | reserve + read / receive | commit / delete |"]
     rows.append("|---:" * (len(steps) + 3) + "|")

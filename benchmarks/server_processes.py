@@ -25,7 +25,7 @@ PATIENCE: Final = 90.0
 
 
 def find(program: str) -> str | None:
-    """The path of a program."""
+    """Return the path of a program."""
     places = [folder for place in _PLACES for folder in sorted(glob(place), reverse=True)]
     return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", ""), *places]))
 
@@ -68,7 +68,7 @@ class Server:
             )
 
     def wait_for_port(self, port: int) -> None:
-        """Return when somebody listens there."""
+        """Return when there is a listener."""
 
         def is_there() -> bool:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
@@ -78,7 +78,7 @@ class Server:
         self._wait(is_there, f"it doesn't listen on port {port}")
 
     def wait_for_line(self, beginning: str) -> str:
-        """What follows `beginning` in the first line of its log that has it."""
+        """Return what follows `beginning` in the first line of its log that has it."""
         found: list[str] = []
 
         def is_said() -> bool:
@@ -105,7 +105,7 @@ class Server:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
 
     def pids(self) -> list[int]:
-        """Its own, and those of all that descend from it, as far as they live."""
+        """Return its own, and those of all that descend from it, as far as they live."""
         found = family(self._process.pid) if self.is_alive() else []
         self._seen.update(found)
         return found
@@ -130,7 +130,7 @@ class Server:
         self.kill()
 
     def _left(self) -> set[int]:
-        """Those that have lost their parent: the session is theirs and ours alone."""
+        """Return those that have lost their parent: the session is theirs and ours alone."""
         return {pid for pid in self._seen if _session_of(pid) == self._process.pid}
 
     def _signal(self, number: signal.Signals, pids: Iterable[int]) -> None:
@@ -140,7 +140,7 @@ class Server:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat after the name, which may hold anything."""
+    """Return the fields of /proc/PID/stat after the name, which may hold anything."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -154,7 +154,7 @@ def _session_of(pid: int) -> int | None:
 
 
 def family(pid: int) -> list[int]:
-    """A process and its descendants."""
+    """Return a process and its descendants."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (fields := _stat(int(name))) is not None and fields[0] != "Z":
@@ -166,7 +166,7 @@ def family(pid: int) -> list[int]:
 
 
 def processor_seconds(pids: Iterable[int]) -> float:
-    """What these processes have used so far, with those of their children that have ended."""
+    """Return what these processes have used so far, with those of their children that have ended."""
     total = 0
     for pid in pids:
         fields = _stat(pid)
@@ -176,7 +176,7 @@ def processor_seconds(pids: Iterable[int]) -> float:
 
 
 def memory_bytes(pids: Iterable[int]) -> int:
-    """What these processes have of the memory; what several share is counted once."""
+    """Return what these processes have of the memory; what several share is counted once."""
     total = 0
     for pid in pids:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

@@ -32,8 +32,8 @@ from spoolrack.spark import COUNTS, write_batches, write_partition
 
 from .marked_parts import put_between
 from .page_figures import short
-from .server_processes import PATIENCE, Server, free_port
-from .spark_direct import BODY, Direct, send_one_by_one
+from .server_processes import PATIENCE, Server, family, free_port, processor_seconds
+from .spark_direct import BODY, Direct, send_many, send_one_by_one
 from .spark_page import BEGIN, END, Found, Measured, text_of
 from .spark_plan import FULL, QUICK, Plan
 from .work_folder import own_disk
@@ -121,6 +121,36 @@ class Spark:
     def arrow_writer(self, place: Place, rows: int) -> float:
         sent = self._rows(rows).mapInArrow(write_batches(place.endpoint, QUEUE), COUNTS).groupBy().sum()
         return timed(lambda: expect(sent.first()[0], rows))
+
+    def send_many(self, place: Place, rows: int) -> float:
+        send = send_many(place.endpoint, QUEUE)
+        return timed(lambda: self._rows(rows).foreachPartition(send))
+
+    # Beside, without a queue.
+
+    def null_sink(self, rows: int) -> float:
+        return timed(lambda: self._rows(rows).write.format("noop").mode("overwrite").save())
+
+    def parquet(self, rows: int) -> float:
+        folder = str(self._folder / "parquet")
+        return timed(lambda: self._rows(rows).write.mode("overwrite").parquet(folder))
+
+    def null_source(self, rows: int) -> float:
+        """Make the rows by a stream of Spark's own, into nothing, in as many micro-batches."""
+        rate = self.session.readStream.format("rate-micro-batch").option("rowsPerBatch", TOGETHER)
+        made = (
+            rate.option("numPartitions", self.cores).load().selectExpr(ROWS_BODY.replace("id", "value"))
+        )
+        query = made.writeStream.format("noop").option("checkpointLocation", self._checkpoint()).start()
+        end = time.monotonic() + PATIENCE
+        wanted = max(1, rows // TOGETHER)
+        while len([one for one in query.recentProgress if one.numInputRows]) < wanted:
+            if time.monotonic() > end or query.awaitTermination(0.05):
+                raise RuntimeError("Spark's own source has stopped")
+        query.stop()
+        batches = [one for one in query.recentProgress if one.numInputRows][:wanted]
+        spent = sum(one.durationMs["triggerExecution"] for one in batches) / 1_000
+        return float(spent * rows / sum(one.numInputRows for one in batches))
 
     def one_by_one(self, place: Place, rows: int) -> float:
         send = send_one_by_one(place.endpoint, QUEUE)
@@ -249,6 +279,9 @@ class Run:
                 self._directly(direct, spark.cores, place, round)
             for what, seconds in direct.stores(self._disk, self._plan.middle).items():
                 self._note(what, "store", 1, self._plan.middle, round, seconds)
+            if is_most:
+                for act in (spark.null_sink, spark.parquet, spark.null_source):
+                    self._time(act, "spark", spark.cores, self._plan.middle, round)
         if is_most:
             self._batches(spark)
             for place in self._places:
@@ -257,24 +290,32 @@ class Run:
     def _pair(self, spark: Spark, place: Place, rows: int, round: int) -> None:
         """Fill the queue by the sink, and drain it by the source."""
         for what in (spark.sink, spark.source):
-            place.rest()
-            seconds = what(place, rows)
-            self._note(what.__name__, place.kind, spark.cores, rows, round, seconds)
+            self._time(what, place, spark.cores, rows, round)
 
     def _directly(self, direct: Direct, processes: int, place: Place, round: int) -> None:
         if place.kind == "null":
             return  # It has no leases by receipt.
-        for what in (direct.sends, direct.receives):
-            place.rest()
-            seconds = what(place.endpoint, QUEUE, processes, self._plan.middle)
-            self._note(what.__name__, place.kind, processes, self._plan.middle, round, seconds)
+        rows = self._plan.middle
+
+        def sends(place: Place, rows: int) -> float:
+            return direct.sends(place.endpoint, QUEUE, processes, rows)
+
+        def receives(place: Place, rows: int) -> float:
+            return direct.receives(place.endpoint, QUEUE, processes, rows)
+
+        def stream(place: Place, rows: int) -> float:
+            return direct.stream(place.endpoint, QUEUE, rows)
+
+        self._time(sends, place, processes, rows, round)
+        self._time(receives, place, processes, rows, round)
+        if processes == max(self._plan.cores):
+            sends(place, rows)
+            self._time(stream, place, 1, rows, round)
 
     def _writers(self, spark: Spark, place: Place, round: int) -> None:
-        for what in (spark.writer, spark.arrow_writer, spark.one_by_one):
+        for what in (spark.writer, spark.arrow_writer, spark.send_many, spark.one_by_one):
             rows = self._plan.single if what == spark.one_by_one else self._plan.middle
-            place.rest()
-            seconds = what(place, rows)
-            self._note(what.__name__, place.kind, spark.cores, rows, round, seconds)
+            self._time(what, place, spark.cores, rows, round)
             spark.source(place, rows)
 
     def _batches(self, spark: Spark) -> None:
@@ -285,8 +326,34 @@ class Run:
                 spark.sink(place, count)
                 self._note(what.__name__, place.kind, 1, 1, 0, what(place, count))
 
-    def _note(self, what: str, over: str, cores: int, rows: int, round: int, seconds: float) -> None:
-        one = Measured(what=what, over=over, cores=cores, rows=rows, round=round, seconds=seconds)
+    def _time(
+        self, act: Callable[..., float], over: Place | str, cores: int, rows: int, round: int
+    ) -> None:
+        """Note how long it takes, and how much processor time."""
+        if isinstance(over, str):
+            begun = processor_seconds(family(os.getpid()))
+            seconds = act(rows)
+            others = processor_seconds(family(os.getpid())) - begun
+            self._note(act.__name__, over, cores, rows, round, seconds, others=others)
+            return
+        over.rest()
+        servers = {pid for place in self._places for pid in place.server.pids()}
+        mine = over.server.pids()
+
+        def spent() -> tuple[float, float]:
+            return processor_seconds(mine), processor_seconds(set(family(os.getpid())) - servers)
+
+        before = spent()
+        seconds = act(over, rows)
+        server, others = (now - then for now, then in zip(spent(), before, strict=True))
+        self._note(act.__name__, over.kind, cores, rows, round, seconds, server=server, others=others)
+
+    def _note(
+        self, what: str, over: str, cores: int, rows: int, round: int, seconds: float, **spent: float
+    ) -> None:
+        one = Measured(
+            what=what, over=over, cores=cores, rows=rows, round=round, seconds=seconds, **spent
+        )
         self.found.rounds.append(one)
         say(
             f"{round + 1}. {what:15} over {over:6} cores {cores} rows {rows:>9,}"

@@ -26,6 +26,7 @@ from spoolrack_store.store import Store
 
 BODY: Final = b"x" * 256
 IN_A_CALL: Final = 1_000
+HUNDRED: Final = 100
 DEPTH: Final = 4
 """Requests under way in the store, as with Spark's writers."""
 TOGETHER: Final = 100_000
@@ -54,6 +55,16 @@ def _receive(endpoint: str, queue: str, rows: int) -> None:
         rows -= len(messages)
 
 
+def _stream(endpoint: str, queue: str, rows: int) -> None:
+    """Receive and delete so many in one stream."""
+    here = client_of(endpoint).queue(queue)
+    with here.messages(max_in_flight=10_000, visibility_timeout=600.0) as messages:
+        for number, message in enumerate(messages, 1):
+            messages.ack(message)
+            if number == rows:
+                return
+
+
 def _ready(endpoint: str, queue: str) -> None:
     client_of(endpoint).queue(queue).info()
 
@@ -71,11 +82,15 @@ class Direct(AbstractContextManager["Direct"]):
             pool.shutdown()
 
     def sends(self, endpoint: str, queue: str, processes: int, rows: int) -> float:
-        """Seconds for all rows, divided among so many processes."""
+        """Return the seconds for all rows, divided among so many processes."""
         return self._together(_send, endpoint, queue, processes, rows)
 
     def receives(self, endpoint: str, queue: str, processes: int, rows: int) -> float:
         return self._together(_receive, endpoint, queue, processes, rows)
+
+    def stream(self, endpoint: str, queue: str, rows: int) -> float:
+        """Return the seconds for all rows in one stream of one client."""
+        return self._together(_stream, endpoint, queue, 1, rows)
 
     def stores(self, folder: Path, rows: int) -> dict[str, float]:
         """`store_rates` in a process of its own, which has no file there open when all is over."""
@@ -108,28 +123,46 @@ def send_one_by_one(endpoint: str, queue: str) -> Callable[[Iterable[Any]], None
     return send
 
 
+def send_many(endpoint: str, queue: str) -> Callable[[Iterable[Any]], None]:
+    """For `foreachPartition`: a client for each partition, which sends what it is given."""
+
+    def send(rows: Iterable[Any]) -> None:
+        with connect(endpoint, timeout=PATIENCE) as client:
+            for result in client.queue(queue).send_many([bytes(row.body) for row in rows]):
+                if result.error is not None:
+                    raise result.error
+
+    return send
+
+
 def store_rates(folder: Path, rows: int) -> dict[str, float]:
-    """Seconds in which the store alone sends so many rows, in thousands, and reads and deletes them by
-    reservations."""
+    """Return the seconds in which the store alone sends so many rows, in thousands and in hundreds, and
+    reads and deletes those of the thousands by reservations."""
     root = Path(tempfile.mkdtemp(prefix="store-", dir=folder))
     try:
         with Store.open(root) as store:
             store.submit(CreateQueue(name="q", settings=QueueSettings())).result(PATIENCE)
             begun = time.perf_counter()
-            _fill(store, rows)
+            _fill(store, rows, IN_A_CALL)
             filled = time.perf_counter()
             _drain(store, rows)
-            return {"store_sends": filled - begun, "store_reads": time.perf_counter() - filled}
+            drained = time.perf_counter()
+            _fill(store, rows, HUNDRED)
+            return {
+                "store_sends": filled - begun,
+                "store_reads": drained - filled,
+                "store_hundreds": time.perf_counter() - drained,
+            }
     finally:
         shutil.rmtree(root)
 
 
-def _fill(store: Store, rows: int) -> None:
+def _fill(store: Store, rows: int, in_a_call: int) -> None:
     under_way: deque[Future[Any]] = deque()
-    for at in range(0, rows, IN_A_CALL):
+    for at in range(0, rows, in_a_call):
         if len(under_way) == DEPTH:
             under_way.popleft().result(PATIENCE)
-        bodies = [BODY] * min(IN_A_CALL, rows - at)
+        bodies = [BODY] * min(in_a_call, rows - at)
         under_way.append(store.submit(Send(queue="q", bodies=bodies)))
     for sent in under_way:
         sent.result(PATIENCE)
@@ -146,7 +179,9 @@ def _drain(store: Store, rows: int) -> None:
             max_bytes=1 << 40,
         )
         store.submit(reserve).result(PATIENCE)
-        found = sum(map(len, store.read_reservation("s", sequence_number)))
+        found = sum(
+            len(run) for page in store.read_reservation("s", sequence_number) for run in page.runs
+        )
         if found != count:
             raise RuntimeError(f"{found} of {count} messages were read")
         store.submit(CommitReservations(stream="s", last_sequence_number=sequence_number)).result(

@@ -24,6 +24,10 @@ class Measured:
     rows: int
     round: int
     seconds: float
+    server: float = 0.0
+    """Seconds of processor time of the server, ..."""
+    others: float = 0.0
+    """... and of Spark, its workers and the clients."""
 
     @property
     def rate(self) -> float:
@@ -63,7 +67,7 @@ Rates = dict[int, float]
 
 
 def text_of(found: Found) -> str:
-    """The tables, as the page shows them, between their marks."""
+    """Return the tables, as the page shows them, between their marks."""
     rounds = 1 + max((one.round for one in found.rounds), default=0)
     lines = [
         BEGIN,
@@ -75,6 +79,7 @@ def text_of(found: Found) -> str:
         "",
         *_cores(found),
         *_sizes(found),
+        *_beside(found),
         *_writers(found),
         *_batches(found),
         f"Rounds differ by ± {_noise(found):.0%} around the median: what differs by less is the same.",
@@ -139,6 +144,46 @@ def _sizes(found: Found) -> list[str]:
     return [*lines, ""]
 
 
+def _beside(found: Found) -> list[str]:
+    """Compare sink and source with other ways in the same session, by rate and processor time."""
+    most = max(found.by_cores(), default=0)
+    lines = [
+        f"| {found.middle:,} rows, {most} cores | rows/s | processor of the server, µs a row "
+        "| of Spark, its workers and clients |",
+        "|---|---:|---:|---:|",
+    ]
+    for name, what, over in (
+        ("sink", "sink", "server"),
+        ("`foreachPartition` with `send_many`", "send_many", "server"),
+        ("as many processes, `send_many`", "sends", "server"),
+        ("the store alone, sends of 1,000", "store_sends", "store"),
+        ("the store alone, sends of 100", "store_hundreds", "store"),
+        ("into nothing", "null_sink", "spark"),
+        ("to Parquet", "parquet", "spark"),
+        ("source", "source", "server"),
+        ("one client, a stream", "stream", "server"),
+        ("as many processes, `receive` and `delete_many`", "receives", "server"),
+        ("the store alone, by reservations", "store_reads", "store"),
+        ("from a source of nothing", "null_source", "spark"),
+    ):
+        chosen = [
+            one
+            for one in found.rounds
+            if (one.what, one.over, one.rows) == (what, over, found.middle)
+            and (one.cores == most or over == "store" or what == "stream")
+        ]
+        rate = f"{short(median(one.rate for one in chosen))}" if chosen else UNKNOWN
+        server, others = (
+            f"{median(values):.1f}" if any(values) else ""
+            for values in (
+                [one.server / one.rows * 1e6 for one in chosen],
+                [one.others / one.rows * 1e6 for one in chosen],
+            )
+        )
+        lines.append(f"| {name} | {rate} | {server} | {others} |")
+    return [*lines, ""]
+
+
 def _writers(found: Found) -> list[str]:
     most = max(found.by_cores(), default=0)
     lines = [
@@ -184,7 +229,7 @@ def _rate(rates: Rates) -> str:
 
 
 def _ratio(ours: Rates, theirs: Rates) -> str:
-    """The median of the rounds' ratios."""
+    """Return the median of the rounds' ratios."""
     both = [ours[round] / theirs[round] for round in ours if round in theirs]
     return f"{median(both):.2f}" if both else UNKNOWN
 

@@ -41,7 +41,7 @@ def own_disk(within: Path, size: int) -> Iterator[WorkFolder]:
     try:
         reason = why_not("ext4") if size else "asked for"
         if reason is not None:
-            # PostgreSQL refuses to be root's, and whoever it is must come this far.
+            # PostgreSQL refuses to run as root, and its user must be able to enter the folder.
             yield WorkFolder(folder=folder, described=f"{_kind_of(folder)}, as found ({reason})")
             return
         with LoopDisk(
@@ -70,7 +70,7 @@ def flush(folder: Path) -> None:
 
 
 def _kind_of(folder: Path) -> str:
-    """The type of the file system that holds a folder."""
+    """Return the type of the file system that holds a folder."""
     found = ("", "an unknown file system")
     path = str(folder.resolve())
     for line in Path("/proc/mounts").read_text().splitlines():

@@ -105,8 +105,8 @@ def jobs_for(
     rate: float = 0.0,
     starting: int = 0,
 ) -> list[Job]:
-    """The jobs of all client processes. Senders are numbered from 0. Who consumes what is sent at the
-    same time does so to the end."""
+    """Return the jobs of all client processes. Senders are numbered from 0. Who consumes what is sent
+    at the same time does so to the end."""
     driver = shape.driver or system.driver
     found = []
     for sends, (processes, threads) in ((True, shape.senders), (False, shape.consumers)):
@@ -136,13 +136,13 @@ def shape_of(system: System, workload: Workload) -> Shape:
 
 
 def new_queue(workload: str) -> tuple[str, int]:
-    """The name of a queue that never was, and the number of the run that its messages bear."""
+    """Return the name of a queue that never was, and the number of the run that its messages bear."""
     run = secrets.randbits(63)
     return f"{workload}-{run:016x}", run
 
 
 def measure(system: System, workload: Workload, round: int, *, pace: float = 1.0) -> Measured:
-    """One round, on a queue of its own; `pace` shortens or lengthens it."""
+    """Run one round, on a queue of its own; `pace` shortens or lengthens it."""
     queue, run = new_queue(workload.name)
     shape = shape_of(system, workload)
     system.create_queue(queue)
@@ -186,7 +186,7 @@ def round_up(value: float, step: int) -> int:
 
 
 def check(system: System, queue: str, run: int, shape: Shape, outcome: Outcome) -> list[str]:
-    """What is wrong with what is left in the queue: after sends alone all of it is received."""
+    """Return what is wrong with what is left in the queue: after sends alone all of it is received."""
     left = outcome.sent if shape.leaves and not outcome.deleted else 0
     found = []
     counted = count(system, queue, left)
@@ -199,7 +199,7 @@ def check(system: System, queue: str, run: int, shape: Shape, outcome: Outcome) 
 
 
 def count(system: System, queue: str, expected: int) -> int | None:
-    """What the system counts; some need a moment to come to it."""
+    """Return what the system counts; some need a moment to come to it."""
     end = time.monotonic() + _COUNTED
     while (counted := system.count(queue)) != expected and counted is not None:
         if time.monotonic() > end:

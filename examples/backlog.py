@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (as everybody calls it)
+from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from spoolrack.spark import register
 
 MINUTES: Final = (5, 10, 20, 40, 80, 160, 320, 640, 1280)
@@ -35,7 +35,7 @@ FOREIGN: Final = "foreign"
 
 
 def names(spark: SparkSession, root: str, partitions: int = 0) -> DataFrame:
-    """A row for each message of the root that is not deleted."""
+    """Return a row for each message of the root that is not deleted."""
     register(spark)
     source = spark.read.format("spoolrack.root").option("columns", COLUMNS)
     return source.option("numPartitions", partitions).load(root)
@@ -57,7 +57,7 @@ class Heap:
 
 
 def heaps(table: DataFrame, now: int) -> list[Heap]:
-    """The whole picture at Unix millisecond `now`: small, whatever the table's size."""
+    """Return the whole picture at Unix millisecond `now`: small, whatever the table's size."""
     age = (F.lit(now) - F.unix_millis("sent_at")) / 60_000
     column = F.coalesce(*[F.when(age < limit, index) for index, limit in enumerate(MINUTES)])
     found = (

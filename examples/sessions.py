@@ -10,6 +10,8 @@ each session once: as a row below OUT/sessions, and as a message of the queue `s
 is deleted from `log` when its batch is done. Without --log it is a log of Python at work, made on the
 spot.
 
+OUT/pipeline.svg shows how many records were sent, and were in batches that are done, by when.
+
 It starts a server over OUT/root, or uses the one that --endpoint names. The query's state is in
 OUT/checkpoint: kill it at any time, and start it again with --continue, which sends nothing.
 """
@@ -32,7 +34,7 @@ from typing import Final
 
 import spoolrack
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (as everybody calls it)
+from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.streaming import StreamingQuery
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -116,7 +118,7 @@ def make_log(path: Path) -> None:
 
 
 def records(path: Path, begins: str) -> Iterator[bytes]:
-    """The log in records: a line that begins one, and those that follow it."""
+    """Yield the log in records: a line that begins one, and those that follow it."""
     begin = re.compile(begins.encode())
     held: list[bytes] = []
     with path.open("rb") as log:
@@ -132,7 +134,7 @@ def records(path: Path, begins: str) -> Iterator[bytes]:
 
 
 def sessions(messages: DataFrame, format: Format) -> DataFrame:
-    """One row for each session that is over."""
+    """Return one row for each session that is over."""
     until = F.col("attributes")[UNTIL]
     read = messages.select(
         F.when(until.isNull(), F.coalesce(format.key, F.lit("?"))).otherwise(END).alias("key"),
@@ -235,14 +237,14 @@ class Pipeline:
         return counts.ready_count + counts.leased_count
 
     def in_sessions(self) -> tuple[int, int]:
-        """How many sessions there are in Parquet, and how many records in them."""
+        """Return how many sessions there are in Parquet, and how many records in them."""
         table = self._spark.read.parquet(str(self._out / "sessions"))
         row = table.agg(F.count("*"), F.coalesce(F.sum("records"), F.lit(0))).first()
         assert row is not None
         return row[0], row[1]
 
     def in_queue(self) -> tuple[int, int]:
-        """The same of the queue's messages: looked at, and left there."""
+        """Return the same of the queue's messages: looked at, and left there."""
         messages = (
             self._spark.read.format("spoolrack")
             .option("endpoint", self._endpoint)
@@ -266,6 +268,9 @@ class Display:
     def __init__(self, pipeline: Pipeline, query: StreamingQuery, total: int | None) -> None:
         self.late = 0
         """Records that came after their session's end: they are in none."""
+        self.samples = [(0.0, 0, 0)]
+        """Seconds since the start, with how many records were sent and read by then."""
+        self._began = time.monotonic()
         self._batches: dict[int, int] = {}
         """How many records each has read."""
         self._console = Console(stderr=True)
@@ -299,6 +304,8 @@ class Display:
                 is_last = self._over.wait(0.5)
                 progress.update(sent, completed=self._pipeline.sent)
                 self._update(progress, read)
+                seconds = time.monotonic() - self._began
+                self.samples.append((seconds, self._pipeline.sent, sum(self._batches.values())))
                 if is_last:
                     return
 
@@ -320,6 +327,35 @@ class Display:
                     print(f"batch {batch['batchId']}: {rows:,} records, {words}", file=sys.stderr)
 
 
+def plot(samples: Sequence[tuple[float, int, int]], path: Path) -> None:
+    """Draw how many records were sent and read by when."""
+    width, height, edge = 720, 320, 60
+    last, most = max(samples[-1][0], 0.001), max(1, *(max(sent, read) for _, sent, read in samples))
+
+    def line(values: Sequence[float], colour: str) -> str:
+        points = " ".join(
+            f"{edge + seconds / last * width:.1f},{20 + (1 - value / most) * height:.1f}"
+            for (seconds, _, _), value in zip(samples, values, strict=True)
+        )
+        return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
+
+    sent, read = ([sample[at] for sample in samples] for at in (1, 2))
+    path.write_text(
+        f'''<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width + edge + 20} {height + 70}"
+    font-family="sans-serif" font-size="13">
+<rect x="{edge}" y="20" width="{width}" height="{height}" fill="none" stroke="#d0d7de"/>
+{line(sent, "#8c959f")}
+{line(read, "#0969da")}
+<text x="{edge + 10}" y="40" fill="#8c959f">records sent</text>
+<text x="{edge + 10}" y="60" fill="#0969da">records in batches that are done</text>
+<text x="{edge - 6}" y="30" text-anchor="end">{most:,}</text>
+<text x="{edge}" y="{height + 40}">0 s</text>
+<text x="{edge + width}" y="{height + 40}" text-anchor="end">{last:.0f} s</text>
+</svg>
+'''
+    )
+
+
 @contextlib.contextmanager
 def server_over(root: Path) -> Iterator[str]:
     """A server of one's own; its address."""
@@ -331,7 +367,7 @@ def server_over(root: Path) -> Iterator[str]:
         try:
             for line in server.stdout:
                 if found := re.search(r"gRPC .*?([\w.]+:\d+)", line):
-                    # What it says later is for nobody, and must not fill the pipe.
+                    # Later output has no reader, and must not fill the pipe.
                     threading.Thread(target=server.stdout.read, daemon=True).start()
                     yield found[1]
                     return
@@ -340,7 +376,7 @@ def server_over(root: Path) -> Iterator[str]:
             server.terminate()
 
 
-def run(pipeline: Pipeline, log: Path | None, total: int | None, rows: int) -> int:
+def run(pipeline: Pipeline, log: Path | None, total: int | None, rows: int, picture: Path) -> int:
     """Returns how many records came too late for their session."""
     sender = threading.Thread(target=pipeline.send, args=(log,), name="sender") if log else None
     query = pipeline.start(rows)
@@ -350,6 +386,7 @@ def run(pipeline: Pipeline, log: Path | None, total: int | None, rows: int) -> i
             sender.join()
         pipeline.close(query)
         query.stop()
+    plot(display.samples, picture)
     return display.late
 
 
@@ -385,13 +422,15 @@ def main(arguments: Sequence[str]) -> int:
         endpoint = options.endpoint or stack.enter_context(server_over(out / "root"))
         pipeline = Pipeline(spark, endpoint, out, format)
         stack.callback(pipeline.stop)
-        late = run(pipeline, None if options.goes_on else log, total, options.rows)
+        picture = out / "pipeline.svg"
+        late = run(pipeline, None if options.goes_on else log, total, options.rows, picture)
         in_parquet, in_queue = pipeline.in_sessions(), pipeline.in_queue()
         waiting = pipeline.waiting()
     print(f"sent      {pipeline.sent:>9} records to the queue {LOG}; {waiting} wait there")
     print(f"Parquet   {in_parquet[0]:>9} sessions of {in_parquet[1]} records in {out / 'sessions'}")
     print(f"queue     {in_queue[0]:>9} sessions of {in_queue[1]} records in {SESSIONS}")
     print(f"late      {late:>9} records, in no session: they came after its end")
+    print(f"plot      {picture}")
     print(f"seconds   {time.monotonic() - began:>9.1f}")
     return 0 if in_parquet == in_queue else 1
 

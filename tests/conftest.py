@@ -1,5 +1,5 @@
-"""What holds for every test: slow ones run when asked for, a skip is never silent, and who shares what
-runs on one worker."""
+"""Common to all tests: slow ones run when asked for, a skip is never silent, and who shares what runs
+on one worker."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ import pytest
 TESTS: Final = Path(__file__).parent
 TOGETHER: Final = frozenset({"browser", "image", "interop", "spark"})
 """Folders whose tests share what takes long to start or to build: one worker runs all of each."""
+
+LONGEST_FIRST: Final = ("spark", "interop", "browser", "sqs", "e2e", "faults", "power", "crash", "cli")
+"""Folders that begin, in this order: a long one at the end would keep one worker alone."""
 
 # .ci/allowed-skips knows this reason.
 SLOW = pytest.mark.skip(reason="slow: make test-all runs it")
@@ -33,14 +36,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=_turn)
     for item in items:
         if item.get_closest_marker("slow") and not config.getoption("--slow"):
             item.add_marker(SLOW)
         item.add_marker(pytest.mark.xdist_group(_group(item.path)))
 
 
+def _turn(item: pytest.Item) -> int:
+    folder, *_ = item.path.relative_to(TESTS).parts
+    return LONGEST_FIRST.index(folder) if folder in LONGEST_FIRST else len(LONGEST_FIRST)
+
+
 def _group(path: Path) -> str:
-    """What one worker runs in order: a file, which may share a server, or a folder."""
+    """Groups that one worker runs in order: a file, which may share a server, or a folder."""
     folder, *_ = path.relative_to(TESTS).parts
     return folder if folder in TOGETHER else str(path.relative_to(TESTS))
 

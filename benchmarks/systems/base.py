@@ -57,14 +57,14 @@ class Driver(ABC):
 
     @abstractmethod
     def receive(self, count: int) -> list[Received]:
-        """Up to so many messages; waits `WAIT` for the first, and may come with none."""
+        """Return up to so many messages; waits `WAIT` for the first, and may come with none."""
 
     @abstractmethod
     def delete(self, messages: Sequence[Received]) -> None:
         """Return when none of them will ever be delivered again."""
 
     def stream(self) -> Iterator[Received | None]:
-        """Messages as they come, without end; None now and then, when there is none."""
+        """Yield messages as they come, without end; None now and then, when there is none."""
         while True:
             found = self.receive(READ_AHEAD)
             yield from found
@@ -130,7 +130,7 @@ class System(ABC):
 
     @classmethod
     def why_not(cls) -> str | None:
-        """What keeps it from being run here; None if nothing does."""
+        """Return what keeps it from being run here; None if nothing does."""
         if cls.program and server_processes.find(cls.program) is None:
             return f"{cls.program} is not installed"
         if cls.module:
@@ -149,7 +149,7 @@ class System(ABC):
         return ""
 
     def address_of(self, client: int) -> str:
-        """What the client process with this number connects to."""
+        """Return what the client process with this number connects to."""
         return self.address
 
     @abstractmethod
@@ -161,18 +161,19 @@ class System(ABC):
         """Remove it with all that is in it."""
 
     def count(self, queue: str) -> int | None:
-        """How many messages the system believes to be there; None if it doesn't tell."""
+        """Return how many messages the system believes to be there; None if it doesn't tell."""
         return None
 
-    def settle(self, queue: str) -> None:  # noqa: B027  # most do nothing behind anybody's back
+    def settle(self, queue: str) -> None:  # noqa: B027  # most do nothing in the background
         """Return when nothing is left to be done behind the back of the next one."""
 
     def seconds_of_imports(self) -> float:
-        """What an interpreter's start and imports take before the server does anything of its own."""
+        """Return what an interpreter's start and imports take before the server does anything of its
+        own."""
         return 0.0
 
     def seconds_of_listing(self) -> float | None:
-        """What it takes to read all names in its folder, where a name is a message."""
+        """Return what it takes to read all names in its folder, where a name is a message."""
         return None
 
     def pids(self) -> list[int]:
@@ -192,7 +193,7 @@ class System(ABC):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def connect(self, queue: str, timeout: float = 60.0) -> Driver:
-        """A driver, as soon as the server is there."""
+        """Return a driver, as soon as the server is there."""
         end = time.monotonic() + timeout
         while True:
             try:

@@ -106,7 +106,7 @@ class Beanstalkd(System):
         return told.stdout.split()[-1]
 
     def create_queue(self, queue: str) -> None:
-        """A tube is there when somebody uses it."""
+        """A tube exists while a client uses it."""
 
     def delete_queue(self, queue: str) -> None:
         """It has no command for that: what is left in a tube stays."""

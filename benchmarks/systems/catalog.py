@@ -31,7 +31,7 @@ NAMES: Final = tuple(_WHERE)
 
 
 def find(names: Sequence[str]) -> tuple[list[type[System]], dict[str, str]]:
-    """The systems that can be run here, and why the others can't."""
+    """Return the systems that can be run here, and why the others can't."""
     found: list[type[System]] = []
     missing: dict[str, str] = {}
     for name in names:

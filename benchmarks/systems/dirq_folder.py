@@ -42,5 +42,6 @@ class Dirq(Library):
     facts = Facts(
         title="dirq",
         configuration="QueueSimple, as it is: nothing is synced",
-        note="Not the same promise: what it acknowledged goes with the power. In the process itself.",
+        note="Not the same promise: acknowledged messages are lost with the power. "
+        "In the process itself.",
     )

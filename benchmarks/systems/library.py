@@ -12,7 +12,7 @@ from ..workloads import NAMES
 from .base import WAIT, Driver, Received, System
 
 PAUSE = 0.005
-"""Seconds between two looks, where nobody tells that there is something."""
+"""Seconds between two polls, where no event announces a message."""
 
 
 class Library(System):
@@ -40,7 +40,7 @@ class LibraryDriver(Driver):
         return Path(self.address) / self.queue
 
     def take(self) -> Received | None:
-        """The next message, if there is one."""
+        """Return the next message, if there is one."""
         raise NotImplementedError
 
     def receive(self, count: int) -> list[Received]:

@@ -81,7 +81,7 @@ class Limit(System):
     facts = Facts(
         title="the limit of the file system",
         configuration=f"pure Python: folders of {_BATCH} files, syncfs after every step, 4 processes",
-        note="No queue: nobody could find anything in it again.",
+        note="No queue: no message in it can be found again.",
     )
     shapes = {  # noqa: RUF012
         "hundreds": Shape(senders=(4, 1), batch=_BATCH),

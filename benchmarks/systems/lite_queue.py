@@ -49,6 +49,6 @@ class LiteQueue(Library):
     facts = Facts(
         title="litequeue",
         configuration="SQLite's WAL, synchronous FULL (its own choice: NORMAL); many in a transaction",
-        note="In the processes themselves, no server. What is done stays in the table. Not in "
+        note="In the processes themselves, no server. Finished messages stay in the table. Not in "
         "hundreds: to receive again what it takes in a second takes minutes.",
     )

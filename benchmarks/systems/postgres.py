@@ -142,7 +142,7 @@ class Postgres(System):
             return str(connection.execute("SHOW server_version").fetchone()[0])
 
     def connect_as_user(self, timeout: float = 60.0) -> Any:
-        """Its port is open before it takes anybody in."""
+        """Return a connection, once it accepts any: its port is open before."""
         end = time.monotonic() + timeout
         while True:
             try:

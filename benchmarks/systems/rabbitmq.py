@@ -81,7 +81,7 @@ class RabbitDriver(Driver):
             if message is None:
                 break
             found.append(message)
-            # What has come already is taken along; nobody waits for more.
+            # Messages that have arrived are taken, too, without a wait for more.
             if len(found) == count or not self._channel.get_waiting_message_count():
                 break
         return found

@@ -36,7 +36,7 @@ class SpoolrackDriver(Driver):
         super().__init__(address, queue)
         self._client = spoolrack.connect(address, timeout=60)
         self._queue = self._client.queue(queue)
-        self._client.queue(queue).info()  # Connects, and says so if nobody is there.
+        self._client.queue(queue).info()  # Connect; report a missing server.
         self._making = threading.Lock()
         self._stream: spoolrack.MessageStream | None = None
 
@@ -69,7 +69,7 @@ class SpoolrackDriver(Driver):
             yield Received(message.body, message)
 
     def _messages(self) -> spoolrack.MessageStream:
-        """All threads share a stream, so that what comes together is one frame."""
+        """Return all threads share a stream, so that what comes together is one frame."""
         with self._making:
             if self._stream is None:
                 self._stream = self._queue.messages()

@@ -1,4 +1,5 @@
-"""Where Spark finds the data source by itself: it looks into each package whose name begins so."""
+"""Entry point of the data source `spoolrack`, which Spark finds by itself: it looks into each package
+whose name begins so."""
 
 import logging
 

@@ -1,4 +1,5 @@
-"""Where Spark finds `format("spoolrack.root")` by itself: a package offers one data source."""
+"""Entry point of the data source `spoolrack.root`, which Spark finds by itself: a package offers one
+data source."""
 
 import logging
 

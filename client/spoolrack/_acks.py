@@ -1,8 +1,8 @@
-"""Deletes messages beside the program that is done with them: an ack doesn't wait.
+"""Acks: deletes in the background, which the program doesn't wait for.
 
-Acks travel together: the first one waits for others as long as `LINGER` says, unless a quarter of what
-the stream may hold is acked before. A few deletions in large calls cost the server a fraction of what
-many small ones do, and leave its disk to the sends.
+Acks are batched: the first one waits for others as long as `LINGER` says, unless a quarter of what the
+stream may hold is acked before. A few deletions in large calls cost the server a fraction of what many
+small ones do, and leave its disk to the sends.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Acks:
         self._lock = runtime.lock()
         self._waiting: list[str] = []
         self._enough = max(1, max_in_flight // 4)
-        """So many acks wait for no others."""
+        """Acks in a full call, which is sent at once."""
         self._some: Signal = runtime.signal()
         self._full: Signal = runtime.signal()
         """There are `_enough`, or it is the end."""
@@ -68,7 +68,7 @@ class Acks:
     async def join(self, timeout: float) -> None:
         """Wait until all is deleted that was acked, `timeout` seconds at most."""
         if self._worker is not None and not await self._worker.join(timeout):
-            log.warning("acks of %s are still under way: their messages may come again", self._queue)
+            log.warning("acks of %s are still in flight: their messages may come again", self._queue)
 
     async def _run(self) -> None:
         while True:

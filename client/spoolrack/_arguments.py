@@ -1,7 +1,7 @@
-"""Checks of what a caller hands in: each argument is checked where it is given.
+"""Validation of arguments: each is checked where it is given.
 
 All raise `InvalidRequest`, which names the argument, its value and the rule. The bounds are those of
-the contract's types, and of what no transport can do. A server checks its own limits. Pure.
+the contract's types, and of all transports. A server checks its own limits. Pure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def refusal(name: str, value: object, rule: str) -> InvalidRequest:
 
 
 def integer(name: str, value: int, least: int = 0, most: int = INT64) -> int:
-    """`value`, if it is an integer from `least` to `most`."""
+    """Return `value` if it is an integer from `least` to `most`; raise `InvalidRequest` otherwise."""
     rule = f"an integer from {least} to {most}"
     if isinstance(value, bool):
         raise refusal(name, value, rule)
@@ -53,7 +53,8 @@ def integer(name: str, value: int, least: int = 0, most: int = INT64) -> int:
 
 
 def number(name: str, value: float, least: float, most: float = math.inf) -> float:
-    """`value`, if it is a finite number from `least` to `most`."""
+    """Return `value` if it is a finite number from `least` to `most`; raise `InvalidRequest`
+    otherwise."""
     rule = f"a number from {least:g}" + (f" to {most:g}" if most < math.inf else "")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise refusal(name, value, rule)
@@ -67,7 +68,7 @@ def number(name: str, value: float, least: float, most: float = math.inf) -> flo
 
 
 def span(name: str, value: Seconds, *, is_positive: bool = False, most: float = LONGEST) -> float:
-    """The seconds of a span, if it is from 0, or above 0, to `most`: ten years if not said."""
+    """Return the seconds of a span from 0, or above 0, to `most` (ten years without one)."""
     least = "more than 0" if is_positive else "0"
     rule = f"a timedelta or a number of seconds, from {least} to {most:.0f}"
     if isinstance(value, timedelta):
@@ -91,7 +92,7 @@ def optional_span(
 
 
 def optional_moment(name: str, value: datetime | None) -> datetime | None:
-    """`value`, if it is a datetime with its zone, or None."""
+    """Return `value` if it is None or a datetime with its zone."""
     if value is not None and (not isinstance(value, datetime) or value.tzinfo is None):
         raise refusal(name, value, "a datetime with its zone, such as datetime.now(UTC)")
     return value
@@ -102,7 +103,7 @@ def timeout(value: Seconds | None) -> float | None:
 
 
 def text(name: str, value: str) -> str:
-    """`value`, if it is text that can be encoded as UTF-8."""
+    """Return `value` if it is text that can be encoded as UTF-8."""
     if not isinstance(value, str):
         raise refusal(name, value, "a str")
     if not value.isascii():
@@ -115,14 +116,14 @@ def text(name: str, value: str) -> str:
 
 
 def reason(value: str) -> str:
-    """`value`, if it can be the reason of a release or a rejection."""
+    """Return `value` if it can be the reason of a release or a rejection."""
     if len(text("reason", value)) > MAX_REASON:
         raise refusal("reason", value, f"a str of up to {MAX_REASON} characters")
     return value
 
 
 def queue_name(queue: Any) -> str:
-    """The name of a queue's handle, or the name itself."""
+    """Return the name of a queue's handle, or the name itself."""
     return text("queue", getattr(queue, "name", queue))
 
 
@@ -133,7 +134,7 @@ def flag(name: str, value: bool) -> bool:
 
 
 def some(name: str, values: Iterable[T], of: str) -> Iterable[T]:
-    """`values`, if they can be iterated."""
+    """Return `values` if they can be iterated."""
     if not isinstance(values, Iterable):
         raise refusal(name, values, f"an iterable of {of}")
     return values
@@ -145,7 +146,7 @@ def function(name: str, value: Callable[..., Any]) -> None:
 
 
 def body(name: str, value: bytes | str) -> bytes:
-    """The bytes to be sent for a body."""
+    """Return the bytes of a body; text is encoded as UTF-8."""
     if isinstance(value, str):
         return text(name, value).encode()
     if isinstance(value, bytes | bytearray | memoryview):
@@ -154,12 +155,13 @@ def body(name: str, value: bytes | str) -> bytes:
 
 
 def version(value: int | None) -> int:
-    """The version that a queue must have; 0 for any."""
+    """Return the version that a queue must have; 0 for any."""
     return 0 if value is None else integer("if_version", value, 1)
 
 
 def labels(value: Mapping[str, Any], *, may_remove: bool = False) -> None:
-    """A queue's labels. `may_remove`: None, which removes one, is a value."""
+    """Check a queue's labels and return them. With `may_remove` a value may be None, which removes the
+    label."""
     rule = "a mapping of str to str" + (" or None" if may_remove else "")
     if not isinstance(value, Mapping):
         raise refusal("labels", value, rule)

@@ -1,9 +1,9 @@
-"""Coalesces items of many threads or tasks into few calls.
+"""Batching: items of many threads or tasks share few calls.
 
 Up to two calls are in flight. A caller that finds a place makes its call at once; any other waits, and
 the first waiter makes the next call with as many others as fit. So a lone caller never waits, and many
-callers share large batches. A few callers in a loop share one call at a time: see `Linger`. With
-threads, there is no thread but the callers'.
+callers share large batches. A few callers in a loop share one call at a time: see `Linger`. A caller's
+items stay together. With threads, there is no thread but the callers'.
 
 It doesn't retry: each caller does that for itself.
 """
@@ -38,7 +38,7 @@ RAREST: Final = 64
 
 
 class Linger:
-    """Decides how long a call lingers for callers that are due again. Pure: it is told the time.
+    """Decides how long a call lingers for callers that are due again. Pure: the time is an argument.
 
     A few callers in a loop would else split into those answered a moment ago and those that come a
     moment later, with a call for each. Where callers don't come back in time, calls linger ever less
@@ -56,7 +56,8 @@ class Linger:
         self._pause = 1
 
     def answered(self, carried: int, waiting: int, now: float, took: float) -> None:
-        """A call for so many is answered, after `took` seconds; others wait for the next one."""
+        """Note the answer to a call of `carried` items that took `took` seconds, while `waiting`
+        callers wait."""
         self._expected = 0
         callers = carried + waiting
         if callers > SMALL:
@@ -68,11 +69,11 @@ class Linger:
             self.until = now + min(LONGEST, SHARE * took)
 
     def is_missing(self, gathered: int, now: float) -> bool:
-        """Whether a call lingers for more callers than these."""
+        """Return whether a call lingers for more callers than the `gathered` ones."""
         return gathered < self._expected and now < self.until
 
     def begun(self, gathered: int) -> None:
-        """A call for so many callers begins."""
+        """Note the start of a call that carries `gathered` items."""
         if not self._expected:
             return
         self.keeps_together = 2 * gathered > self._expected
@@ -84,7 +85,7 @@ class Linger:
         self._expected = 0
 
 
-class _State(Enum):
+class _WaiterState(Enum):
     WAITING = auto()
     LINGERING = auto()
     """First of those that wait for a call that lingers."""
@@ -95,19 +96,19 @@ class _State(Enum):
 
 
 class _Waiter(Generic[Item, Result]):
-    __slots__ = ("deadline", "error", "item", "result", "signal", "size", "state")
+    __slots__ = ("deadline", "error", "items", "results", "signal", "size", "state")
 
-    def __init__(self, item: Item, size: int, deadline: float) -> None:
-        self.item = item
+    def __init__(self, items: Sequence[Item], size: int, deadline: float) -> None:
+        self.items = items
         self.size = size
         self.deadline = deadline
-        self.state = _State.IN_FLIGHT
+        self.state = _WaiterState.IN_FLIGHT
         self.signal: Signal | None = None
-        self.result: Result | None = None
+        self.results: Sequence[Result] = ()
         self.error: BaseException | None = None
 
 
-class Coalescer(Generic[Item, Result]):
+class Batcher(Generic[Item, Result]):
     """Calls of one kind to one queue."""
 
     def __init__(
@@ -151,17 +152,25 @@ class Coalescer(Generic[Item, Result]):
         Raise `Timeout` at `deadline`, by the runtime's monotonic clock. A caller that is cancelled
         before its item is in flight takes it back.
         """
-        waiter: _Waiter[Item, Result] = _Waiter(item, self._size_of(item), deadline)
+        return (await self.submit_many([item], deadline))[0]
+
+    async def submit_many(self, items: Sequence[Item], deadline: float) -> Sequence[Result]:
+        """Return a result for each of `items`, which travel in one call: see `submit`."""
+        size = sum(map(self._size_of, items))
+        if len(items) > 1 and (2 * len(items) > self._max_batch or 2 * size > self._max_bytes):
+            # They fill half of a call: to gather others for it would save nothing.
+            return await self._call(items, max(0.0, deadline - self._runtime.monotonic()))
+        waiter: _Waiter[Item, Result] = _Waiter(items, size, deadline)
         with self._lock:
             leads = self._may_lead(len(self._waiting) + 1)
             if leads:
                 self._in_flight += 1
             else:
-                waiter.state = _State.WAITING
+                waiter.state = _WaiterState.WAITING
                 waiter.signal = self._runtime.signal()
                 self._waiting.append(waiter)
                 if len(self._waiting) == 1 and self._has_place():
-                    waiter.state = _State.LINGERING
+                    waiter.state = _WaiterState.LINGERING
         if not leads:
             leads = await self._wait(waiter)
         if leads:
@@ -174,14 +183,14 @@ class Coalescer(Generic[Item, Result]):
                 await self._runtime.finish(self._make_call(batch))
         if waiter.error is not None:
             raise waiter.error
-        return waiter.result  # type: ignore[return-value]  # None only if Result allows it
+        return waiter.results
 
     def _has_place(self) -> bool:
         """Return whether another call may be in flight. With the lock held."""
         return self._in_flight < (1 if self._linger.keeps_together else MAX_CALLS)
 
     def _may_lead(self, gathered: int) -> bool:
-        """Return whether a call for so many may begin now. With the lock held."""
+        """Return whether a call with `gathered` items may begin now. With the lock held."""
         return self._has_place() and not self._linger.is_missing(gathered, self._runtime.monotonic())
 
     async def _wait(self, waiter: _Waiter[Item, Result]) -> bool:
@@ -189,20 +198,20 @@ class Coalescer(Generic[Item, Result]):
         try:
             while True:
                 with self._lock:
-                    if waiter.state is _State.DONE:
+                    if waiter.state is _WaiterState.DONE:
                         return False
-                    if waiter.state is _State.LINGERING and self._may_lead(len(self._waiting)):
+                    if waiter.state is _WaiterState.LINGERING and self._may_lead(len(self._waiting)):
                         self._waiting.remove(waiter)
                         self._in_flight += 1
-                        waiter.state = _State.LEADING
-                    if waiter.state is _State.LEADING:
+                        waiter.state = _WaiterState.LEADING
+                    if waiter.state is _WaiterState.LEADING:
                         return True
                     until = waiter.deadline
-                    if waiter.state is _State.LINGERING:
+                    if waiter.state is _WaiterState.LINGERING:
                         if self._has_place():
                             until = min(until, self._linger.until)
                         else:
-                            waiter.state = _State.WAITING  # For a call to end.
+                            waiter.state = _WaiterState.WAITING  # For a call to end.
                     signal = waiter.signal = self._runtime.signal()
                 left = until - self._runtime.monotonic()
                 if not await signal.wait(max(0.0, left)) and until == waiter.deadline:
@@ -211,23 +220,23 @@ class Coalescer(Generic[Item, Result]):
             self._leave(waiter)
             raise
         state = self._leave(waiter)
-        if state is _State.DONE:
+        if state is _WaiterState.DONE:
             return False
         raise Timeout(
-            "The timeout passed while the call was under way: it may have taken place."
-            if state is _State.IN_FLIGHT
-            else "The timeout passed while earlier calls were under way: this one was not made."
+            "The timeout passed while the call was in flight: it may have taken place."
+            if state is _WaiterState.IN_FLIGHT
+            else "The timeout passed while earlier calls were in flight: this one was not made."
         )
 
-    def _leave(self, waiter: _Waiter[Item, Result]) -> _State:
+    def _leave(self, waiter: _Waiter[Item, Result]) -> _WaiterState:
         """Take a waiter out of the queue; return its state."""
         successor = None
         with self._lock:
             state = waiter.state
-            if state in (_State.WAITING, _State.LINGERING):
+            if state in (_WaiterState.WAITING, _WaiterState.LINGERING):
                 self._waiting.remove(waiter)
                 successor = self._next_leader()
-            elif state is _State.LEADING:
+            elif state is _WaiterState.LEADING:
                 self._in_flight -= 1
                 successor = self._next_leader()
         if successor is not None and successor.signal is not None:
@@ -242,25 +251,26 @@ class Coalescer(Generic[Item, Result]):
         if self._may_lead(len(self._waiting)):
             self._in_flight += 1
             successor = self._waiting.popleft()
-            successor.state = _State.LEADING
+            successor.state = _WaiterState.LEADING
             return successor
         first = self._waiting[0]
-        if first.state is _State.LINGERING or not self._has_place():
+        if first.state is _WaiterState.LINGERING or not self._has_place():
             return None
-        first.state = _State.LINGERING
+        first.state = _WaiterState.LINGERING
         return first
 
     def _collect(self, leader: _Waiter[Item, Result]) -> list[_Waiter[Item, Result]]:
         batch = [leader]
-        size = leader.size
+        count, size = len(leader.items), leader.size
         with self._lock:
-            leader.state = _State.IN_FLIGHT
-            while self._waiting and len(batch) < self._max_batch:
+            leader.state = _WaiterState.IN_FLIGHT
+            while self._waiting:
+                count += len(self._waiting[0].items)
                 size += self._waiting[0].size
-                if size > self._max_bytes:
+                if count > self._max_batch or size > self._max_bytes:
                     break
                 waiter = self._waiting.popleft()
-                waiter.state = _State.IN_FLIGHT
+                waiter.state = _WaiterState.IN_FLIGHT
                 batch.append(waiter)
             self._linger.begun(len(batch))
             # Another place may be free, and some may not have fitted in here.
@@ -275,9 +285,14 @@ class Coalescer(Generic[Item, Result]):
         try:
             latest = max(waiter.deadline for waiter in batch)
             left = max(0.0, latest - began)
-            results = await self._call([waiter.item for waiter in batch], left)
-            for waiter, result in zip(batch, results, strict=True):
-                waiter.result = result
+            items = [item for waiter in batch for item in waiter.items]
+            results = await self._call(items, left)
+            if len(results) != len(items):
+                raise ValueError(f"{len(results)} results for {len(items)} items")
+            begin = 0
+            for waiter in batch:
+                waiter.results = results[begin : begin + len(waiter.items)]
+                begin += len(waiter.items)
         except SpoolrackError as error:
             for waiter in batch:
                 # One exception raised in many threads would mix their tracebacks.
@@ -295,7 +310,7 @@ class Coalescer(Generic[Item, Result]):
             self._linger.answered(len(batch), len(self._waiting), now, now - began)
             successor = self._next_leader()
             for waiter in batch:
-                waiter.state = _State.DONE
+                waiter.state = _WaiterState.DONE
         if successor is not None and successor.signal is not None:
             successor.signal.set()
         for waiter in batch:

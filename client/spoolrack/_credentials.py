@@ -36,7 +36,7 @@ class CredentialOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Checked, and read: what is on disk may change or go."""
+    """Credentials, checked and read: the files may change or vanish later."""
 
     token: str = field(default="", repr=False)
     is_secure: bool = False
@@ -65,7 +65,7 @@ def credentials_for(
     key: str | os.PathLike[str] | None = None,
     insecure: bool = False,
 ) -> Credentials:
-    """For the server `target` at `host`. Raises `InvalidCredentials`."""
+    """Return the credentials for the server `target` at `host`. Raises `InvalidCredentials`."""
     if token is not None:
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
             raise InvalidCredentials("The token is not one: it has spaces, is empty or too long.")
@@ -88,14 +88,14 @@ def credentials_for(
 
 
 def refuse_credentials(target: str, options: CredentialOptions) -> None:
-    """Raises `InvalidCredentials` if there are any: what is no server asks for none."""
+    """Raise `InvalidCredentials` if credentials are given for a target that takes none."""
     given = [name for name, value in options.items() if value not in (None, False)]
     if given:
         raise InvalidCredentials(f"{target} is a folder, not a server: leave out {', '.join(given)}.")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this host name stands for this machine, whatever the resolver says."""
+    """Return whether this host name is a loopback name, whatever the resolver says."""
     host = host.strip("[]").partition("%")[0]
     if host.lower() == "localhost":
         return True

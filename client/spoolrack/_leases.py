@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from ._calls import Calling
+from ._client_context import ClientContext
 from ._runtime import Started
 from ._values import MAX_BATCH, Envelope, VisibilityChange
 from .errors import SpoolrackError
@@ -22,28 +22,29 @@ log = logging.getLogger("spoolrack")
 
 
 def next_round(visibility_timeout: float, random: Random) -> float:
-    """Seconds until the next extension: early enough that a round may fail and the next still help."""
+    """Return the seconds until the next extension: early enough that one round may fail and the next
+    still succeeds."""
     return visibility_timeout * random.uniform(0.3, 0.45)
 
 
 class Leases:
     """The leases of one stream. Thread-safe."""
 
-    def __init__(self, calling: Calling, queue: str, visibility_timeout: float | None) -> None:
-        self._calling = calling
+    def __init__(self, context: ClientContext, queue: str, visibility_timeout: float | None) -> None:
+        self._context = context
         self._queue = queue
         self._visibility_timeout = visibility_timeout
         self._is_said = visibility_timeout is not None
         """Whether the stream has a visibility timeout of its own."""
-        self._lock = calling.runtime.lock()
+        self._lock = context.runtime.lock()
         self._held: dict[str, float] = {}
         """Receipts, with the moment at which each lease was last known to hold."""
         self._lost: set[str] = set()
-        self._stopped = calling.runtime.signal()
+        self._stopped = context.runtime.signal()
         self._keeper: Started | None = None
 
     def add(self, envelopes: Iterable[Envelope]) -> None:
-        now = self._calling.runtime.monotonic()
+        now = self._context.runtime.monotonic()
         with self._lock:
             for envelope in envelopes:
                 self._held[envelope.receipt] = now
@@ -51,7 +52,7 @@ class Leases:
                     # A consumer that may only receive can't ask for the queue's settings.
                     self._visibility_timeout = envelope.visibility_timeout
             if self._keeper is None and not self._stopped.is_set():
-                self._keeper = self._calling.runtime.start(self._keep(), "spoolrack-leases")
+                self._keeper = self._context.runtime.start(self._keep(), "spoolrack-leases")
 
     def drop(self, receipt: str) -> None:
         """Extend a lease no more."""
@@ -60,9 +61,10 @@ class Leases:
             self._lost.discard(receipt)
 
     def hand_out(self, envelopes: Iterable[Envelope], *, keep: bool) -> list[Envelope]:
-        """Those whose leases are not lost; unless they are to `keep`, they are extended no more."""
-        now = self._calling.runtime.monotonic()
-        # A program that was stopped for so long has heard of no failure, and yet the lease is over.
+        """Return the messages whose leases are not lost; stop extending them, unless `keep`."""
+        now = self._context.runtime.monotonic()
+        # After a stop of the whole program (SIGSTOP) no extension has failed, and yet the lease is
+        # over.
         since = -math.inf if self._visibility_timeout is None else now - self._visibility_timeout
         found = []
         with self._lock:
@@ -81,7 +83,7 @@ class Leases:
         self._stopped.set()
 
     async def _keep(self) -> None:
-        random = self._calling.random
+        random = self._context.random
         try:
             while not await self._stopped.wait(next_round(await self._visibility(), random)):
                 await self.extend_all(await self._visibility())
@@ -91,12 +93,13 @@ class Leases:
             log.exception("the leases of %s are extended no more", self._queue)
 
     async def _visibility(self) -> float:
-        """Seconds of a lease: said by the stream, or with its messages, or else by the queue."""
+        """Return the seconds of a lease: those of the stream, those sent with its messages, or the
+        queue's."""
         if self._visibility_timeout is not None:
             return self._visibility_timeout
-        calling = self._calling
-        info = await calling.ask(
-            lambda left: calling.transport.get_queue(self._queue, timeout=left), None
+        context = self._context
+        info = await context.call(
+            lambda left: context.transport.get_queue(self._queue, timeout=left), None
         )
         self._visibility_timeout = info.settings.visibility_timeout
         return self._visibility_timeout
@@ -113,18 +116,18 @@ class Leases:
                 log.warning("%d leases of %s could not be extended: %s", len(chunk), self._queue, error)
 
     async def _extend(self, receipts: Sequence[str], visibility: float) -> None:
-        calling = self._calling
+        context = self._context
         changes = [VisibilityChange(receipt, visibility) for receipt in receipts]
-        asked = calling.runtime.monotonic()
-        results = await calling.ask(
-            lambda left: calling.transport.change_visibility(self._queue, changes, timeout=left),
+        asked = context.runtime.monotonic()
+        results = await context.call(
+            lambda left: context.transport.change_visibility(self._queue, changes, timeout=left),
             # Retried for no longer than until the next round is due.
             visibility * 0.3,
         )
         with self._lock:
             for receipt, result in zip(receipts, results, strict=True):
                 if receipt not in self._held:
-                    continue  # Settled while the call was under way.
+                    continue  # Dropped while the call was in flight.
                 if result.error is None:
                     self._held[receipt] = asked
                 else:

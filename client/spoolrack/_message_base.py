@@ -1,6 +1,6 @@
-"""A message without the operations on it.
+"""Facts of a message, without operations.
 
-`spoolrack.Message` and `spoolrack.aio.Message` add what can be done with it.
+`spoolrack.Message` and `spoolrack.aio.Message` add the operations.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from .errors import Unsupported
 class MessageFacts:
     """The content and state of a message. Only `lease_expires_at` changes, with an extension."""
 
-    __slots__ = ("_envelope", "_lease_expires_at", "_queue_name", "_settled")
+    __slots__ = ("_envelope", "_finished", "_lease_expires_at", "_queue_name")
 
     def __init__(self, envelope: Envelope, queue_name: str) -> None:
         self._envelope = envelope
         self._queue_name = queue_name
         self._lease_expires_at: datetime | None = None
-        self._settled = False
+        self._finished = False
 
     @property
     def id(self) -> str:
@@ -94,7 +94,7 @@ class MessageFacts:
 
     @property
     def receive_count(self) -> int:
-        """How many leases on it have begun, this one included."""
+        """Number of leases on the message so far, this one included."""
         return self._envelope.receive_count
 
     @property
@@ -104,16 +104,24 @@ class MessageFacts:
 
     @property
     def lease_expires_at(self) -> datetime | None:
-        """When the lease expires, by the server's clock; of a delayed message, when the delay ends."""
+        """Time at which the lease expires, by the server's clock. None: the message isn't leased."""
         if self._lease_expires_at is not None:
             return self._lease_expires_at
+        return self._due_at(MessageState.LEASED)
+
+    @property
+    def deliver_at(self) -> datetime | None:
+        """Time at which the delay ends, by the server's clock. None: the message isn't delayed."""
+        return self._due_at(MessageState.DELAYED)
+
+    def _due_at(self, state: MessageState) -> datetime | None:
         due = self._envelope.due_ms
-        return None if due is None else moment_of(due)
+        return None if due is None or self.state is not state else moment_of(due)
 
     @property
     def visibility_timeout(self) -> float | None:
         """Seconds that the lease lasted when the message was received. None: it was got or peeked, or
-        the other side didn't say, as an older server doesn't."""
+        comes from an older server."""
         return self._envelope.visibility_timeout
 
     @property
@@ -123,12 +131,12 @@ class MessageFacts:
 
     @property
     def state(self) -> MessageState:
-        """Where the message was in its life when this answer was given."""
+        """State of the message (ready, leased, delayed) when this answer was given."""
         return self._envelope.state
 
     @property
     def dead_letter_records(self) -> Sequence[DeadLetterRecord]:
-        """How the message became a dead letter: its last 20 records, the oldest first.
+        """Records of the message's moves to dead-letter queues: its last 20 records, the oldest first.
 
         A redriven message keeps them. Only a message that was got or peeked has them.
         """

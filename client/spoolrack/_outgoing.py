@@ -1,6 +1,6 @@
-"""Messages on their way out: made fit for the wire, and divided into calls.
+"""Outgoing messages: validation, and division into calls.
 
-Pure, but that a message takes along the trace in which it is sent.
+Pure, but for the trace context that a message gets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 
 
 def outgoing_of(message: bytes | str | Outgoing) -> Outgoing:
-    """A message with a body of bytes and a delay in seconds; raises `InvalidRequest`."""
+    """Return a message with a body of bytes and a delay in seconds; raise `InvalidRequest`."""
     if not isinstance(message, Outgoing):
         return Outgoing(body=arguments.body("a message", message), attributes=tracing.traced({}))
     arguments.attributes(message.attributes)
@@ -32,14 +32,14 @@ def outgoing_of(message: bytes | str | Outgoing) -> Outgoing:
 
 
 def outgoing_of_all(messages: Iterable[bytes | str | Outgoing]) -> Iterable[Outgoing]:
-    """The same for many. A list is checked as a whole, before anything of it is sent; what else can be
-    iterated is checked message by message."""
+    """Convert many messages as `outgoing_of` does. A list is checked as a whole before anything of it
+    is sent; any other iterable is checked message by message."""
     found = map(outgoing_of, arguments.some("messages", messages, "bytes, str or Outgoing"))
     return list(found) if isinstance(messages, Sized) else found
 
 
 def size_of(message: Outgoing) -> int:
-    """Bytes of body and attributes; for text of other than ASCII a little less."""
+    """Return the bytes of body and attributes; for text outside ASCII a little less."""
     size = len(cast(bytes, message.body))
     for name, value in message.attributes.items():
         size += len(name) + len(value)
@@ -53,7 +53,7 @@ def chunks_of(
     max_batch: int = MAX_BATCH,
     max_bytes: int = MAX_BATCH_BYTES,
 ) -> Iterator[list[Item]]:
-    """The items in calls of bounded count and size; a larger item goes alone."""
+    """Cut items into calls of bounded count and size; a larger item is a call alone."""
     chunk: list[Item] = []
     held = 0
     for item in items:

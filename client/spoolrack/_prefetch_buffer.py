@@ -1,6 +1,6 @@
-"""Hands things from one producer to the threads or tasks that ask for them, in order.
+"""Prefetch buffer: items from one producer for waiting threads or tasks, in order.
 
-Knows nothing of what it carries. It has no bound of its own: its producer has one.
+Knows nothing of the items. It has no bound of its own: the producer's credits bound it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .errors import SpoolrackError
 Item = TypeVar("Item")
 
 
-class Mailbox(Generic[Item]):
+class PrefetchBuffer(Generic[Item]):
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._lock = runtime.lock()
@@ -38,7 +38,7 @@ class Mailbox(Generic[Item]):
         return True
 
     def _to_be_woken(self) -> list[Signal]:
-        """Of those who wait as many as it takes for all that is here. With the lock held."""
+        """Return the signals of as many waiters as it takes for all items. With the lock held."""
         woken: list[Signal] = []
         left = len(self._items)
         while left > 0 and self._waiting:
@@ -67,12 +67,12 @@ class Mailbox(Generic[Item]):
         return left
 
     async def get(self) -> Item | None:
-        """The next item, when there is one; None when the mailbox is closed."""
+        """Return the next item, when there is one; None when the buffer is closed."""
         found = await self.get_many(1)
         return found[0] if found else None
 
     async def get_many(self, most: int, deadline: float | None = None) -> list[Item]:
-        """Return up to `most` items, as soon as there is one; none when the mailbox is closed, or at
+        """Return up to `most` items, as soon as there is one; none when the buffer is closed, or at
         `deadline`, of the runtime's monotonic clock."""
         while True:
             with self._lock:
@@ -106,6 +106,6 @@ class Mailbox(Generic[Item]):
 
 
 def _again(failure: Exception) -> Exception:
-    """The failure for one of many threads: one exception that all raise would mix their tracebacks. A
-    defect is raised as it is, with its traceback."""
+    """Copy the failure for one of many threads: one exception raised by all would mix their tracebacks.
+    A defect is raised as it is, with its traceback."""
     return copy.copy(failure) if isinstance(failure, SpoolrackError) else failure

@@ -1,4 +1,4 @@
-"""The values that have to do with redrives: dead letters that go back. No behaviour."""
+"""Values of redrives. No behaviour."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RedriveState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redrive:
-    """Dead letters on their way back, as far as they were when it was asked for."""
+    """A redrive of dead letters, and its progress at the time of the call."""
 
     id: str
     queue: str

@@ -1,26 +1,26 @@
-"""Reads a reservation to its end, through broken connections and restarts of the server.
+"""Reader of a reservation, which resumes after broken connections and restarts of the server.
 
-A read that is taken up again begins at the place after as many messages as came. Those that were
-deleted meanwhile are left out and not counted, so it may then begin too early: what was handed out
-is known by its id, and not handed out again.
+A read that is resumed begins after as many messages as were read. Messages deleted meanwhile are left
+out and not counted, so it may begin too early: messages already returned are recognised by id, and
+skipped.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 
-from ._calls import Calling
+from ._client_context import ClientContext
 from ._transports import Pages
 from ._values import Envelope, Seconds
 from .errors import SpoolrackError
 
 
-class Reading:
+class ReservationReader:
     """One pass over a reservation, from the place `begin` to before `end`. For one reader."""
 
     def __init__(
         self,
-        calling: Calling,
+        context: ClientContext,
         stream: str,
         sequence_number: int,
         *,
@@ -28,7 +28,7 @@ class Reading:
         end: int | None,
         timeout: Seconds | None,
     ) -> None:
-        self._calling = calling
+        self._context = context
         self._set = (stream, sequence_number)
         self._begin = begin
         self._end = end
@@ -37,10 +37,10 @@ class Reading:
         self._pages: Pages | None = None
 
     async def envelopes(self) -> AsyncGenerator[Envelope, None]:
-        """The messages in the set's order. `timeout` is for each page, with its repetitions."""
+        """Yield the messages in the set's order. `timeout` is for each page, with its retries."""
         try:
             while self._end is None or self._place() < self._end:
-                page = await self._calling.attempt(self._next, self._timeout)
+                page = await self._context.attempt(self._next, self._timeout)
                 if not page:
                     return
                 for envelope in page:
@@ -55,9 +55,9 @@ class Reading:
         return self._begin + len(self._seen)
 
     async def _next(self, deadline: float) -> Sequence[Envelope]:
-        self._calling.left(deadline)
+        self._context.left(deadline)
         if self._pages is None:
-            self._pages = self._calling.transport.reservations.read(
+            self._pages = self._context.transport.reservations.read(
                 *self._set, begin=self._place(), end=self._end or 0
             )
         try:

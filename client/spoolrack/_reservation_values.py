@@ -1,4 +1,4 @@
-"""The values that have to do with reservations: messages that are leased under a name. No behaviour."""
+"""Values of reservations. No behaviour."""
 
 from __future__ import annotations
 

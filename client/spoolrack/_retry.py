@@ -1,4 +1,4 @@
-"""When failed work is repeated: calls by `RetryPolicy`, messages by `Backoff` and `Retry`.
+"""Retry policies: `RetryPolicy` for calls, `Backoff` and `Retry` for messages.
 
 Pure: time and randomness are arguments.
 """
@@ -21,7 +21,7 @@ _MAX_EXPONENT: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """When a failed call is repeated: exponential backoff with full jitter.
+    """Retries of a failed call: exponential backoff with full jitter.
 
     Only a `retryable` error is repeated, and not before the delay that the server named.
     `RetryPolicy(attempts=1)` never repeats.
@@ -60,10 +60,10 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long a message stays hidden after its handler failed: exponential backoff with jitter.
+    """Delay of a message whose handler failed: exponential backoff with jitter.
 
-    The delay is `initial` after the first receive, and is multiplied by `factor` with each further
-    one, up to `maximum`. Up to `jitter` of it, a fraction, is left off at random, so that messages that
+    The delay is `initial` after the first receive, and is multiplied by `factor` with each further one,
+    up to `maximum`. Up to `jitter` of it, a fraction, is left off at random, so that messages that
     failed together are retried apart.
     """
 
@@ -114,7 +114,7 @@ class Reject(Exception):
         raise Reject("the order has no customer")
 
     The dead-letter record keeps the reason. A worker doesn't report it to `on_error`. If the message
-    can't be rejected, it is released as after any failure, and `on_error` hears why.
+    can't be rejected, it is released as after any failure, and `on_error` is called with the reason.
     """
 
     def __init__(self, reason: str = "") -> None:

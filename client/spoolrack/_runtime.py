@@ -52,14 +52,14 @@ class Started(Protocol):
 
 class Runtime(Protocol):
     def monotonic(self) -> float:
-        """Seconds since an unknown moment."""
+        """Return the seconds since an arbitrary moment."""
 
     async def sleep(self, seconds: float) -> None: ...
 
     def signal(self) -> Signal: ...
 
     def lock(self) -> contextlib.AbstractContextManager[Any]:
-        """A lock to be held for moments, never across an `await`."""
+        """Return a lock that is held briefly, never across an `await`."""
 
     def start(self, work: Work[None], name: str) -> Started:
         """Run `work` beside the caller. Doesn't keep the interpreter alive."""
@@ -73,7 +73,7 @@ class Runtime(Protocol):
 
 
 def run(work: Work[T]) -> T:
-    """The result of a coroutine that never suspends."""
+    """Return the result of a coroutine that never suspends."""
     try:
         work.send(None)
     except StopIteration as done:
@@ -141,7 +141,7 @@ class StartedThread:
         return not self._thread.is_alive()
 
     def cancel(self) -> None:
-        """A thread can't be ended."""
+        """Do nothing: a thread can't be cancelled."""
 
 
 class Threads:

@@ -1,4 +1,4 @@
-"""The values that have to do with schedules: messages that are sent again and again. No behaviour."""
+"""Values of schedules. No behaviour."""
 
 from __future__ import annotations
 

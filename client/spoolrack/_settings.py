@@ -70,9 +70,9 @@ class QueueSettings:
     """The settings of a queue; docs/settings.md has their bounds."""
 
     visibility_timeout: float = 30.0
-    """How long a receive hides a message from other consumers, if the receive doesn't say. Seconds."""
+    """Length of a lease, if the receive states none. Seconds."""
     delivery_delay: float = 0.0
-    """How long a message is hidden after its send, if the send doesn't say. Seconds. 0: none."""
+    """Delay of a message, if the send states none. Seconds. 0: none."""
     max_receives: int = 0
     """After so many receives without a delete a message moves to the dead-letter queue. 0: never."""
     dead_letter_queue: str = ""
@@ -99,14 +99,14 @@ class QueueSettings:
     """The most messages that a send stores as one file. 1: each message is a file of its own. 0: up to
     1,000."""
     group_order: GroupOrder = "fair"
-    """Whether groups of messages only take turns, or besides one receive at a time has messages of a
-    group."""
+    """Whether groups only take turns, or, besides, the messages of a group are leased to one receive
+    at a time."""
     priority_aging: float = 0.0
-    """How much earlier than it was sent a message counts as sent, for each step of its priority.
+    """Head start of a message for each step of its priority: it counts as sent so much earlier.
     Seconds. 0: a higher priority is always received first."""
     backoff_initial: float = 1.0
-    """How long a message is hidden after its first failure: a release that leaves it to the queue.
-    Seconds. 0: ready at once after every failure."""
+    """Delay of a message after its first failure: a release that states no delay. Seconds. 0: ready at
+    once after every failure."""
     backoff_factor: int = 2
     """The back-off is multiplied by this with each further receive."""
     backoff_maximum: float = 300.0
@@ -120,6 +120,6 @@ class QueueSettings:
     """How long the files of messages that have left the queue are kept in the root's archive. Seconds.
     0: no archive."""
     sending: Sending = "open"
-    """Whether the queue takes sends and publications; while it is paused they are refused."""
+    """Whether the queue accepts sends and publications; while it is paused they are refused."""
     receiving: Receiving = "open"
     """Whether the queue hands out messages; while it is paused receives find none, and wait."""

@@ -1,4 +1,4 @@
-"""The values that have to do with stages: batches of messages that appear together. No behaviour."""
+"""Values of stages and batches. No behaviour."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ MAX_STAGES: Final = 10_000
 
 
 class BatchOptions(TypedDict, total=False):
-    """How a batch is made, as keyword arguments: see `spoolrack.Client.batch`."""
+    """Options of a batch, as keyword arguments: see `spoolrack.Client.batch`."""
 
     writer: str | None
     """The publishing writer. With an `epoch`; without both, the batch is a writer of its own."""
     epoch: int | None
     epoch_retention: Seconds | None
-    """How long the writer's epoch is remembered; 30 days if not said."""
+    """How long the writer's epoch is remembered; Default: 30 days."""
     time_to_live: Seconds | None
-    """How long the stage lives unpublished, from its first messages on; 1 day if not said."""
+    """How long the stage lives unpublished, from its first messages on; Default: 1 day."""
     publish: bool
-    """Whether the batch is published at the end of its block, which it is if not said."""
+    """Whether the batch is published at the end of its block. Default: true."""
     in_flight: int
-    """How many chunks are on their way at one time; 1 if not said. With more than one, messages of
+    """How many chunks are in flight at one time; 1 by default. With more than one, messages of
     different chunks may appear in another order."""
     timeout: Seconds | None
-    """For each call with all its repetitions; the client's if not said."""
+    """For each call with all its repetitions; by default the client's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

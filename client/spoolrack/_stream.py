@@ -1,8 +1,8 @@
 """A stream of messages that outlives its connections.
 
-A reader beside the program takes what the server delivers (never more than the stream's credits
-allow), so that at the end everything which was delivered and not handed out can be given back. It
-opens the stream again after a failure that may pass. Messages that wait here are kept leased.
+A reader in the background takes the messages as the server delivers them (within the stream's credits),
+so that at the end those that were not handed out can be released. It opens the stream again after a
+failure that may pass. Messages that wait here are kept leased.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from . import _arguments as arguments
 from ._acks import Acks
-from ._calls import Calling
+from ._client_context import ClientContext
 from ._leases import Leases
 from ._outgoing import chunks_of
-from ._prefetch_buffer import Mailbox
+from ._prefetch_buffer import PrefetchBuffer
 from ._runtime import Started
 from ._transports import Deliveries
 from ._values import MAX_BATCH, ByReceipt, DeleteResult, Envelope, Seconds, VisibilityChange
@@ -25,8 +25,8 @@ from .errors import ClientClosed, SpoolrackError
 
 log = logging.getLogger("spoolrack")
 
-LAST_WORDS = 5.0
-"""Seconds that the end of a stream may take to give messages back."""
+CLOSE_TIMEOUT = 5.0
+"""Seconds that the end of a stream may take to release messages."""
 
 
 class EnvelopeStream:
@@ -34,75 +34,82 @@ class EnvelopeStream:
 
     def __init__(
         self,
-        calling: Calling,
+        context: ClientContext,
         queue: str,
         *,
         max_in_flight: int,
         max_bytes_in_flight: int,
         visibility_timeout: float | None,
-        patience: float,
-        until_settled: bool = False,
+        connect_timeout: float,
+        until_dropped: bool = False,
         on_arrival: Callable[[], None] | None = None,
     ) -> None:
-        """`max_bytes_in_flight`: 0 is without a limit. `patience`: seconds to go on trying if there
-        never was a connection. `until_settled`: extend leases until `settled` is called, and not only
-        until the message is handed out. `on_arrival`: called by the reader after messages have come,
-        and after the stream's end."""
-        self._calling = calling
-        self._runtime = calling.runtime
+        """`max_bytes_in_flight`: 0 is no limit. `connect_timeout`: seconds of retries until the first
+        connection. `until_dropped`: extend leases until `drop_lease` is called, and not only until
+        the message is handed out. `on_arrival`: called by the reader after messages have arrived, and
+        after the stream's end."""
+        self._context = context
+        self._runtime = context.runtime
         self._queue = queue
         self._max_in_flight = max_in_flight
         self._max_bytes_in_flight = max_bytes_in_flight
         self._visibility_timeout = visibility_timeout
-        self._patience = patience
-        self._until_settled = until_settled
+        self._connect_timeout = connect_timeout
+        self._until_dropped = until_dropped
         self._on_arrival = on_arrival
         self._lock = self._runtime.lock()
         self._closing = self._runtime.signal()
         self._deliveries: Deliveries | None = None
         self._reader: Started | None = None
-        self._mailbox: Mailbox[Envelope] = Mailbox(self._runtime)
-        self._leases = Leases(calling, queue, visibility_timeout)
+        self._buffer: PrefetchBuffer[Envelope] = PrefetchBuffer(self._runtime)
+        self._leases = Leases(context, queue, visibility_timeout)
         self._acks = Acks(self._runtime, queue, self._delete, max_in_flight=max_in_flight)
 
     async def next(self) -> Envelope | None:
-        """The next message; None once the stream is closed. Raises what ended it otherwise."""
+        """Return the next message; None once the stream is closed. Raise the error that ended it
+        otherwise."""
         found = await self.receive(1, None)
         return found[0] if found else None
 
     async def receive(self, max_messages: int, wait: Seconds | None) -> list[Envelope]:
-        """Up to `max_messages` of those that have come, as soon as there is one; none once the stream
-        is closed, or after `wait` seconds, if that is not None. Raises what ended it otherwise."""
+        """Return up to `max_messages` of those that have arrived, as soon as there is one; none once
+        the stream is closed, or after `wait` seconds, if that is not None. Raise the error that ended
+        it otherwise."""
         arguments.integer("max_messages", max_messages, 1)
         waits = arguments.optional_span("wait", wait)
-        self._calling.check_process()
+        self._context.check_process()
         if self._reader is None:
             self._start()
         deadline = None if waits is None else self._runtime.monotonic() + waits
         while True:
-            envelopes = await self._mailbox.get_many(max_messages, deadline)
+            envelopes = await self._buffer.get_many(max_messages, deadline)
             # A message whose lease was lost while it waited here is delivered again, to any consumer.
-            held = self._leases.hand_out(envelopes, keep=self._until_settled)
+            held = self._leases.hand_out(envelopes, keep=self._until_dropped)
             if held or not envelopes:
                 return held
 
     def ack(self, receipt: str) -> None:
         """Delete a message soon. Raise `ClientClosed` once the stream is closed."""
-        self._calling.check()
+        self._context.check()
         self._acks.add(receipt)
 
     async def _delete(self, receipts: Sequence[str]) -> Sequence[DeleteResult]:
+        context = self._context
+
         def delete(chunk: list[ByReceipt], left: float) -> Awaitable[list[DeleteResult]]:
-            return self._calling.transport.delete(self._queue, chunk, timeout=left)
+            return context.transport.delete(self._queue, chunk, timeout=left)
 
         chunks = list(chunks_of(map(ByReceipt, receipts), lambda _: 0))
         with contextlib.suppress(ClientClosed):
-            return await self._calling.in_chunks(
-                chunks, delete, lambda error: DeleteResult(error=error), None
+            return await context.in_chunks(
+                chunks,
+                lambda chunk, deadline: delete(chunk, context.left(deadline)),
+                lambda error: DeleteResult(error=error),
+                None,
             )
-        return [result for chunk in chunks for result in await delete(chunk, LAST_WORDS)]
+        return [result for chunk in chunks for result in await delete(chunk, CLOSE_TIMEOUT)]
 
-    def settled(self, envelope: Envelope) -> None:
+    def drop_lease(self, envelope: Envelope) -> None:
         """Stop extending the lease of a message that was handed out."""
         self._leases.drop(envelope.receipt)
 
@@ -111,8 +118,8 @@ class EnvelopeStream:
             with self._lock:
                 if self._reader is not None:
                     return
-                self._calling.check()
-                self._calling.open.add(self)
+                self._context.check()
+                self._context.open.add(self)
                 self._reader = self._runtime.start(self._read(), "spoolrack-stream")
         except KeyboardInterrupt:
             # The reader may run all the same: it finds the stream closed, and ends.
@@ -134,18 +141,19 @@ class EnvelopeStream:
             failure = error
         except BaseException:
             # A cancelled task: nothing comes any more, and the callers must not wait for it.
-            self._mailbox.close(ClientClosed("The stream was cancelled with its event loop."))
+            self._buffer.close(ClientClosed("The stream was cancelled with its event loop."))
             raise
         if self._closing.is_set():
             if failure is not None and not isinstance(failure, SpoolrackError):
                 log.error("the stream of %s has failed at its end", self._queue, exc_info=failure)
-            await self._release(self._mailbox.close())
+            await self._release(self._buffer.close())
         else:
-            self._mailbox.close(failure)
+            self._buffer.close(failure)
 
     async def _read_until_the_end(self) -> None:
-        """Deliver messages, through any number of connections, until it is closed or in vain."""
-        calling = self._calling
+        """Deliver messages, through any number of connections, until the stream is closed or retries
+        end."""
+        context = self._context
         ever_connected = False
         failed = 0
         failing_since = self._runtime.monotonic()
@@ -155,7 +163,7 @@ class EnvelopeStream:
                 while True:
                     envelopes = await deliveries.next()
                     failed = 0
-                    await self._take(envelopes)
+                    await self._accept(envelopes)
             except SpoolrackError as error:
                 if self._closing.is_set():
                     return
@@ -164,8 +172,8 @@ class EnvelopeStream:
                     failed = 0
                 failed += 1
                 now = self._runtime.monotonic()
-                left = math.inf if ever_connected else failing_since + self._patience - now
-                pause = calling.retry.pause(error, failed=failed, left=left, random=calling.random)
+                left = math.inf if ever_connected else failing_since + self._connect_timeout - now
+                pause = context.retry.pause(error, failed=failed, left=left, random=context.random)
                 if pause is None:
                     raise
                 log.info("the stream of %s is opened again in %.2f s: %s", self._queue, pause, error)
@@ -175,7 +183,7 @@ class EnvelopeStream:
             await self._closing.wait(pause)
 
     def _open(self) -> Deliveries:
-        deliveries = self._calling.transport.stream(
+        deliveries = self._context.transport.stream(
             self._queue,
             max_in_flight=self._max_in_flight,
             max_bytes_in_flight=self._max_bytes_in_flight,
@@ -188,16 +196,16 @@ class EnvelopeStream:
             deliveries.cancel()
         return deliveries
 
-    async def _take(self, envelopes: Sequence[Envelope]) -> None:
+    async def _accept(self, envelopes: Sequence[Envelope]) -> None:
         self._leases.add(envelopes)
-        if not self._mailbox.put(envelopes):
+        if not self._buffer.put(envelopes):
             await self._release(envelopes)
         elif self._on_arrival is not None:
             self._on_arrival()
 
     async def _release(self, envelopes: Sequence[Envelope]) -> None:
-        """Give back what was never handed out: it is ready again at once."""
-        transport = self._calling.transport
+        """Release messages that were never handed out: they are ready again at once."""
+        transport = self._context.transport
         self._leases.hand_out(envelopes, keep=False)
         for start in range(0, len(envelopes), MAX_BATCH):
             chunk = [
@@ -205,10 +213,10 @@ class EnvelopeStream:
                 for envelope in envelopes[start : start + MAX_BATCH]
             ]
             try:
-                await transport.change_visibility(self._queue, chunk, timeout=LAST_WORDS)
+                await transport.change_visibility(self._queue, chunk, timeout=CLOSE_TIMEOUT)
             except SpoolrackError as error:
                 log.warning(
-                    "%d messages of %s could not be given back, and are leased until their "
+                    "%d messages of %s could not be released, and stay leased until their "
                     "visibility timeout ends: %s",
                     len(chunk),
                     self._queue,
@@ -216,38 +224,38 @@ class EnvelopeStream:
                 )
 
     async def close(self) -> None:
-        """End the stream and give back what it has not handed out. Any number of times."""
+        """End the stream, and release the messages that it has not handed out. Idempotent."""
         self.abandon_now()
         if self._reader is not None:
-            await self._reader.join(LAST_WORDS * 2)
-        await self._acks.join(LAST_WORDS * 2)
-        self._calling.open.discard(self)
+            await self._reader.join(CLOSE_TIMEOUT * 2)
+        await self._acks.join(CLOSE_TIMEOUT * 2)
+        self._context.open.discard(self)
 
     def stop_extending(self) -> None:
         """Extend no lease any more, not even of messages that are being worked on."""
         self._leases.stop()
 
     def abandon(self) -> None:
-        """`close` without waiting, from a finalizer."""
-        if self._reader is not None and not self._closing.is_set() and not self._calling.closed:
+        """Close without waiting, from a finalizer."""
+        if self._reader is not None and not self._closing.is_set() and not self._context.closed:
             self._runtime.soon(self.abandon_now)
 
     def abandon_now(self) -> None:
-        """`close` without waiting: the reader does the rest."""
+        """Close without waiting: the reader task does the rest."""
         with self._lock:
             self._closing.set()
             self._acks.end()
             deliveries = self._deliveries
-        if not self._until_settled:
+        if not self._until_dropped:
             self._leases.stop()
         if deliveries is not None:
             deliveries.cancel()
         if self._reader is None:
-            self._mailbox.close()
+            self._buffer.close()
 
     @property
     def connected(self) -> bool:
-        """Whether the present connection, if there is one, was taken up by the other side."""
+        """Whether the present connection, if there is one, was accepted by the server."""
         return self._deliveries is not None and self._deliveries.connected()
 
     def describe(self) -> str:

@@ -48,7 +48,7 @@ class _Thread(threading.Thread):
         action()
 
 
-class _Threads:
+class _OpenThreads:
     """The threads of one process."""
 
     def __init__(self) -> None:
@@ -76,16 +76,16 @@ class _Threads:
                 thread.join(max(0.0, end - time.monotonic()))
 
 
-_threads = _Threads()
+_threads = _OpenThreads()
 
 
-def _forget() -> None:
-    """A child that was forked off has none of its parent's threads."""
+def _drop_after_fork() -> None:
+    """Drop the threads in a forked child: it has none of its parent's."""
     global _threads
-    _threads = _Threads()
+    _threads = _OpenThreads()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_drop_after_fork)
 
 
 @atexit.register

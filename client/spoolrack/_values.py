@@ -30,7 +30,7 @@ MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
 
 
 class MessageState(StrEnum):
-    """Where a message is in its life."""
+    """State of a message."""
 
     READY = "ready"
     LEASED = "leased"
@@ -60,6 +60,30 @@ class BlockingMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """A cause that keeps messages from going into a queue or out of it."""
+
+    reason: str
+    """A stable name, such as "RECEIVING_PAUSED"."""
+    explanation: str
+    """For a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldLease:
+    """Messages that were leased together, and still are."""
+
+    message_id: str
+    """The first of them."""
+    message_count: int
+    first_received_at: datetime | None
+    lease_expires_at: datetime
+    receive_count: int
+    stream: str
+    """The stream of the reservation that holds them; empty: a receive does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueInfo:
     """A queue as it was when it was asked for."""
 
@@ -72,6 +96,11 @@ class QueueInfo:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Notes of its owner; Spoolrack reads none of them."""
     blocking_message: BlockingMessage | None = None
+    obstacles: Sequence[Obstacle] = ()
+    """Causes that keep messages from going in or out. As the oldest leases, only of a queue that was
+    asked for by its name."""
+    oldest_leases: Sequence[OldLease] = ()
+    """Up to five, those that were received first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +157,9 @@ class Envelope:
     receive_count: int = 0
     first_receive_ms: int | None = None
     due_ms: int | None = None
+    """When the lease of a leased message ends, or the delay of a delayed one."""
     visibility_timeout: float | None = None
-    """Seconds that the lease lasted when the message came; None if the other side didn't say."""
+    """Seconds that the lease lasted when the message arrived; None if the server didn't say."""
     receipt: str = ""
     """Empty in messages that were got or listed."""
     state: MessageState = MessageState.READY
@@ -179,7 +209,7 @@ class VisibilityChange:
 
 @dataclass(frozen=True, slots=True)
 class MessageRelease:
-    """The end of one lease, after which the message is hidden for so many seconds."""
+    """The end of one lease, after which the message is hidden for `delay` seconds."""
 
     receipt: str
     delay: float | None = 0.0
@@ -282,11 +312,11 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def millis_of(moment: datetime) -> int:
-    """The Unix time in milliseconds of an aware datetime, rounded up."""
+    """Return the Unix time in milliseconds of an aware datetime, rounded up."""
     return -((_EPOCH - moment) // timedelta(milliseconds=1))
 
 
 def moment_of(millis: int) -> datetime:
-    """The aware datetime of a Unix time in milliseconds, exact also where floats aren't."""
+    """Return the aware datetime of a Unix time in milliseconds, exactly: no floats are involved."""
     seconds, rest = divmod(millis, 1_000)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest * 1_000)

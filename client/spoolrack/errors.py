@@ -188,8 +188,8 @@ class ReservationLost(SpoolrackError):
 
 
 class ReservationCommitted(SpoolrackError):
-    """The stream is committed up to this reservation or beyond: its messages are deleted. Whoever asks
-    for it again has gone back in time, as with an old checkpoint."""
+    """The stream is committed up to this reservation or beyond: its messages are deleted. A reader that
+    asks for it again has gone back in time, as with an old checkpoint."""
 
     reason = "RESERVATION_COMMITTED"
     code = "FAILED_PRECONDITION"
@@ -330,7 +330,7 @@ class Unreachable(SpoolrackError, ConnectionError):
 
 
 class Timeout(SpoolrackError, TimeoutError):  # the builtin too, so that `except TimeoutError` works
-    """No answer within the timeout. What was asked for may have taken place, or may yet."""
+    """No answer within the timeout. The call may have taken place, or may yet."""
 
     reason = "TIMEOUT"
     code = "DEADLINE_EXCEEDED"
@@ -416,6 +416,7 @@ def error_of(
     retry_delay: timedelta | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> SpoolrackError:
-    """The error that a server's reason stands for; a plain `SpoolrackError` for an unknown one."""
+    """Return the error that a server's reason stands for; a plain `SpoolrackError` for an unknown
+    one."""
     kind = BY_REASON.get(reason, SpoolrackError)
     return kind(message, reason=reason, retry_delay=retry_delay, metadata=metadata)

@@ -62,7 +62,7 @@ class RunningServer:
         return self._clock
 
     def client(self, *, timeout: float = 30.0) -> Client:
-        """A new client of it: close it, or use it as a context."""
+        """Return a new client of this server: close it, or use it as a context."""
         return connect(self.url, timeout=timeout)
 
     def start(self) -> None:
@@ -111,7 +111,7 @@ class RunningServer:
 def running_server(
     root: str | os.PathLike[str] | None = None, *, clock: Clock | None = None
 ) -> Iterator[RunningServer]:
-    """A server on a free port of the loopback, until the context ends.
+    """Run a server on a free port of the loopback, until the context ends.
 
     Without a `root` it serves a temporary folder, which is gone afterwards. With a `clock`, such as
     `manual_clock()`, it lives in that one's time. Raises `ImportError` without the server extra.
@@ -135,7 +135,7 @@ class OpenRoot:
         self.clock: Any = clock
 
     def client(self, *, timeout: float = 30.0) -> Client:
-        """A new client of it: close it, or use it as a context."""
+        """Return a new client of this root: close it, or use it as a context."""
         return connect(self.url, timeout=timeout)
 
 
@@ -143,7 +143,7 @@ class OpenRoot:
 def open_root(
     root: str | os.PathLike[str] | None = None, *, clock: Clock | None = None
 ) -> Iterator[OpenRoot]:
-    """A root for the clients of its URL in this process, until the context ends.
+    """Return a root for the clients of its URL in this process, until the context ends.
 
     Without a `root` it is a temporary folder, which is gone afterwards. With a `clock`, such as
     `manual_clock()`, these clients live in that one's time.
@@ -161,7 +161,7 @@ def open_root(
 
 
 def manual_clock() -> ManualClock:
-    """A clock that stands still until `advance(milliseconds)` moves it."""
+    """Return a clock that stands still until `advance(milliseconds)` moves it."""
     try:
         from spoolrack_store.testing import ManualClock
     except ImportError as error:

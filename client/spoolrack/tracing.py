@@ -30,7 +30,7 @@ _API: Final = "opentelemetry.trace"
 
 
 def context_of(message: MessageFacts) -> Context:
-    """The context that the message was sent in, to be continued; an empty one if it carries none.
+    """Return the trace context that the message was sent in; an empty one if it carries none.
 
     For a program that uses OpenTelemetry: raises `ImportError` if it isn't installed.
     """
@@ -41,8 +41,8 @@ def context_of(message: MessageFacts) -> Context:
 
 
 def link_of(message: MessageFacts) -> Link | None:
-    """A link to the span that the message was sent in, for who works on several at once; None if it
-    carries none. Raises `ImportError` as `context_of` does."""
+    """Return a link to the span that the message was sent in, for a span that works on several
+    messages; None if it carries none. Raises `ImportError` as `context_of` does."""
     from opentelemetry.trace import Link, get_current_span
 
     sender = get_current_span(context_of(message)).get_span_context()
@@ -56,12 +56,12 @@ def carrier_of(attributes: Attributes) -> dict[str, str]:
 
 
 def is_on() -> bool:
-    """Whether there may be a span at all: this program has imported OpenTelemetry."""
+    """Return whether there may be a span at all: this program has imported OpenTelemetry."""
     return _API in sys.modules
 
 
 def traced(attributes: Attributes) -> Attributes:
-    """The attributes of a message that is sent now, with the active span's context if there is one.
+    """Return the attributes of a message to be sent, with the active span's context if there is one.
 
     A message that carries a context keeps it.
     """
@@ -73,7 +73,7 @@ def traced(attributes: Attributes) -> Attributes:
 
 
 def current() -> dict[str, str]:
-    """The active span's context as W3C writes it; empty if there is none."""
+    """Return the active span's context as W3C writes it; empty if there is none."""
     if not is_on():
         return {}
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -84,13 +84,13 @@ def current() -> dict[str, str]:
 
 
 def metadata() -> tuple[tuple[str, str], ...] | None:
-    """The same for a call that isn't a send."""
+    """Return the active span's context as the metadata of a call that isn't a send."""
     return tuple(current().items()) or None
 
 
 @contextmanager
 def working_on(message: MessageFacts) -> Iterator[None]:
-    """While a handler works on the message: in a span that continues its sender's."""
+    """Open a span that continues the sender's, while a handler works on the message."""
     if not is_on():
         yield
         return

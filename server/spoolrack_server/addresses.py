@@ -1,4 +1,4 @@
-"""Addresses to listen at: how they are written, and whether they can be had.
+"""Listen addresses: parsing, formatting, and a check that a port is free.
 
 Knows nothing of gRPC or HTTP: a process that only reserves a port needs neither.
 """

@@ -1,7 +1,7 @@
 """The mover and the reaper as processes of their own, beside servers that leave the work to them.
 
-Both can start and end at any time, and several of each may run: what is due or deleted lies in folders,
-and each piece of work is done once. Starting can fail as a server's can.
+Both can start and end at any time, and several of each may run: due and deleted messages lie in
+folders, and each piece of work is done once. Starting can fail as a server's can.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much memory this process may have: the limit of its control group, and the machine's memory."""
+"""Memory limit of this process: that of its control group, or the machine's memory."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ _UNLIMITED: Final = 1 << 60
 
 
 def machine_memory() -> int:
-    """Bytes."""
+    """Return the memory of this machine in bytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def memory_limit(
     groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")
 ) -> int | None:
-    """Bytes that the control group of this process may have, or one above it; None: no limit."""
+    """Return the bytes that the control group of this process, or one above it, may have; None: no
+    limit."""
     limits = [limit for file in _limit_files(groups, mounted) if (limit := _limit_in(file)) is not None]
     return min(limits, default=None)
 
 
 def memory_of_process() -> int:
-    """Bytes that this process may have: the least of its control groups' limits and the machine's
-    memory."""
+    """Return the bytes that this process may have: the least of its control groups' limits and the
+    machine's memory."""
     machine, limit = machine_memory(), memory_limit()
     return machine if limit is None else min(machine, limit)
 
 
 def _limit_files(groups: Path, mounted: Path) -> Iterator[Path]:
-    """The files that may state a limit, of the group itself and of each above it."""
+    """Return the files that may state a limit, of the group itself and of each above it."""
     for line in _text_of(groups).splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers:

@@ -1,8 +1,8 @@
-"""softlayer/mq's workers: so many fetches, and so many saves, are with the store at a time.
+"""softlayer/mq's workers: a bound on concurrent fetches, and one on concurrent saves.
 
-They are no threads. Who comes when all are busy waits for his turn, first come, first served; a receive
-that waits for messages keeps no worker busy. Nothing is bounded by default: the store takes what has
-gathered in one commit, and does more the more there is.
+They are no threads. A call that finds all workers busy waits, first come, first served; a receive that
+waits for messages keeps no worker busy. Nothing is bounded by default: the store batches waiting
+requests in one commit, and does more the more there are.
 """
 
 from __future__ import annotations

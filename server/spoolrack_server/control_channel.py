@@ -1,7 +1,8 @@
-"""A line between a supervisor and one of its servers: either asks, and the other answers.
+"""Control channel between a supervisor and one of its worker processes: either asks, and the other
+answers.
 
-A pair of connected sockets that only these two processes have; a JSON object a line. Who asks waits for
-so long and no longer. When the other end is gone, no question has an answer, and `run` returns.
+A pair of connected sockets that only these two processes have; a JSON object a line. A request has a
+timeout. When the other end is gone, no request has an answer, and `run` returns.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ class ControlChannel:
         self._answering: set[asyncio.Task[None]] = set()
 
     async def ask(self, what: str, seconds: float) -> Any | None:
-        """The other's answer; None if there is none in time."""
+        """Return the other end's answer; None if there is none in time."""
         number = next(self._numbers)
         answer = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
-            self._say({"ask": number, "what": what})
+            self._send({"ask": number, "what": what})
             return await asyncio.wait_for(answer, seconds)
         except (TimeoutError, ConnectionError):
             return None
@@ -56,7 +57,7 @@ class ControlChannel:
         """Answer what is asked until the other end is gone."""
         try:
             while line := await self._reader.readline():
-                self._take(json.loads(line))
+                self._receive(json.loads(line))
         except (ConnectionError, ValueError):
             pass  # Cut off in the midst of a line, or of too long a one: as good as gone.
         finally:
@@ -67,23 +68,23 @@ class ControlChannel:
                 task.cancel()
             self._writer.close()
 
-    def _take(self, told: Any) -> None:
-        if "ask" in told:
-            task = asyncio.create_task(self._answer(told["ask"], told["what"]))
+    def _receive(self, message: Any) -> None:
+        if "ask" in message:
+            task = asyncio.create_task(self._answer(message["ask"], message["what"]))
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
             return
-        answer = self._asked.get(told["answer"])
+        answer = self._asked.get(message["answer"])
         if answer is not None and not answer.done():
-            answer.set_result(told["value"])
+            answer.set_result(message["value"])
 
     async def _answer(self, number: int, what: str) -> None:
         value = await self._serve(what)
-        # Who has asked may be gone.
+        # The other end may be gone.
         with contextlib.suppress(ConnectionError):
-            self._say({"answer": number, "value": value})
+            self._send({"answer": number, "value": value})
 
-    def _say(self, told: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         if self._writer.is_closing():
             raise ConnectionResetError
-        self._writer.write(json.dumps(told, separators=(",", ":")).encode() + b"\n")
+        self._writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")

@@ -1,14 +1,14 @@
-"""Between the contract's messages and the store's values, in both directions.
+"""Conversion between the contract's messages and the store's values, in both directions.
 
-Pure. What is malformed, or beyond a bound that the contract states, raises the error that the caller
-deserves, naming the field; what depends on a queue is left to the store. Absent and zero mean what the
-comments in `protos/spoolrack/v1` say.
+Pure. A field that is malformed, or beyond a bound that the contract states, raises an error that names
+it; checks that depend on a queue are the store's. Absent and zero mean what the comments in
+`protos/spoolrack/v1` say.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Final, cast
 
 from google.protobuf.descriptor import EnumDescriptor
@@ -18,7 +18,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import HOUR, LAST_MOMENT, Millis, span_text
-from spoolrack_store.model.dead_letter_records import Death
+from spoolrack_store.model.content import Attributes
+from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import (
     InvalidMessage,
     InvalidQueueName,
@@ -32,6 +33,7 @@ from spoolrack_store.model.operations import (
     LastReceive,
     Message,
     MessageFilter,
+    MessageRun,
     Purge,
     Queue,
     UpdateQueue,
@@ -57,7 +59,7 @@ MAX_FILTERS: Final = 10
 MAX_DEDUPLICATION_ID: Final = 128
 """Characters."""
 
-LARGEST_DEATH: Final = 256
+LARGEST_RECORD: Final = 256
 """Bytes that one of them takes in a message, without its explanation."""
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -75,7 +77,7 @@ _DEFAULTS: Final = QueueSettings()
 
 
 def _choices(setting: str) -> dict[str, int]:
-    """The numbers of a setting's choices in its enum: the one of "strict" is `..._STRICT`."""
+    """Return the numbers of a setting's choices in its enum: the one of "strict" is `..._STRICT`."""
     kind = cast(EnumDescriptor, pb.QueueSettings.DESCRIPTOR.fields_by_name[setting].enum_type)
     prefix = kind.values_by_number[0].name.removesuffix("UNSPECIFIED")
     return {
@@ -100,7 +102,8 @@ _CHOICES_BACK: Final = {
 
 
 def millis(duration: Duration, what: str, *, least: int = 0, most: int) -> Millis:
-    """A span in milliseconds, rounded up; `InvalidRequest` about `what` if it is beyond its bounds."""
+    """Return a span in milliseconds, rounded up; raise `InvalidRequest` about `what` if it is beyond
+    its bounds."""
     try:
         span = _span(duration)
     except ValueError as error:
@@ -128,7 +131,8 @@ def _span(duration: Duration) -> Millis:
 
 
 def last_receive(receive: rpc.LastReceive) -> LastReceive:
-    """The receive that a receipt came with; raise `InvalidRequest` for one that no message has had."""
+    """Return the receive that a receipt came with; raise `InvalidRequest` for one that no message has
+    had."""
     if receive.receive_count < 1:
         raise InvalidRequest(
             what="last_receive.receive_count",
@@ -148,8 +152,8 @@ def timestamp(moment: Millis) -> Timestamp:
 
 
 def moment(timestamp: Timestamp, what: str) -> Millis:
-    """A Unix time in milliseconds, rounded up; `InvalidRequest` about `what` if it is none, or beyond
-    the last time that the store can tell."""
+    """Return a Unix time in milliseconds, rounded up; raise `InvalidRequest` about `what` for an
+    invalid time, or one beyond the store's last."""
     found = timestamp.seconds * 1_000 - (-timestamp.nanos // 1_000_000)
     if not 0 <= timestamp.nanos <= 999_999_999 or not 0 <= found <= LAST_MOMENT:
         raise InvalidRequest(
@@ -178,21 +182,21 @@ def message_id(id: str) -> str:
 
 
 def number(value: int, what: str, *, default: int, most: int) -> int:
-    """A field that is from 1 to `most`, with 0 for `default`."""
+    """Return a field that is from 1 to `most`, with 0 for `default`."""
     if not 0 <= value <= most:
         raise InvalidRequest(what=what, value=value, rule=f"must be from 1 to {most}")
     return value or default
 
 
 def place(value: int, what: str, *, most: int) -> int:
-    """A field that counts from 0, up to `most`."""
+    """Return a field that counts from 0, up to `most`."""
     if not 0 <= value <= most:
         raise InvalidRequest(what=what, value=value, rule=f"must be from 0 to {most}")
     return value
 
 
 def word(name: str, what: str, *, most: int) -> str:
-    """A name that its user has chosen and that becomes part of a file's."""
+    """Return a name that its user has chosen and that becomes part of a file's."""
     if len(name) > most or not _WORD.fullmatch(name):
         raise InvalidRequest(
             what=what, value=name, rule=f"must have 1 to {most} letters, digits, '_' and '-'"
@@ -229,7 +233,7 @@ def settings(message: pb.QueueSettings) -> QueueSettings:
 
 
 def update(queue: pb.Queue, mask: FieldMask) -> UpdateQueue:
-    """The fields of a queue that an update names; without a mask, those that are present."""
+    """Return the fields of a queue that an update names; without a mask, those that are present."""
     present = _present(queue.settings)
     paths = list(mask.paths)
     if not paths:
@@ -264,12 +268,12 @@ def update(queue: pb.Queue, mask: FieldMask) -> UpdateQueue:
 
 
 def version(version: int) -> int:
-    """A version as a precondition; 0 for none."""
+    """Return a version as a precondition; 0 for none."""
     return place(version, "version", most=MAX_VERSION)
 
 
 def _present(message: pb.QueueSettings) -> dict[str, object]:
-    """The settings that have a value in the message."""
+    """Return the settings that have a value in the message."""
     found: dict[str, object] = {}
     for field, value in message.ListFields():
         match SCHEMA[field.name].kind:
@@ -303,7 +307,7 @@ def _settings(held: QueueSettings) -> pb.QueueSettings:
 
 
 def queue(queue: Queue, now: Millis) -> pb.Queue:
-    """A queue as a client sees it at the Unix time `now`."""
+    """Return a queue as a client sees it at the Unix time `now`."""
     counts, blocking = queue.counts, queue.blocking
     return pb.Queue(
         name=queue.name,
@@ -324,15 +328,29 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
         else pb.BlockingMessage(
             id=blocking.id, receive_count=blocking.receives, explanation=blocking.why
         ),
+        obstacles=[
+            pb.Obstacle(reason=each.reason, explanation=each.explanation) for each in queue.obstacles
+        ],
+        oldest_leases=[
+            pb.OldLease(
+                message_id=each.id,
+                message_count=each.count,
+                first_receive_time=None if each.first is None else timestamp(each.first),
+                lease_expire_time=timestamp(each.due),
+                receive_count=each.receives,
+                stream=each.stream,
+            )
+            for each in queue.oldest_leases
+        ],
     )
 
 
 # Messages.
 
 
-def attributes(message: pb.OutgoingMessage | rpc.ListMessagesRequest) -> dict[str, str | bytes]:
+def attributes(by_name: Mapping[str, pb.Attribute]) -> dict[str, str | bytes]:
     found: dict[str, str | bytes] = {}
-    for name, attribute in message.attributes.items():
+    for name, attribute in by_name.items():
         match attribute.WhichOneof("value"):
             case "string_value":
                 found[name] = attribute.string_value
@@ -354,33 +372,69 @@ def message(message: Message) -> pb.Message:
         group=message.group,
         priority=message.priority,
     )
-    # What is set in its place takes half the time of what is made and then copied there.
+    # A field set in place takes half the time of one that is made and then copied there.
     _set(made.send_time, message.sent_at)
     if message.first_receive is not None:
         _set(made.first_receive_time, message.first_receive)
     if message.due is not None:
         is_leased = message.state is State.LEASED
         _set(made.lease_expire_time if is_leased else made.deliver_time, message.due)
-    for name, value in message.attributes.items():
-        if isinstance(value, str):
-            made.attributes[name].string_value = value
-        else:
-            made.attributes[name].binary_value = value
+    _set_attributes(made.attributes, message.attributes)
     if message.deaths:
         made.dead_letter_records.extend(map(_record, message.deaths))
     return made
 
 
-def _record(death: Death) -> pb.DeadLetterRecord:
+def _set_attributes(field: MutableMapping[str, pb.Attribute], attributes: Attributes) -> None:
+    for name, value in attributes.items():
+        if isinstance(value, str):
+            field[name].string_value = value
+        else:
+            field[name].binary_value = value
+
+
+def run(run: MessageRun) -> pb.MessageRun:
+    if len(run) == 1:
+        (alone,) = run.messages()
+        return pb.MessageRun(first=message(alone))
+    made = pb.MessageRun(
+        first=message(run.first),
+        columns=pb.MessageColumns(bodies=run.bodies, body_sizes=run.sizes, groups=run.groups),
+    )
+    for place, found in run.attributes.items():
+        _set_attributes(made.columns.attributes[place].by_name, found)
+    return made
+
+
+def bodies(columns: pb.MessageColumns) -> list[bytes]:
+    """Return the bodies of messages by column; raise `InvalidRequest` for columns that don't belong
+    together."""
+    sizes, joined = columns.body_sizes, columns.bodies
+    if min(sizes, default=0) < 0 or sum(sizes) != len(joined):
+        rule = f"must be the lengths of the bodies, which have {len(joined)} bytes"
+        raise InvalidRequest(what="body_sizes", value=f"{sum(sizes)} bytes", rule=rule)
+    for what, places in (("attributes", columns.attributes), ("groups", columns.groups)):
+        for place in places:
+            if not 0 <= place < len(sizes):
+                rule = f"must name places of {len(sizes)} messages, from 0"
+                raise InvalidRequest(what=what, value=place, rule=rule)
+    found, end = [], 0
+    for size in sizes:
+        begin, end = end, end + size
+        found.append(joined[begin:end])
+    return found
+
+
+def _record(record: DeadLetterRecord) -> pb.DeadLetterRecord:
     return pb.DeadLetterRecord(
-        source_queue=death.source_queue,
-        reason=death.reason,
-        receive_count=death.receives,
-        first_receive_time=None if death.first_receive is None else timestamp(death.first_receive),
-        dead_letter_time=timestamp(death.died_at),
-        redrive_queue=death.redriven_to,
-        redrive_time=None if death.redriven_at is None else timestamp(death.redriven_at),
-        explanation=death.explanation,
+        source_queue=record.source_queue,
+        reason=record.reason,
+        receive_count=record.receives,
+        first_receive_time=None if record.first_receive is None else timestamp(record.first_receive),
+        dead_letter_time=timestamp(record.dead_lettered_at),
+        redrive_queue=record.redriven_to,
+        redrive_time=None if record.redriven_at is None else timestamp(record.redriven_at),
+        explanation=record.explanation,
     )
 
 
@@ -415,12 +469,12 @@ def message_filter(request: rpc.ListMessagesRequest) -> MessageFilter:
         sent_since=since,
         sent_before=before,
         group=request.group,
-        attributes=attributes(request),
+        attributes=attributes(request.attributes),
     )
 
 
 def body_bytes(request: rpc.ListMessagesRequest) -> int | None:
-    """How many bytes of each body a list shows; None for all."""
+    """Return how many bytes of each body a list shows; None for all."""
     if request.view not in rpc.MessageView.values():
         raise InvalidRequest(what="view", value=request.view, rule="must be basic or full")
     is_full = request.view == rpc.MESSAGE_VIEW_FULL
@@ -441,7 +495,7 @@ def skip(request: rpc.ListMessagesRequest) -> int:
 
 
 def visibility(message: rpc.ReceiveRequest | rpc.StreamReceiveRequest) -> Millis | None:
-    """How long a receive asks to hide messages; None leaves that to the queue."""
+    """Return the visibility timeout of a receive in milliseconds; None for the queue's."""
     if not message.HasField("visibility_timeout"):
         return None
     return millis(message.visibility_timeout, "visibility_timeout", least=1, most=MAX_VISIBILITY)

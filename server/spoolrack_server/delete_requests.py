@@ -1,4 +1,4 @@
-"""A delete on its way to the store: what is valid of it, by column, and the response it will have."""
+"""Delete requests: validation by column, and the response."""
 
 from __future__ import annotations
 

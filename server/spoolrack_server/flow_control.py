@@ -1,10 +1,9 @@
-"""Flow control: when a stream of receives asks the store for more.
+"""Flow control: when a receive stream asks the store for more messages.
 
-A consumer that deletes one message at a time gives its credits back one by one. To lease, commit and
-frame one message for each of them costs many times what the message does, and the consumer is in no
-need: it still holds most of its credit. So a stream asks when a quarter of its credits and of their
-bytes is free, or when some have been free for a moment, because the others may be held for long. Knows
-nothing of messages.
+A consumer that deletes one message at a time returns its credits one by one. To lease, commit and frame
+one message for each costs many times the message, and the consumer still holds most of its credit. So a
+stream asks when a quarter of its credits, or of their bytes, is free, or when some have been free for a
+moment, because the others may be held for long. Knows nothing of messages.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class FlowControl:
         self._enough = max(1, limit // SHARE), max(1, max_bytes // SHARE)
         self._linger = linger
         self._awaited = _ANY
-        """So many free credits, and bytes, are worth waking the loop for."""
+        """Free credits, and bytes, from which the loop is woken."""
         self._event = LoopEvent()
         self._stopped = False
 
@@ -53,7 +52,7 @@ class FlowControl:
         self._event.set()
 
     def disable(self) -> None:
-        """Nobody asks any more, and yet credits may come back."""
+        """Stop calling the listener; credits may still come back."""
         self._event.disable()
 
     async def _free(self, awaited: tuple[int, int]) -> None:

@@ -1,9 +1,9 @@
 """Write frames of messages within the budget for responses.
 
 A frame is counted from the lease of its messages until the transport has taken it. The store reads
-bodies as it leases, so room for a frame is taken before, for as much as the queue's largest message:
-a stream waits for room, a single call is refused with `MemoryLimit`. A receive that waits for a send
-holds no room; if there is none when it is answered, its messages go back.
+bodies as it leases, so memory for a frame, at least for the queue's largest message, is reserved
+before: a stream waits for it, a single call is refused with `MemoryLimit`. A receive that waits for a
+send reserves nothing; if there is no memory when it is answered, its messages are released.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .store_access import StoreAccess
 
 USUAL: Final = 4 * MIB
 """Bytes up to which a frame needs no room before its lease, as long as half of the budget is free."""
-PATIENCE: Final = 5.0
+MEMORY_TIMEOUT: Final = 5.0
 """Seconds that a single call waits for room."""
 KNOWN_FOR: Final = 5.0
 """Seconds for which a queue's limit is believed without asking the store again."""
@@ -60,7 +60,7 @@ class FrameWriter:
         """
         peer, size = context.peer(), await self._size(wanted)
         if not self._is_free(peer, size):
-            await self._budget.room(peer, size)
+            await self._budget.wait_for(peer, size)
             if not self._budget.fits(peer, size):
                 return None
             found = await self._lease_at_once(context, peer, size, wanted)
@@ -73,8 +73,8 @@ class FrameWriter:
         peer, size = context.peer(), await self._size(wanted)
         if not self._is_free(peer, size):
             with suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE):
-                    await self._budget.room(peer, size)
+                async with asyncio.timeout(MEMORY_TIMEOUT):
+                    await self._budget.wait_for(peer, size)
             found = await self._lease_at_once(context, peer, size, wanted)
             if found is not None:
                 return found
@@ -86,14 +86,14 @@ class FrameWriter:
     async def put(self, context: Context, response: Response) -> None:
         """Write a frame that can be read again, once there is room; raises `CallIsOver`, `Draining`."""
         peer, size = context.peer(), response.ByteSize()
-        await self._budget.room(peer, size)
+        await self._budget.wait_for(peer, size)
         if not self._budget.fits(peer, size):
             raise Draining
         with self._budget.share(peer, size):
             await put(context, response.SerializeToString())
 
     def _is_free(self, peer: str, size: int) -> bool:
-        """Whether a frame of at most `size` bytes needs no room before its lease."""
+        """Return whether a frame of at most `size` bytes needs no reserved memory before its lease."""
         half = self._budget.total // 2
         return size <= USUAL and self._budget.used <= half and self._budget.fits(peer, size)
 
@@ -121,16 +121,16 @@ class FrameWriter:
         """Take room for what was leased. Raise `MemoryLimit`, and then the messages go back."""
         size = _size_of(deliveries)
         try:
-            taken = self._budget.take(peer, size)
+            taken = self._budget.reserve(peer, size)
         except MemoryLimit:
-            self._leases.give_back(queue, receipts_of(deliveries))
+            self._leases.release(queue, receipts_of(deliveries))
             # A setting was changed since the limit was asked for.
             self._largest[queue] = size, stopwatch()
             raise
         return LeasedFrame(self, context, peer, taken, queue, deliveries)
 
     async def _size(self, wanted: Receive) -> int:
-        """Bytes that the messages of a receive may have together."""
+        """Return the bytes that the messages of a receive may have together."""
         found = self._largest.get(wanted.queue)
         now = stopwatch()
         if found is None or now - found[1] > KNOWN_FOR:
@@ -168,7 +168,8 @@ class LeasedFrame:
         self._deliveries = deliveries
 
     async def hand_over(self, writes: asyncio.Lock | None = None) -> None:
-        """Write the messages in one response; what isn't taken goes back.
+        """Write the messages in one response; return the leases of those that the transport didn't
+        take.
 
         Of a stream, which takes one response at a time, `writes` is held meanwhile.
         """
@@ -181,10 +182,10 @@ class LeasedFrame:
                 await write(self._context, response)
         except CallIsOver:
             if receipts:
-                self._frames._leases.give_back(self._queue, receipts)
+                self._frames._leases.release(self._queue, receipts)
             raise
         finally:
-            self._frames._budget.give_back(self._peer, self._taken)
+            self._frames._budget.free(self._peer, self._taken)
 
 
 def _size_of(deliveries: Iterable[Delivery]) -> int:

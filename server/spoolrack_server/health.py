@@ -1,8 +1,8 @@
-"""Whether this server serves, and why it doesn't.
+"""Health of this server: whether it serves, and the reason if it doesn't.
 
 One state, which the drain and a failed store change, and two ways to ask: gRPC's health service here
 and `/-/health` in `http`. The library's own servicer is not used: its `Watch` forgets the other
-watchers when one of them leaves, and a watcher would hold up every graceful stop.
+watchers when one of them leaves, and a watcher would delay every graceful stop.
 """
 
 # ruff: noqa: N802 - the contract names the methods
@@ -49,12 +49,12 @@ class Health:
     def fail(self, why: str) -> None:
         """Stop serving, for `why`; the first reason stays."""
         self.why = self.why or why
-        # Who waits has this event; who comes later waits for another.
+        # Present waiters have this event; later ones wait for another.
         self._changed.set()
         self._changed = asyncio.Event()
 
     def finish(self, why: str) -> None:
-        """Stop serving for good: who watches is told, and then watches no longer."""
+        """Stop serving for good: watchers are notified, and their watches end."""
         self.is_final = True
         self.fail(why)
 

@@ -1,4 +1,4 @@
-"""Visibility changes, releases and rejections on their way to the store, and their responses.
+"""Requests that change visibility, release or reject: validation by column, and the responses.
 
 The store takes the leases together that are changed alike: a request becomes as many of its own.
 """

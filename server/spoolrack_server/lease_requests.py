@@ -1,9 +1,9 @@
-"""Lease messages for a transport; a lease that no transport took goes back at once.
+"""Lease messages for a transport; a lease that no transport took is released at once.
 
-A receive whose client is gone before the store answers leases nothing, or gives back what it leased;
-a message that couldn't be written to its client is ready again, and the receive isn't counted. The same
-goes for a reservation, unless somebody was told of it: its name may be asked for again. Knows nothing
-of gRPC or HTTP.
+A receive whose client is gone before the store answers leases nothing, or releases its messages. A
+message that couldn't be written to its client is ready again, and the receive isn't counted. The same
+goes for a reservation, unless another call has asked for its name meanwhile and was answered. Knows
+nothing of gRPC or HTTP.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ class LeaseRequests:
     async def lease(self, request: Receive) -> list[Delivery]:
         """Lease messages; when the caller is cancelled before, nothing stays leased."""
         at_once = replace(request, wait=Millis(0)) if self._workers.is_bounded else None
-        return await self._take(request, at_once, self._undo_receive)
+        return await self._await_leases(request, at_once, self._undo_receive)
 
     async def reserve(self, request: Reserve) -> Reservation | None:
         """Reserve messages; when the caller is cancelled before, nothing new stays reserved."""
         at_once = replace(request, wait=Millis(0)) if self._workers.is_bounded else None
-        return await self._take(request, at_once, self._unreserve)
+        return await self._await_leases(request, at_once, self._unreserve)
 
-    async def _take(self, request: Request[T], at_once: Request[T] | None, undo: Undo[T]) -> T:
+    async def _await_leases(self, request: Request[T], at_once: Request[T] | None, undo: Undo[T]) -> T:
         if at_once is not None:
             async with self._workers.fetching():
                 taken = await self._answer(at_once, undo)
             if taken or at_once == request:
                 return taken
-        # Who waits keeps no worker busy.
+        # A receive that waits keeps no worker busy.
         return await self._answer(request, undo)
 
     async def _answer(self, request: Request[T], undo: Undo[T]) -> T:
@@ -65,16 +65,16 @@ class LeaseRequests:
                 self._run(self._undo(future, undo))
             raise
 
-    def give_back(self, queue: str, receipts: Sequence[str]) -> None:
+    def release(self, queue: str, receipts: Sequence[str]) -> None:
         """Undo leases that no client has seen. Returns at once: the call they were for is over."""
         self._run(self._give_back(queue, receipts))
 
     def unreserve(self, reservation: Reservation | None) -> None:
-        """The same for a reservation."""
+        """Release a reservation that no transport took."""
         self._run(self._unreserve(reservation))
 
     async def close(self) -> None:
-        """Return once every lease that goes back is back. Nobody may lease any more."""
+        """Return once every release in flight is done. No lease may begin any more."""
         while self._returns:
             await asyncio.wait(set(self._returns))
 
@@ -100,7 +100,7 @@ class LeaseRequests:
             await answer(self._store.submit(GiveBack(queue=queue, receipts=receipts)))
         except StoreError as error:
             # They come back when they are due.
-            self._log.warning("leases could not be given back", why=str(error), leases=len(receipts))
+            self._log.warning("leases could not be released", why=str(error), leases=len(receipts))
 
     async def _unreserve(self, reservation: Reservation | None) -> None:
         # One that was there before is its first asker's.

@@ -1,6 +1,6 @@
-"""How much of everything one caller may have: docs/security.md shows these numbers, and a test them.
+"""Limits on one caller: docs/security.md shows these numbers, and a test compares.
 
-What a message may be is in the contract; here is what a connection may cost before any of that.
+Limits on a message are in the contract; these bound a connection before any of it is read.
 """
 
 from __future__ import annotations

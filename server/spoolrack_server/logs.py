@@ -22,7 +22,7 @@ LogFormat = Literal["logfmt", "json"]
 Log = FilteringBoundLogger
 
 
-class _OneLine(structlog.processors.LogfmtRenderer):
+class _LogfmtLine(structlog.processors.LogfmtRenderer):
     """Renders an event as one line, tracebacks included, that does nothing to a terminal.
 
     Any part of an event may have come with a request.
@@ -48,7 +48,7 @@ def _with_request(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 def make_log(
     *, format: LogFormat = "logfmt", level: int = logging.INFO, stream: TextIO | None = None
 ) -> Log:
-    """A logger of lines in `format`: `time=… level=… event=…` and facts, or the same as JSON."""
+    """Return a logger of lines in `format`: `time=… level=… event=…` and facts, or the same as JSON."""
     processors: list[Processor] = [
         _with_request,
         structlog.processors.add_log_level,
@@ -58,7 +58,7 @@ def make_log(
     if format == "json":
         processors.append(structlog.processors.JSONRenderer(_json))
     else:
-        processors.append(_OneLine(key_order=["time", "level", "event"], drop_missing=True))
+        processors.append(_LogfmtLine(key_order=["time", "level", "event"], drop_missing=True))
     # A line in one write: several processes may share the stream, and Python may be told not to buffer.
     log: Log = structlog.wrap_logger(
         structlog.WriteLogger(stream or sys.stderr),

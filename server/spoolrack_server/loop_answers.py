@@ -1,7 +1,6 @@
-"""Answers of the store's thread for an event loop, which is woken once for all that come together.
+"""The store's answers for an event loop, which is woken once for all answers of a commit.
 
-A commit answers many calls at once. To wake the loop for each of them, as `asyncio.wrap_future` does,
-took a third of the committer's time.
+`asyncio.wrap_future` wakes the loop for each answer, which took a third of the committer's time.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Beside an event loop, a thread of its own costs the committer a fifth of the processor's time: the two
 take the interpreter's lock from each other for every call and every answer. So a short commit is done
-in the loop's own thread, and only its sync waits elsewhere. Whatever may take longer is done elsewhere
-altogether, and the loop goes on.
+in the loop's own thread, and only its sync waits elsewhere. A commit that may take longer is done in
+another thread altogether, and the loop goes on.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ class LoopDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._settling: asyncio.TimerHandle | None = None
         self._ended = threading.Event()
-        self._nobodys = Context()
+        self._no_request = Context()
 
     def start(self, committer: Committer) -> None:
         self._committer = committer
-        self._loop.call_soon_threadsafe(self._look)
+        self._loop.call_soon_threadsafe(self._start_commit)
 
     def wake(self) -> None:
         if self._is_woken:
             return
         self._is_woken = True
-        # A commit is for many: what it logs must not seem to be of the request that woke it.
+        # A commit is for many requests: its log lines must not bear the id of the one that woke it.
         if threading.get_ident() == self._loop_thread:
-            self._loop.call_soon(self._look, context=self._nobodys)
+            self._loop.call_soon(self._start_commit, context=self._no_request)
         else:
-            self._loop.call_soon_threadsafe(self._look, context=self._nobodys)
+            self._loop.call_soon_threadsafe(self._start_commit, context=self._no_request)
 
     def stop(self) -> None:
         self._ended.wait()
         self._beside.shutdown()
 
-    def _look(self) -> None:
+    def _start_commit(self) -> None:
         """Begin a commit, if there is something to do."""
         self._is_woken = False
         if self._is_at_work:
@@ -80,13 +80,13 @@ class LoopDriver:
                 self._timer.cancel()
             # The clock rounds down, and to wake before the moment is to spin.
             left = (later - self._clock.monotonic() + 1) / 1_000
-            self._timer = self._loop.call_later(left, self._look)
+            self._timer = self._loop.call_later(left, self._start_commit)
 
     def _begin(self) -> None:
         self._cancel_settling()
         self._is_at_work = True
         if self._committer.is_short():
-            self._go_on(self._committer.cycle(), None)
+            self._continue(self._committer.cycle(), None)
         else:
             self._run_beside(lambda: run_whole(self._committer), self._end)
 
@@ -95,17 +95,18 @@ class LoopDriver:
             self._settling.cancel()
             self._settling = None
 
-    def _go_on(self, cycle: Cycle, error: BaseException | None) -> None:
+    def _continue(self, cycle: Cycle, error: BaseException | None) -> None:
         try:
             work = step(cycle, error)
         except BaseException:
-            # Ctrl-C: who runs the loop hears of it, and may run it again to close the store.
+            # Ctrl-C: the program that runs the loop gets it, and may run the loop again to close the
+            # store.
             self._end(None)
             raise
         if work is None:
             self._end(None)
         else:
-            self._run_beside(lambda: error_of(work), lambda error: self._go_on(cycle, error))
+            self._run_beside(lambda: error_of(work), lambda error: self._continue(cycle, error))
 
     def _run_beside(
         self, work: Callable[[], Exception | None], then: Callable[[BaseException | None], None]
@@ -120,4 +121,4 @@ class LoopDriver:
     def _end(self, _: BaseException | None) -> None:
         self._is_at_work = False
         # After what the loop has to do first: more may have come.
-        self._loop.call_soon(self._look)
+        self._loop.call_soon(self._start_commit)

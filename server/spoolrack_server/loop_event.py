@@ -17,14 +17,14 @@ class LoopEvent:
         self._is_set = False
 
     def set(self) -> None:
-        """Return at once; what the listener then looks at must have changed before."""
+        """Wake the listener, and return at once; change the state that it checks before."""
         if self._is_set:
             return
         self._is_set = True
         try:
             self._loop.call_soon_threadsafe(self._event.set)
         except RuntimeError:
-            # The loop is closed: nobody is left who could listen.
+            # The loop is closed: there is no listener left.
             return
 
     async def wait(self) -> None:

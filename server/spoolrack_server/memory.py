@@ -3,8 +3,8 @@
 gRPC core buffers a request before its size is known here, so a count of bytes can't bound it. The
 watermark does: the resident memory is measured once a second, and every `FAST` seconds while many
 requests are being read. Past it sends are refused, and their requests that are still being read end;
-past `HARD` times the watermark so do all other requests that are being read. What is complete is
-bounded by `Budget`. Linux only: elsewhere there is no watermark.
+past `HARD` times the watermark so do all other requests that are being read. Complete requests and
+responses are bounded by `Budget`. Linux only: elsewhere there is no watermark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .limits import LARGEST_CALL
 from .logs import Log
 
 HARD: Final = 1.15
-"""So many times the watermark, no request is read on, whatever it is for."""
+"""Multiple of the watermark past which no request is read further, of any kind."""
 LOW: Final = 0.95
 """Below this part of the watermark, sends are taken again."""
 SLOW: Final = 1.0
@@ -67,12 +67,12 @@ class MemoryLimiter:
         self._reading: set[RequestReader] = set()
         self._many = asyncio.Event()
         self._freed = 0
-        """Bytes of large requests and responses since memory was last given back to the system."""
+        """Bytes of large requests and responses since memory was last returned to the system."""
 
     # Requests.
 
     async def read(self, reader: RequestReader, context: Context) -> Any:
-        """The next request of a call, as bytes, or gRPC's EOF.
+        """Return the next request of a call, as bytes, or gRPC's EOF.
 
         Raises `MemoryLimit` when the memory that is left is needed.
         """
@@ -100,7 +100,7 @@ class MemoryLimiter:
                 reader.refuse(error)
 
     def require(self, more: int = 0) -> None:
-        """Raises `MemoryLimit` past the watermark, or if `more` bytes would reach it."""
+        """Raise `MemoryLimit` past the watermark, or if `more` bytes would reach it."""
         if self.watermark is None:
             return
         if self.is_over or (more and self._measure() + more > self.watermark):
@@ -181,15 +181,15 @@ class Budget:
         self._has_ended = False
 
     def fits(self, peer: str, size: int) -> bool:
-        """Whether `take` would find room."""
+        """Return whether `reserve` would find room."""
         return (
             size <= SMALL
             or not self.used
             or (self.used + size <= self.total and self._held.get(peer, 0) + size <= self.connection)
         )
 
-    def take(self, peer: str, size: int) -> int:
-        """Count `size` bytes of the connection `peer`, and return what `give_back` must be given.
+    def reserve(self, peer: str, size: int) -> int:
+        """Count `size` bytes of the connection `peer`, and return what `free` must be given.
 
         Raises `MemoryLimit` if they don't fit. One request or response always fits alone.
         """
@@ -204,7 +204,7 @@ class Budget:
     def full(self) -> MemoryLimit:
         return MemoryLimit(why=f"the {self._what} under way fill their {self.total // MIB} MiB")
 
-    def give_back(self, peer: str, taken: int) -> None:
+    def free(self, peer: str, taken: int) -> None:
         if not taken:
             return
         self.used -= taken
@@ -215,14 +215,14 @@ class Budget:
 
     @contextmanager
     def share(self, peer: str, size: int) -> Iterator[None]:
-        """While `size` bytes are in flight; raises `MemoryLimit`."""
-        taken = self.take(peer, size)
+        """Reserve `size` bytes while they are in flight; raise `MemoryLimit`."""
+        taken = self.reserve(peer, size)
         try:
             yield
         finally:
-            self.give_back(peer, taken)
+            self.free(peer, taken)
 
-    async def room(self, peer: str, size: int) -> None:
+    async def wait_for(self, peer: str, size: int) -> None:
         """Return when `size` bytes fit, or after `end`."""
         while not self._has_ended and not self.fits(peer, size):
             waiting = asyncio.get_running_loop().create_future()
@@ -247,7 +247,7 @@ class Budget:
 
 
 def resident() -> int:
-    """Bytes of this process that are in memory; 0 where that can't be told."""
+    """Return the resident bytes of this process; 0 where the system doesn't report them."""
     try:
         with open("/proc/self/statm", "rb", buffering=0) as file:
             return int(file.read(200).split()[1]) * _PAGE

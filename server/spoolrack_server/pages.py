@@ -30,7 +30,7 @@ def page_size(size: int) -> int:
 
 
 def filter_texts(wanted: MessageFilter) -> list[object]:
-    """Return what tells lists of messages with different filters apart."""
+    """Return a text that tells lists of messages with different filters apart."""
     return [
         sorted(state.value for state in wanted.states),
         wanted.sent_since,
@@ -51,7 +51,8 @@ class PageTokens:
         return base64.urlsafe_b64encode(f"{self._mark}{last}".encode()).decode().rstrip("=")
 
     def after(self, token: str, read: Callable[[str], T], first: T) -> T:
-        """Return after what the page begins: what `read` finds in the token, or `first` without one.
+        """Return the place after which the page begins: the one that `read` finds in the token, or
+        `first` without one.
 
         Raise `InvalidRequest` for anything but a token of this list.
         """

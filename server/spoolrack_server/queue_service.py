@@ -2,8 +2,8 @@
 
 Here are those about queues and messages; those about stages, reservations and redrives are parts of
 their own. A handler checks what the contract bounds, submits to the store and awaits the answer; it
-never waits for a disk in the event loop. What no transport took, because its client was gone, is given
-back at once.
+never waits for a disk in the event loop. A message that no transport took, because its client was gone,
+is released at once.
 """
 
 # ruff: noqa: N802 - the contract names the methods
@@ -63,7 +63,7 @@ class QueueService:
         watch: Instrumentation | None = None,
         responses: Budget | None = None,
     ) -> None:
-        """`responses` bounds the bytes of the messages that are on their way out."""
+        """`responses` bounds the bytes of messages in unsent responses."""
         self._store = store
         self._workers = workers or ConcurrencyLimit(None)
         self._clock = clock
@@ -90,7 +90,7 @@ class QueueService:
         )
 
     def credits(self) -> tuple[int, int]:
-        """How many messages all streams of receives may hold, and how many they hold."""
+        """Return how many messages all streams of receives may hold, and how many they hold."""
         return self._receive_streams.credits()
 
     def drain(self) -> None:
@@ -164,7 +164,9 @@ class QueueService:
 
     async def Send(self, request: rpc.SendRequest, context: Context) -> bytes:
         async with self._workers.saving():
-            send_requests.lend(context_in(context.invocation_metadata() or ()), request.messages)
+            send_requests.inherit_context(
+                context_in(context.invocation_metadata() or ()), request.messages
+            )
             begun = send_requests.start(self._store, request.queue, request.messages)
             del request  # The store has the bodies.
             await answer(begun.future)
@@ -198,7 +200,7 @@ class QueueService:
     async def StreamReceive(self, requests: Requests, context: Context) -> None:
         await self._receive_streams.serve(requests, context)
 
-    # What holders of messages do.
+    # Calls on leases.
 
     async def Delete(self, request: rpc.DeleteRequest, context: Context) -> bytes:
         begun = delete_requests.start(self._store, request.queue, request.targets)
@@ -266,8 +268,8 @@ class QueueService:
         for message in found.messages:
             size += message.size if max_body is None else min(message.size, max_body)
             size += sum(len(name) + len(value) for name, value in message.attributes.items())
-            size += len(message.deaths) * convert.LARGEST_DEATH
-            size += sum(len(death.explanation.encode()) for death in message.deaths)
+            size += len(message.deaths) * convert.LARGEST_RECORD
+            size += sum(len(record.explanation.encode()) for record in message.deaths)
             if count and size > FRAME_BYTES:
                 break
             count += 1

@@ -1,9 +1,9 @@
-"""Streams of receives: messages as they come, and what their consumer asks for meanwhile.
+"""Receive streams: messages as they become ready, and their consumer's deletes and lease changes.
 
 The first request says what to receive. A stream has a task that leases and writes frames of messages,
 and one that answers the requests that follow; both write to one call, which takes one response at a
-time. Memory is bounded by call: a stream holds two frames at most, one that the transport takes and
-the next.
+time. Memory is bounded by call: a stream holds two frames at most, one that the transport takes and the
+next.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ReceiveStreams:
         self._flow_controls: set[FlowControl] = set()
 
     def credits(self) -> tuple[int, int]:
-        """How many messages all streams may hold, and how many they hold."""
+        """Return how many messages all streams may hold, and how many they hold."""
         held = [flow_control.credits for flow_control in self._flow_controls]
         return sum(each.limit for each in held), sum(each.in_flight for each in held)
 
@@ -107,7 +107,7 @@ class ReceiveStreams:
         self._flow_controls.add(flow_control)
         writing: deque[asyncio.Task[None]] = deque()
         try:
-            # Tells a client of an empty queue that it is connected.
+            # Shows a client of an empty queue that it is connected.
             await context.send_initial_metadata(())
             while True:
                 if len(writing) > 1:
@@ -129,7 +129,7 @@ class ReceiveStreams:
                 )
                 if leased is not None:
                     # While it is written, the next receive waits in the store, where the next commit
-                    # finds it: what that commit sends, it leases, too.
+                    # finds it, and can lease messages that it sends.
                     writing.append(asyncio.create_task(leased.hand_over(writes)))
                     # Nothing of it is held while the next is awaited.
                     del leased
@@ -179,7 +179,7 @@ class ReceiveStreams:
 
 
 def _wanted(request: rpc.StreamReceiveRequest) -> _Wanted:
-    """Raises the `StoreError` of a first request that is wrong."""
+    """Validate a first request; raise the `StoreError` for a wrong one."""
     if request.WhichOneof("request") is not None:
         rule = "the first request of a stream says what to receive, and nothing else"
         raise InvalidRequest(what="the request", value="", rule=rule)

@@ -1,7 +1,7 @@
-"""The RPCs about redrives: dead letters that go back, in the background.
+"""The RPCs about redrives: dead letters that are moved back, in the background.
 
-The store does the work, and goes on with it after a restart; here its requests are checked and its
-answers told. Nothing waits for the end of a redrive: who wants to see it asks again.
+The store does the work, and continues it after a restart; here its requests are checked and its answers
+converted. No call waits for the end of a redrive: a client polls it.
 """
 
 # ruff: noqa: N802 - the contract names the methods
@@ -41,16 +41,17 @@ class RedriveService:
     async def StartRedrive(
         self, request: rpc.StartRedriveRequest, context: Context
     ) -> rpc.StartRedriveResponse:
-        return rpc.StartRedriveResponse(redrive=_told(await self._access.submit(_asked(request))))
+        return rpc.StartRedriveResponse(redrive=_redrive(await self._access.submit(_asked(request))))
 
     async def GetRedrive(
         self, request: rpc.GetRedriveRequest, context: Context
     ) -> rpc.GetRedriveResponse:
         found = await self._find(_id(request.id), Permission.MONITOR)
-        return rpc.GetRedriveResponse(redrive=_told(found))
+        return rpc.GetRedriveResponse(redrive=_redrive(found))
 
     async def _find(self, id: str, permission: Permission) -> ops.Redrive:
-        """A redrive of a queue to which the caller may do this; any other is not found."""
+        """Return a redrive of a queue on which the caller has this permission; any other is not
+        found."""
         found = await self._access.read(self._access.store.redrive, id)
         allowed = queues_for(permission)
         if allowed is not None and not allowed(found.queue):
@@ -75,7 +76,7 @@ class RedriveService:
         )
         found = await self._access.read(look)
         return rpc.ListRedrivesResponse(
-            redrives=[_told(redrive) for redrive in found[:size]],
+            redrives=[_redrive(redrive) for redrive in found[:size]],
             next_page_token=tokens.token(found[size - 1].id) if len(found) > size else "",
         )
 
@@ -84,10 +85,10 @@ class RedriveService:
     ) -> rpc.CancelRedriveResponse:
         id = _id(request.id)
         if queues_for(Permission.MANAGE) is not None:
-            # A redrive's queue never changes: what is found now can't be another one's then.
+            # A redrive's queue never changes, so the check of its permission stays true.
             await self._find(id, Permission.MANAGE)
         ended = await self._access.submit(ops.CancelRedrive(id=id))
-        return rpc.CancelRedriveResponse(redrive=_told(ended))
+        return rpc.CancelRedriveResponse(redrive=_redrive(ended))
 
 
 def _id(id: str) -> str:
@@ -109,7 +110,7 @@ def _asked(request: rpc.StartRedriveRequest) -> ops.StartRedrive:
     )
 
 
-def _told(redrive: ops.Redrive) -> rpc.Redrive:
+def _redrive(redrive: ops.Redrive) -> rpc.Redrive:
     return rpc.Redrive(
         id=redrive.id,
         queue=redrive.queue,

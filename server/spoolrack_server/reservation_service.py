@@ -1,24 +1,21 @@
-"""The RPCs about reservations: messages that are leased under a name, and read as often as one likes.
+"""The RPCs about reservations: messages that are leased under a name, and read as often as asked.
 
-A reservation whose client has gone before it could hear of it is undone, unless somebody has asked for
-the name again meanwhile and found it. A read holds one page in memory, and asks the store for the next
-when the transport has taken that one.
+A reservation whose client is gone before the response is written is undone, unless another call has
+asked for the name meanwhile and found it. A read holds one page in memory, and asks the store for the
+next when the transport has taken that one.
 """
 
 # ruff: noqa: N802 - the contract names the methods
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import reservation_service_pb2 as rpc
 from spoolrack_store.model import reservation_requests as ops
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import Draining, InvalidRequest, ReservationNotFound
-from spoolrack_store.model.operations import Message
 from spoolrack_store.model.settings import MAX_VISIBILITY
 
 from . import convert
@@ -29,7 +26,7 @@ from .frames import FrameWriter
 from .lease_requests import LeaseRequests
 from .pages import PageTokens, page_size
 from .rpc import CallIsOver, Context, write
-from .store_access import FRAME_BYTES, StoreAccess
+from .store_access import StoreAccess
 
 MAX_STREAM_NAME: Final = 80
 _FIRST_PAGE: Final = ("", -1)
@@ -46,7 +43,7 @@ class ReservationService:
         self._draining = False
 
     def drain(self) -> None:
-        """Let no read go on beyond the frame under way."""
+        """End each read after its present frame."""
         self._draining = True
 
     async def Reserve(self, request: rpc.ReserveRequest, context: Context) -> None:
@@ -55,7 +52,7 @@ class ReservationService:
         if made is not None and allowed is not None and not allowed(made.queue):
             # Another caller's, of another queue: it is left alone.
             raise ReservationNotFound(stream=request.stream, sequence_number=request.sequence_number)
-        response = rpc.ReserveResponse(reservation=None if made is None else _told(made))
+        response = rpc.ReserveResponse(reservation=None if made is None else _reservation(made))
         try:
             await write(context, response.SerializeToString())
         except CallIsOver:
@@ -73,7 +70,7 @@ class ReservationService:
                 allowed=queues_for(Permission.RECEIVE),
             )
         )
-        return rpc.ExtendReservationResponse(reservation=_told(held))
+        return rpc.ExtendReservationResponse(reservation=_reservation(held))
 
     async def ReadReservation(self, request: rpc.ReadReservationRequest, context: Context) -> None:
         begin = convert.place(request.begin_index, "begin_index", most=ops.MAX_RESERVED_MESSAGES)
@@ -93,10 +90,14 @@ class ReservationService:
         )
         pages = await self._access.read(begin_reading)
         while (page := await self._access.read(next, pages, None)) is not None:
-            for frame in _frames(page):
-                if self._draining:
-                    raise Draining
-                await self._frames.put(context, rpc.ReadReservationResponse(messages=frame))
+            if self._draining:
+                raise Draining
+            response = rpc.ReadReservationResponse(next_index=page.following)
+            if request.by_column:
+                response.runs.extend(map(convert.run, page.runs))
+            else:
+                response.messages.extend(map(convert.message, page.messages))
+            await self._frames.put(context, response)
 
     async def CommitReservations(
         self, request: rpc.CommitReservationsRequest, context: Context
@@ -147,7 +148,7 @@ class ReservationService:
         )
         found = await self._access.read(look)
         return rpc.ListReservationsResponse(
-            reservations=[_told(reservation) for reservation in found[:size]],
+            reservations=[_reservation(reservation) for reservation in found[:size]],
             next_page_token=tokens.token(_name(found[size - 1])) if len(found) > size else "",
         )
 
@@ -196,7 +197,7 @@ def _hold(request: rpc.ReserveRequest | rpc.ExtendReservationRequest) -> Millis 
 # Answers.
 
 
-def _told(reservation: ops.Reservation) -> rpc.Reservation:
+def _reservation(reservation: ops.Reservation) -> rpc.Reservation:
     return rpc.Reservation(
         queue=reservation.queue,
         stream=reservation.stream,
@@ -207,22 +208,6 @@ def _told(reservation: ops.Reservation) -> rpc.Reservation:
         state=rpc.RESERVATION_STATE_LOST if reservation.is_lost else rpc.RESERVATION_STATE_HELD,
         read_count=reservation.reads,
     )
-
-
-def _frames(messages: Sequence[Message]) -> Iterator[list[pb.Message]]:
-    """The messages in frames of at most `FRAME_BYTES`, or of one message."""
-    frame: list[pb.Message] = []
-    size = 0
-    for message in messages:
-        made = convert.message(message)
-        more = made.ByteSize()
-        if frame and size + more > FRAME_BYTES:
-            yield frame
-            frame, size = [], 0
-        frame.append(made)
-        size += more
-    if frame:
-        yield frame
 
 
 def _name(reservation: ops.Reservation) -> str:

@@ -1,10 +1,10 @@
-"""How a handler meets the wire: what is garbage is refused, what it raises becomes a status.
+"""RPC plumbing: malformed requests are refused, and a handler's error becomes a status.
 
-Owns the registration of the services' methods and what is the same for all of them, so that a
-handler only takes a request, awaits the store and answers or raises a `StoreError`. A request is read
-only after its caller is known and allowed to make such a call: to gRPC, each method has a stream of
-requests, of which all but the streaming ones read one. An exception that
-nobody foresaw is logged with its traceback and answered with `INTERNAL_ERROR`, and nothing of it leaks.
+Owns the registration of the services' methods and the work that is the same for all of them. A handler
+takes a request, awaits the store and returns a response or raises a `StoreError`. A request is read
+only after its caller is authenticated and authorized: to gRPC, each method has a stream of requests, of
+which all but the streaming ones read one. Any other exception is logged with its traceback and answered
+with `INTERNAL_ERROR`, and nothing of it leaks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Method = Callable[[Any, Context], Awaitable[Message | bytes | None]]
 Handler = Callable[[Any, Context], Awaitable[bytes | None]]
 
 QUIET: Final = 0.05
-"""Seconds without a new call after which none is likely to be on its way through gRPC any more."""
+"""Seconds without a new call after which gRPC is unlikely to have one queued."""
 LONGEST_QUIET: Final = 1.0
 """Seconds after which a server that drains no longer waits for the quiet: some clients never pause."""
 
@@ -55,7 +55,7 @@ class ServerCalls:
         admissions: CallAuthorizer | None = None,
         memory: MemoryLimiter | None = None,
     ) -> None:
-        """Without `admissions` nobody is asked who he is."""
+        """Without `admissions` callers are not authenticated."""
         self._log = log
         self._memory = memory or MemoryLimiter(log)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
@@ -76,11 +76,11 @@ class ServerCalls:
             self._admissions.recheck_permissions()
 
     async def quiet(self, grace: float) -> None:
-        """Return once the calls under way have ended, or `grace` seconds are over, and none comes in.
+        """Return once the calls in flight have ended, or `grace` seconds are over, and none comes in.
 
         gRPC cancels the calls that it has taken and not yet handed over when a server stops, and a
-        client can't tell that nothing of them was done. So they are refused first, one by one; one
-        that comes at the very last moment may still be cancelled.
+        client can't tell that nothing of them was done. So they are refused first, one by one; one that
+        comes at the very last moment may still be cancelled.
         """
         loop = asyncio.get_running_loop()
         if self._running:
@@ -97,11 +97,11 @@ class ServerCalls:
     def handlers(
         self, parts: Sequence[object], writes_itself: frozenset[str]
     ) -> tuple[grpc.GenericRpcHandler, ...]:
-        """The services, each method by its name in the contract, in the part that has it.
+        """Return the services, each method by its name in the contract, in the part that has it.
 
-        Those in `writes_itself` answer by `write` and return None, also where the contract has a
-        single response: on the wire, that is a stream of one. So they learn whether the response was
-        taken; every streaming method does it anyway.
+        Those in `writes_itself` answer by `write` and return None, also where the contract has a single
+        response: on the wire, that is a stream of one. So they learn whether the transport took the
+        response; every streaming method does it anyway.
         """
         return tuple(self._service(service, parts, writes_itself) for service in SERVED)
 
@@ -141,7 +141,7 @@ class ServerCalls:
                         await method(requests, context)
                         return None
                     request = await self._only(requests)
-                    # Unless it is handed on, nobody holds it while the handler runs.
+                    # Freed here: the request's memory isn't held while the handler runs.
                     response = method(request, context)
                     del request
                     return self._respond(context, await response, task)
@@ -150,11 +150,11 @@ class ServerCalls:
                 error.__traceback__ = error.__context__ = None
                 await self._refuse(context, error, name)
             except CallIsOver:
-                # grpc.aio wants this one where nobody is left to be answered.
+                # grpc.aio expects this error once the caller is gone.
                 raise asyncio.CancelledError from None
             except grpc.aio.AbortError:
                 raise
-            except Exception:  # noqa: BLE001 - the last door before the client
+            except Exception:  # noqa: BLE001 - the last handler before the client
                 self._log.exception("a call failed by a mistake of the server", method=name)
                 await _abort(context, INTERNAL)
             finally:
@@ -164,7 +164,7 @@ class ServerCalls:
         return self._watch.rpc(run, name, streams=streams)
 
     async def _only(self, requests: Requests) -> Any:
-        """The request of a call that has one."""
+        """Return the request of a call that has one."""
         request = await requests.first()
         if request is None:
             # Without one, nothing can be answered, and mostly the client is gone.
@@ -176,22 +176,22 @@ class ServerCalls:
     def _respond(
         self, context: Context, response: Message | bytes | None, task: asyncio.Task[Any]
     ) -> bytes | None:
-        """The bytes of a single response, which are counted until gRPC has taken them."""
+        """Return the bytes of a single response, which are counted until gRPC has taken them."""
         if response is None:
             return None
         raw = response if isinstance(response, bytes) else response.SerializeToString()
         if len(raw) > SMALL:
             peer, responses = context.peer(), self._memory.responses
-            taken = responses.take(peer, len(raw))
-            task.add_done_callback(lambda _: responses.give_back(peer, taken))
+            taken = responses.reserve(peer, len(raw))
+            task.add_done_callback(lambda _: responses.free(peer, taken))
         return raw
 
     @contextmanager
     def _admitted(
         self, context: Context, name: str, *, is_long: bool
     ) -> Iterator[AuthorizedCall | None]:
-        """A call whose caller may make it; raises `Unauthenticated` or `PermissionDenied`, also for a
-        call that runs and could not begin any more."""
+        """Authorize a call; raise `Unauthenticated` or `PermissionDenied`, also for a call that runs
+        and could not begin any more."""
         if self._admissions is None:
             yield None
             return
@@ -218,12 +218,12 @@ class ServerCalls:
             self._log.error("an error that has no status", reason=error.reason, detail=str(error))
             failure = INTERNAL
         is_fault = failure.code.name in FAULTS
-        self._refusals.tell(name, failure.reason, failure.message, is_fault=is_fault)
+        self._refusals.log(name, failure.reason, failure.message, is_fault=is_fault)
         await _abort(context, failure)
 
 
 async def _abort(context: Context, failure: Failure) -> None:
-    """End the call with a failure, and with what its caller is told in any case."""
+    """End the call with a failure, and with the trailers of every answer."""
     told = context.trailing_metadata() or ()
     await context.abort(failure.code, failure.message, (*failure.trailing_metadata(), *told))
 
@@ -268,7 +268,8 @@ async def outlast(tasks: Collection[asyncio.Future[None]]) -> None:
 async def put(context: Context, response: bytes) -> None:
     """Return once the transport has taken a `response`; `CallIsOver` if it never will.
 
-    Cheaper than `write`, for who needn't know what became of it when the call is cancelled meanwhile.
+    Cheaper than `write`, for a handler that needn't know the outcome if the call is cancelled
+    meanwhile.
     """
     try:
         await context.write(response)
@@ -285,6 +286,8 @@ class Requests:
         self._calls = calls
         self._memory = memory
         self._context = context
+        self._peer = context.peer()
+        """Asked once: gRPC has forgotten it when the call is over."""
         self._kind = GetMessageClass(method.input_type)
         self._name = method.name
         self.sends = method.name in SENDS
@@ -295,7 +298,7 @@ class Requests:
         self.on_refusal: Callable[[StoreError], None] | None = None
         """Ends a stream in its own way, after what it has taken is answered."""
         self.asked: Asked | None = None
-        """Is told what the call asks for."""
+        """Called with the request."""
 
     @property
     def ends_itself(self) -> bool:
@@ -312,24 +315,24 @@ class Requests:
         if self.is_reading:
             await self._calls.end(self._context, error, self._name)
 
-    def tell(self, request: Any) -> None:
-        """The call asks for this; None: its requests do. Only the first word counts."""
+    def announce(self, request: Any) -> None:
+        """Pass the call's request to the observer; None: its requests follow. Only the first call
+        counts."""
         if self.asked is not None:
             self.asked(request)
             self.asked = None
 
     async def first(self) -> Any | None:
-        """The first request, which says what the call is for; None if there is none. Raises what `next`
-        and `check` raise.
+        """Return the first request; None if there is none. Raise the errors of `next` and `check`.
 
-        A long call ends when its caller may not do that any more.
+        A long call ends when its caller's permission does.
         """
         request = await self.next()
         if request is not None:
             self.check(request)
             if self.admission is not None:
                 self.admission.request = request
-            self.tell(request)
+            self.announce(request)
         return request
 
     def check(self, request: Any) -> int:
@@ -342,23 +345,23 @@ class Requests:
         size = request.ByteSize()
         if size <= SMALL:
             return 0
-        taken = self._memory.requests.take(self._context.peer(), size)
+        taken = self._memory.requests.reserve(self._peer, size)
         self._held += taken
         return taken
 
     def leave(self, taken: int) -> None:
-        """A request is answered."""
+        """Note that a request is answered."""
         if taken:
             self._held -= taken
-            self._memory.requests.give_back(self._context.peer(), taken)
+            self._memory.requests.free(self._peer, taken)
 
     def close(self) -> None:
-        """The call is over."""
+        """Note that the call is over."""
         self.leave(self._held)
 
     async def next(self) -> Any | None:
-        """The next request; None when the client has ended its side. Raises `InvalidRequest` for what
-        can't be read, `MemoryLimit`, and gRPC's `AbortError` once the call is refused."""
+        """Return the next request; None when the client has ended its side. Raise `InvalidRequest` for
+        one that can't be read, `MemoryLimit`, and gRPC's `AbortError` once the call is refused."""
         # Not by gRPC's own iterator: it costs more with each request.
         self.is_reading = True
         try:

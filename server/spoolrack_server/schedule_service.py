@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import schedule_service_pb2 as rpc
 from spoolrack_store.model import schedule_requests as ops
 from spoolrack_store.model.clock import Clock, Millis
@@ -44,11 +43,11 @@ class ScheduleService:
                 cron_text=asked.cron,
                 time_zone=asked.time_zone,
                 body=asked.body,
-                attributes=convert.attributes(pb.OutgoingMessage(attributes=asked.attributes)),
+                attributes=convert.attributes(asked.attributes),
                 group=asked.group,
             )
         )
-        return rpc.CreateScheduleResponse(schedule=_told(made))
+        return rpc.CreateScheduleResponse(schedule=_schedule(made))
 
     async def ListSchedules(
         self, request: rpc.ListSchedulesRequest, context: Context
@@ -68,7 +67,7 @@ class ScheduleService:
         )
         found = await self._access.read(look)
         return rpc.ListSchedulesResponse(
-            schedules=[_told(each) for each in found[:size]],
+            schedules=[_schedule(each) for each in found[:size]],
             next_page_token=tokens.token(":".join(_place(found[size - 1])))
             if len(found) > size
             else "",
@@ -89,7 +88,7 @@ class ScheduleService:
     ) -> rpc.Schedule:
         queue = convert.queue_name(request.queue)
         asked = ops.PauseSchedule(queue=queue, name=request.name, is_paused=is_paused)
-        return _told(await self._access.submit(asked))
+        return _schedule(await self._access.submit(asked))
 
     async def DeleteSchedule(
         self, request: rpc.DeleteScheduleRequest, context: Context
@@ -135,7 +134,7 @@ def _read_place(text: str) -> tuple[str, str]:
     return convert.queue_name(queue), name
 
 
-def _told(each: ops.QueuedSchedule) -> rpc.Schedule:
+def _schedule(each: ops.QueuedSchedule) -> rpc.Schedule:
     schedule, following = each.schedule, next_tick(each)
     told = rpc.Schedule(
         queue=each.queue,

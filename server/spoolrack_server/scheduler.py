@@ -1,5 +1,5 @@
-"""Sends the ticks of schedules when they have come. Each server of a root does, and the store sends a
-tick once, so that none has to be in charge.
+"""Scheduler: sends the ticks of schedules at their times. Each server of a root does, and the store
+sends a tick once, so that none has to be in charge.
 
 The wall clock decides. A clock that is put back repeats no tick. After a pause of all servers the last
 tick that was missed is sent, and no others.

@@ -1,4 +1,4 @@
-"""A send on its way to the store: what is valid of it, by column, and the response it will have."""
+"""Send requests: validation by column, and the response."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from spoolrack.v1 import queue_pb2 as pb
@@ -79,8 +80,12 @@ def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
     made = Columns([], {}, {}, {}, {}, {}, {}, {})
     bodies = made.bodies
     for position, message in enumerate(messages):
+        body = message.body
+        if message.ByteSize() == _size_of(len(body)):
+            bodies.append(body)  # It has a body, and nothing else.
+            continue
         try:
-            attributes = convert.attributes(message) if message.attributes else None
+            attributes = convert.attributes(message.attributes) if message.attributes else None
             id = message.deduplication_id
             if id:
                 convert.deduplication_id(id)
@@ -110,11 +115,17 @@ def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
             made.groups[place] = message.group
         if message.priority:
             made.priorities[place] = message.priority
-        bodies.append(message.body)
+        bodies.append(body)
     return made
 
 
-def lend(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMessage]) -> None:
+@lru_cache(maxsize=1_024)
+def _size_of(body_size: int) -> int:
+    """Return the bytes of an `OutgoingMessage` that has a body of this size and nothing else."""
+    return len(b"\x0a") + len(encoding.varint(body_size)) + body_size if body_size else 0
+
+
+def inherit_context(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMessage]) -> None:
     """Give the messages the trace context that came with their call, if they carry none."""
     if not trace:
         return
@@ -148,7 +159,7 @@ def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> S
 async def start_in_turn(
     store: Store, workers: ConcurrencyLimit, request: rpc.SendRequest
 ) -> SubmittedSend:
-    """`start` once there is a worker for it, which is free again when the store has answered."""
+    """Call `start` once a worker is free for it; free the worker when the store has answered."""
     await workers.begin_save()
     try:
         sending = start(store, request.queue, request.messages)

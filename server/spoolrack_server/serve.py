@@ -1,4 +1,4 @@
-"""The server as a process: signals, exit codes, and one clear line when it can't start.
+"""The server as a process: signals, exit codes, and one clear line for a failed start.
 
 The first SIGTERM or SIGINT drains and ends with 0; a second one ends at once.
 """
@@ -19,7 +19,7 @@ from .worker_processes import WorkerProcess
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenAddresses:
-    """Where a server that has started can be reached."""
+    """Addresses of a server that has started."""
 
     root: str
     grpc_address: str

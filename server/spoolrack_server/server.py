@@ -11,7 +11,7 @@ import asyncio
 import os
 from random import Random
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -28,8 +28,6 @@ from .access.security import LoadedSecurity, Security
 from .addresses import AddressUnusable, address_text, reserve
 from .concurrency import ConcurrencyLimit
 from .contract import SERVED
-from .gateway.gateway import Gateway
-from .gateway.request_bodies import HttpLimits
 from .health import Health, HealthService
 from .limits import Limits
 from .logs import Log, make_log
@@ -38,14 +36,17 @@ from .memory import MemoryLimiter
 from .observability.error_log import ErrorLog
 from .observability.instrumentation import Instrumentation, Traces
 from .observability.observer import Observer, Processes
-from .observability.probes import probes_of
 from .queue_service import WRITES_ITSELF, QueueService
 from .rpc import ServerCalls
 from .scheduler import Scheduler
 from .serve_settings import ServeSettings
-from .sqs.signatures import Authenticator
-from .sqs.sqs_endpoint import SqsEndpoint
-from .sqs.sqs_endpoint import endpoint as sqs_endpoint
+
+if TYPE_CHECKING:
+    # aiohttp takes a third of the time that a server takes to start: without HTTP it isn't loaded.
+    from .gateway.gateway import Gateway
+    from .gateway.request_bodies import HttpLimits
+    from .observability.probes import Probes
+    from .sqs.sqs_endpoint import SqsEndpoint
 
 
 class Server:
@@ -62,7 +63,7 @@ class Server:
         clock: Clock | None = None,
         random: Random | None = None,
         log: Log | None = None,
-        patience: HttpLimits | None = None,
+        http_limits: HttpLimits | None = None,
         chores: Chores | None = None,
         processes: Processes | None = None,
         traces: Traces | None = None,
@@ -71,8 +72,8 @@ class Server:
     ) -> None:
         """Take the settings, or a root that is served with default settings at free ports of loopback.
 
-        `patience` bounds slow HTTP clients. `chores`, `security` and `limits` follow from the settings
-        unless they are given.
+        `http_limits` bounds slow HTTP clients. `chores`, `security` and `limits` follow from the
+        settings unless they are given.
         """
         if not isinstance(settings, ServeSettings):
             settings = ServeSettings(root=os.fspath(settings))
@@ -91,7 +92,7 @@ class Server:
         self._clock = clock or SystemClock()
         self._random = random
         self._log = log or make_log()
-        self._patience = patience
+        self._http_limits = http_limits
         self._workers = ConcurrencyLimit(settings.workers)
         self._chores = chores or Chores(unlinks=settings.reaper, ticks=settings.mover)
         self._security = security or settings.security
@@ -105,7 +106,7 @@ class Server:
         )
         self._traces = traces
         self._watch = Instrumentation(self.observer.operations, traces, refusals=ErrorLog(self._log))
-        self._probes = None if settings.health is None else probes_of(self._health, *settings.health)
+        self._probes = self._make_probes(settings.health)
         self._memory = MemoryLimiter(self._log, settings.memory_watermark)
         self._calls = ServerCalls(self._log, self._watch, memory=self._memory)
         self._store: Store | None = None
@@ -113,6 +114,13 @@ class Server:
         self._grpc: grpc.aio.Server | None = None
         self._gateway: Gateway | None = None
         self._sqs: SqsEndpoint | None = None
+
+    def _make_probes(self, address: tuple[str, int] | None) -> Probes | None:
+        if address is None:
+            return None
+        from .observability.probes import probes_of
+
+        return probes_of(self._health, *address)
 
     @property
     def grpc_address(self) -> str:
@@ -156,7 +164,7 @@ class Server:
         await self.stop()
 
     async def start(self) -> None:
-        """Return once calls are served; what can't start leaves nothing behind."""
+        """Return once calls are served; a failed start leaves nothing open."""
         self._security.check((self.host, self.grpc_port))
         for address in self._http_addresses():
             self._security.check(address)
@@ -212,10 +220,11 @@ class Server:
         )
 
     async def stop(self, grace: float | None = None) -> None:
-        """Drain, and return once all is closed; what hasn't ended after `grace` seconds is cut off.
+        """Drain, and return once all is closed; calls that haven't ended after `grace` seconds are cut
+        off.
 
-        Drained means: health says so, nothing is leased any more, new calls and streams end with a
-        status that says "try again", and the sends and deletes under way are committed and answered.
+        Drained means: health reports it, nothing is leased any more, new calls and streams end with a
+        status that says "try again", and the sends and deletes in flight are committed and answered.
         """
         store, self._store = self._store, None
         if store is None:
@@ -262,7 +271,7 @@ class Server:
         self._service = QueueService(
             store, self._clock, self._log, self._workers, self._watch, self._memory.responses
         )
-        self.observer.lend(self._service, self._memory)
+        self.observer.observe_flow(self._service, self._memory)
         # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.
         port = ("grpc.so_reuseport", int(self._settings.shares_ports))
         self._grpc = server = grpc.aio.server(options=(*self._limits.grpc_options(), port))
@@ -296,12 +305,14 @@ class Server:
     async def _start_http(self, store: Store, access_files: LoadedSecurity) -> None:
         if self.http_port is None:
             return
+        from .gateway.gateway import Gateway
+
         self._gateway = Gateway(
             store,
             self._health,
             self._clock,
             self._log,
-            self._patience,
+            self._http_limits,
             self._workers,
             self._watch,
             self.observer,
@@ -324,11 +335,14 @@ class Server:
     async def _start_sqs(self, store: Store, access_files: LoadedSecurity) -> None:
         if self.sqs_port is None:
             return
+        from .sqs.signatures import Authenticator
+        from .sqs.sqs_endpoint import endpoint as sqs_endpoint
+
         self._sqs = sqs_endpoint(
             store,
             self._clock,
             self._log,
-            self._patience,
+            self._http_limits,
             self._workers,
             self._watch,
             access_files.guard,
@@ -351,12 +365,12 @@ class Server:
     def _listen_to(self, store: Store) -> None:
         loop = asyncio.get_running_loop()
 
-        def tell(error: StoreError) -> None:
+        def report(error: StoreError) -> None:
             self._log.error("the store failed: restart the server", why=str(error))
             self._health.fail(str(error))
 
         def failed(error: StoreError) -> None:
             # From a thread of the store.
-            loop.call_soon_threadsafe(tell, error)
+            loop.call_soon_threadsafe(report, error)
 
         store.on_failure(failed)

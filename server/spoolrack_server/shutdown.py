@@ -1,4 +1,4 @@
-"""How our processes end: by the signals that ask for it, and with which exit codes they can't start.
+"""Shutdown of our processes: signals, and the exit codes of a failed start.
 
 The first SIGTERM or SIGINT asks for an orderly end; a second one ends the process at once.
 """
@@ -54,9 +54,10 @@ def print_startup_error(error: Exception) -> int:
 def shutdown_on_signals(
     log: Log, what: str, at_once: Callable[[signal.Signals], None] | None = None
 ) -> asyncio.Event:
-    """The event is set by the first signal, which does `what`; the second one ends the process.
+    """Yield an event that is set by the first signal, which logs `what`; the second one ends the
+    process.
 
-    Nothing is lost then: whatever a crash leaves, the next start puts right. Before that, `at_once` is
+    Nothing is lost then: the next start repairs whatever a crash leaves. Before that, `at_once` is
     called.
     """
     ending = asyncio.Event()

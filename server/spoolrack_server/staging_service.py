@@ -1,7 +1,6 @@
 """The RPCs about stages: messages that are invisible before they are published.
 
-A chunk is stored whole or not at all, so one message that can't be one fails the request, which says
-which of them it is.
+A chunk is stored whole or not at all, so one invalid message fails the request, and the error names it.
 """
 
 # ruff: noqa: N802 - the contract names the methods
@@ -9,12 +8,13 @@ which of them it is.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from spoolrack.v1 import staging_service_pb2 as rpc
 from spoolrack_store.model import stage_requests as ops
-from spoolrack_store.model.errors import InvalidMessage
+from spoolrack_store.model.errors import InvalidMessage, InvalidRequest
 from spoolrack_store.model.stage_requests import Stage
 
 from . import convert
@@ -81,7 +81,7 @@ class StagingService:
         )
         stages = await self._access.read(look)
         return rpc.ListStagesResponse(
-            stages=[_told(stage) for stage in stages[:size]],
+            stages=[_stage(stage) for stage in stages[:size]],
             next_page_token=tokens.token(stages[size - 1].name) if len(stages) > size else "",
         )
 
@@ -91,7 +91,6 @@ def _stage_name(name: str) -> str:
 
 
 def _chunk(request: rpc.StageRequest) -> Stage:
-    convert.check_count(len(request.messages), "messages")
     lives = ops.DEFAULT_TIME_TO_LIVE
     if request.HasField("time_to_live"):
         lives = convert.millis(
@@ -100,6 +99,39 @@ def _chunk(request: rpc.StageRequest) -> Stage:
             least=ops.MIN_TIME_TO_LIVE,
             most=ops.MAX_TIME_TO_LIVE,
         )
+    empty = Stage(
+        stage=_stage_name(request.stage),
+        chunk=convert.place(request.chunk_number, "chunk_number", most=ops.MAX_CHUNK),
+        queue=convert.queue_name(request.queue),
+        bodies=[],
+        time_to_live=lives,
+    )
+    return (
+        _with_columns(empty, request) if request.HasField("columns") else _with_messages(empty, request)
+    )
+
+
+def _with_columns(stage: Stage, request: rpc.StageRequest) -> Stage:
+    if request.messages:
+        raise InvalidRequest(
+            what="messages",
+            value=f"{len(request.messages)} messages",
+            rule="must be empty with columns",
+        )
+    given = request.columns
+    convert.check_count(len(given.body_sizes), "columns")
+    return replace(
+        stage,
+        bodies=convert.bodies(given),
+        attributes={
+            place: convert.attributes(found.by_name) for place, found in given.attributes.items()
+        },
+        groups=dict(given.groups),
+    )
+
+
+def _with_messages(stage: Stage, request: rpc.StageRequest) -> Stage:
+    convert.check_count(len(request.messages), "messages")
     made = columns(request.messages)
     for position, error in made.refused.items():
         raise _refused(position, error) from error
@@ -115,16 +147,13 @@ def _chunk(request: rpc.StageRequest) -> Stage:
         raise _refused(position, "it has a deliver_time, and in a stage messages have delays only")
     for position in made.deduplication_ids:
         raise _refused(position, "it has a deduplication id, and in a stage none can have one")
-    return Stage(
-        stage=_stage_name(request.stage),
-        chunk=convert.place(request.chunk_number, "chunk_number", most=ops.MAX_CHUNK),
-        queue=convert.queue_name(request.queue),
+    return replace(
+        stage,
         bodies=made.bodies,
         attributes=made.attributes,
         groups=made.groups,
         delay=delays[0],
         priority=priority,
-        time_to_live=lives,
     )
 
 
@@ -152,7 +181,7 @@ def _publication(request: rpc.PublishRequest, allowed: Callable[[str], bool] | N
     )
 
 
-def _told(stage: ops.StageInfo) -> rpc.Stage:
+def _stage(stage: ops.StageInfo) -> rpc.Stage:
     return rpc.Stage(
         name=stage.name,
         chunk_count=stage.chunks,

@@ -1,9 +1,9 @@
-"""How what went wrong looks on the wire: the one table from the store's reasons to codes.
+"""Errors on the wire: the one table from the store's reasons to codes.
 
 Owns the one form of an error: `google.rpc.Status` with `ErrorInfo`, and `RetryInfo` where a repetition
 may succeed. A failed call has it in its trailers, one message of many in its result. Knows nothing of
-sockets or of the store's work. A reason that is not in the table is a mistake of ours: the
-caller logs it and answers `INTERNAL_ERROR`.
+sockets or of the store's work. A reason that is not in the table is a defect: the caller logs it and
+answers `INTERNAL_ERROR`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ HTTP_CODES: Final[Mapping[str, int]] = {
     "REDRIVE_RUNNING": 409,
     "NO_DEAD_LETTER_QUEUE": 409,
     "SENDING_PAUSED": 409,
-    # softlayer/mq has one answer for whatever can't be guaranteed: try again after so many seconds.
+    # softlayer/mq has one answer for whatever can't be guaranteed: retry after so many seconds.
     "QUEUE_FULL": 503,
     "TOO_MANY_DEDUPLICATION_IDS": 503,
     "DISK_FULL": 503,
@@ -108,8 +108,8 @@ HTTP_CODES: Final[Mapping[str, int]] = {
 
 LONGEST_MESSAGE: Final = 1_500
 LONGEST_VALUE: Final = 120
-"""Bytes that travel: what a client sent is part of them and may be anything, and the end of a call has
-8 KiB of headers, in which a byte of the message takes up to three."""
+"""Bytes of a value in an error: it may hold anything that a client sent, and the end of a call has 8
+KiB of headers, in which a byte of the message takes up to three."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,11 +153,12 @@ INTERNAL: Final = Failure(
     message="The server made a mistake, and its log says more: please report it.",
     metadata={},
 )
-"""The failure that a client is told for a mistake of ours."""
+"""The failure that a client sees for a defect of the server."""
 
 
 def failure_of(error: StoreError) -> Failure | None:
-    """How a client shall see `error`; None if it is one that no client should ever meet."""
+    """Return the failure that a client sees for `error`; None for an error that no client should ever
+    meet."""
     code = CODES.get(error.reason)
     if code is None:
         return None

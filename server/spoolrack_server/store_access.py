@@ -1,7 +1,7 @@
-"""How the handlers of gRPC ask the store, and how they turn pages.
+"""Access of the gRPC handlers to the store.
 
-Nothing waits for a disk in the event loop: what changes something is submitted and awaited, and what
-only reads runs in a few threads of its own, so that it doesn't wait behind a commit.
+Nothing waits for a disk in the event loop: changes are submitted and awaited, and reads run in a few
+threads of their own, so that they don't wait behind a commit.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .loop_answers import answer
 T = TypeVar("T")
 
 FRAME_BYTES: Final = 2 * 1024 * 1024
-"""Of bodies and attributes in one frame of a stream or one page of a list, but always one message.
-Half of what a gRPC client takes unless it is told otherwise."""
+"""Of bodies and attributes in one frame of a stream or one page of a list, but always one message. Half
+of a gRPC client's default limit."""
 
 READERS: Final = 4
 
@@ -35,13 +35,13 @@ class StoreAccess:
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-read")
 
     async def submit(self, request: Request[T]) -> T:
-        """The store's answer; raises its `StoreError`."""
+        """Return the store's answer; raise its `StoreError`."""
         return await answer(self.store.submit(request))
 
     async def read(self, read: Callable[..., T], *of: Any) -> T:
-        """The result of `read` in a thread."""
+        """Return the result of `read` in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, read, *of)
 
     def close(self) -> None:
-        """Nothing may be asked any more."""
+        """Close: no call may follow."""
         self._readers.shutdown(wait=False)

@@ -1,9 +1,8 @@
-"""Streams of requests: many on their way at a time, answered in their order.
+"""Request streams: many requests in flight at a time, answered in their order.
 
-A stream costs a task that reads and one that writes, and a request neither: that which writes is woken
-once for all that a commit answers. Owns the window, which bounds what one stream may have on its way,
-and the drain, after which all that was taken is answered and nothing more is taken. Knows nothing of
-what is asked for.
+A stream costs a task that reads and one that writes, and a request neither: the writing task is woken
+once for all requests that a commit answers. Owns a stream's flow window, and the drain, after which
+the requests in flight are answered and no others are read. Knows nothing of the requests' content.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ WINDOW_BYTES: Final = 8 * 1024 * 1024
 
 
 class SubmittedRequest(Protocol):
-    """A request that the store works on."""
+    """A request in the store."""
 
     @property
     def futures(self) -> Sequence[Future[Any]]: ...
@@ -55,18 +54,18 @@ class StreamOperation:
 
 
 class Streams:
-    """Those of one server that carry requests. Lives in one event loop."""
+    """The request streams of one server. Lives in one event loop."""
 
     def __init__(self, watch: Instrumentation | None = None) -> None:
         self._watch = watch or Instrumentation()
         self._draining = False
-        self._lines: set[_Line] = set()
+        self._open: set[_ResponseQueue] = set()
 
     def drain(self) -> None:
-        """Take nothing more, and end each stream when all it took is answered."""
+        """Read no more requests, and end each stream when those in flight are answered."""
         self._draining = True
-        for line in list(self._lines):
-            line.refuse(Draining())
+        for responses in list(self._open):
+            responses.refuse(Draining())
 
     async def serve(
         self,
@@ -76,46 +75,48 @@ class Streams:
     ) -> None:
         """Serve a stream until it ends: hand each request to the store, and write a response to each in
         their order. The `StoreError` that a request meets is in its response."""
-        requests.tell(None)
-        line = _Line(requests)
-        inflow = asyncio.create_task(self._take(requests, line, operation))
-        line.inflow = inflow
-        inflow.add_done_callback(line.end)
-        self._lines.add(line)
-        requests.on_refusal = line.refuse
+        requests.announce(None)
+        responses = _ResponseQueue(requests)
+        reading = asyncio.create_task(self._read(requests, responses, operation))
+        responses.reading = reading
+        reading.add_done_callback(responses.end)
+        self._open.add(responses)
+        requests.on_refusal = responses.refuse
         if self._draining:
-            line.refuse(Draining())
+            responses.refuse(Draining())
         try:
-            while (turn := await line.first()) is not None:
-                await operation.write(context, turn.response())
-                line.leave(turn)
-            if line.refused is not None:
-                raise line.refused
-            inflow.result()
+            while (item := await responses.first()) is not None:
+                await operation.write(context, item.response())
+                responses.leave(item)
+            if responses.refused is not None:
+                raise responses.refused
+            reading.result()
         finally:
-            self._lines.discard(line)
-            # A read ends with the call: cancelled, it would never free what has come of a request.
+            self._open.discard(responses)
+            # A read ends with the call: cancelled, it would never free the received part of a request.
             if not requests.is_reading:
-                inflow.cancel()
-                await asyncio.gather(inflow, return_exceptions=True)
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
 
-    async def _take(self, requests: Requests, line: _Line, operation: StreamOperation) -> None:
-        window = line.window
-        await window.room()
+    async def _read(
+        self, requests: Requests, responses: _ResponseQueue, operation: StreamOperation
+    ) -> None:
+        window = responses.window
+        await window.wait()
         # No request is held here while the next is awaited.
-        while await self._begin(await requests.next(), requests, line, operation):
+        while await self._begin(await requests.next(), requests, responses, operation):
             if not window.has_room:
-                await window.room()
+                await window.wait()
 
     async def _begin(
         self,
         request: Any | None,
         requests: Requests,
-        line: _Line,
+        responses: _ResponseQueue,
         operation: StreamOperation,
     ) -> bool:
-        """Hand a request to the store; False if it is none, but the end."""
-        if request is None or line.refused is not None:
+        """Hand a request to the store; return False at the end of the stream."""
+        if request is None or responses.refused is not None:
             return False
         content = operation.content_of(request)
         watched = self._watch.begin(operation.name, content)
@@ -127,12 +128,14 @@ class Streams:
         except StoreError as error:
             begun = error
         tags = operation.tags_of(request)
-        line.enter(_Turn(request.correlation_id, tags, request.ByteSize(), taken, begun, watched))
+        responses.enter(
+            _StreamedRequest(request.correlation_id, tags, request.ByteSize(), taken, begun, watched)
+        )
         return True
 
 
-class _Turn:
-    """One request on its way, or why it never went."""
+class _StreamedRequest:
+    """One request in flight, or the error that refused it."""
 
     __slots__ = ("begun", "correlation_id", "size", "tags", "taken", "watched")
 
@@ -169,70 +172,70 @@ class _Turn:
         return response
 
 
-class _Line:
-    """The requests of one stream, from the reading task to the writing one, in their order."""
+class _ResponseQueue:
+    """The requests in flight of one stream, in order, between its reading and its writing task."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
         self.window = FlowWindow()
-        self.inflow: asyncio.Task[None] | None = None
+        self.reading: asyncio.Task[None] | None = None
         """The task that reads the requests."""
         self.refused: StoreError | None = None
-        """Why nothing enters any more, though there may be requests."""
-        self._turns: deque[_Turn] = deque()
+        """The error with which the stream ends, though the client may send more."""
+        self._items: deque[_StreamedRequest] = deque()
         self._has_ended = False
         self._waiting: asyncio.Future[None] | None = None
 
-    def enter(self, turn: _Turn) -> None:
-        self.window.enter(turn.size)
-        self._turns.append(turn)
-        if not isinstance(turn.begun, StoreError):
-            for future in turn.begun.futures:
-                on_answer(future, self._look)
-        if turn.is_answered:
-            self._look()
+    def enter(self, item: _StreamedRequest) -> None:
+        self.window.enter(item.size)
+        self._items.append(item)
+        if not isinstance(item.begun, StoreError):
+            for future in item.begun.futures:
+                on_answer(future, self._wake)
+        if item.is_answered:
+            self._wake()
 
-    def leave(self, turn: _Turn) -> None:
-        self.window.leave(turn.size)
-        self._requests.leave(turn.taken)
+    def leave(self, item: _StreamedRequest) -> None:
+        self.window.leave(item.size)
+        self._requests.leave(item.taken)
 
     def refuse(self, error: StoreError) -> None:
-        """Take nothing more, and end when all is answered that was taken."""
+        """Read no more requests, and end with `error` when those in flight are answered."""
         if self.refused is None:
             self.refused = error
         if self._requests.is_reading:
             self.end()
-        elif self.inflow is not None:
-            self.inflow.cancel()
+        elif self.reading is not None:
+            self.reading.cancel()
 
-    def end(self, inflow: asyncio.Task[None] | None = None) -> None:
-        """Nothing enters any more."""
+    def end(self, reading: asyncio.Task[None] | None = None) -> None:
+        """End after the requests in flight."""
         self._has_ended = True
-        if inflow is not None and not inflow.cancelled():
-            inflow.exception()  # Of a call that is over nobody else may ask for it.
-        self._look()
+        if reading is not None and not reading.cancelled():
+            reading.exception()  # Else asyncio logs it as never retrieved.
+        self._wake()
 
-    async def first(self) -> _Turn | None:
-        """The first in the line, once it is answered; None when the line has ended."""
+    async def first(self) -> _StreamedRequest | None:
+        """Return the first request, once it is answered; None at the end."""
         while True:
-            if self._turns:
-                if self._turns[0].is_answered:
-                    return self._turns.popleft()
+            if self._items:
+                if self._items[0].is_answered:
+                    return self._items.popleft()
             elif self._has_ended:
                 return None
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
 
-    def _look(self) -> None:
-        """Let `first` look again."""
+    def _wake(self) -> None:
+        """Let `first` check again."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
 
 class FlowWindow:
-    """How much of one stream may be on its way: so many requests, and no more once so many bytes are.
+    """Flow control of one stream: so many requests in flight, and no more once so many bytes are.
 
-    One that reads, one that writes, in one event loop.
+    For one reading and one writing task, in one event loop.
     """
 
     def __init__(self, requests: int = WINDOW_REQUESTS, bytes: int = WINDOW_BYTES) -> None:
@@ -244,7 +247,7 @@ class FlowWindow:
     def has_room(self) -> bool:
         return self._requests > 0 and self._bytes > 0
 
-    async def room(self) -> None:
+    async def wait(self) -> None:
         """Return once another request may be read."""
         while not self.has_room:
             self._moved.clear()

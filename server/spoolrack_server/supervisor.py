@@ -1,9 +1,9 @@
-"""Several servers on one root and one pair of ports, with one process above them that serves nothing.
+"""Supervisor: several worker processes on one root and one pair of ports.
 
-The kernel deals out the connections. The supervisor reserves the ports, so that they stay the same and
-nobody else's, starts again who has died, and hands a signal on as a drain to all. It has a line to each
-of its servers, by which they hear of each other's figures; when that breaks, because the supervisor is
-gone, they drain by themselves. It answers probes for all of them.
+It serves no calls. The kernel spreads connections over the workers. The supervisor reserves the ports,
+so that no other program takes them, restarts dead workers, and forwards a signal to all as a drain. A
+control channel to each worker carries the others' metrics; when it breaks, because the supervisor is
+gone, a worker drains by itself. The supervisor answers probes for all of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 5.0
 """Seconds before a server is started again: doubled each time, until one has served."""
 MOST_FAILURES: Final = 10
-"""So many starts in a row may fail while nobody serves; then there is no sense in going on."""
+"""Failed starts in a row, with no worker serving, after which the supervisor gives up."""
 
 
 class Supervisor:
@@ -61,9 +61,9 @@ class Supervisor:
     async def run(self, announce: Callable[[], None]) -> None:
         """Return once all have ended; `announce` is called once all serve."""
         # The first one alone: it finishes what a crash left, and says what is wrong with the root.
-        tasks = [asyncio.create_task(self._keep(0))]
+        tasks = [asyncio.create_task(self._run_worker(0))]
         if await self._is_ready(0):
-            tasks += [asyncio.create_task(self._keep(n)) for n in range(1, self._count)]
+            tasks += [asyncio.create_task(self._run_worker(n)) for n in range(1, self._count)]
             if all([await self._is_ready(n) for n in range(1, self._count)]):
                 announce()
         await asyncio.gather(*tasks)
@@ -90,7 +90,7 @@ class Supervisor:
             wait.cancel()
         return self._ready[n].is_set()
 
-    async def _keep(self, n: int) -> None:
+    async def _run_worker(self, n: int) -> None:
         """Let server `n` run, over and over, until the end."""
         pause = FIRST_PAUSE
         while not self._ending.is_set():
@@ -102,15 +102,15 @@ class Supervisor:
                 return
             if has_served:
                 pause = FIRST_PAUSE
-            elif not self._go_on(n, code):
+            elif not self._should_restart(n, code):
                 return
             self._log.warning("a server has died and is started again", server=n, code=code)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _go_on(self, n: int, code: int) -> bool:
-        """Whether there is sense in another start, after one that failed."""
+    def _should_restart(self, n: int, code: int) -> bool:
+        """Return whether to start a worker again after its `code`."""
         self._failures += 1
         was_ever_ready = self._ready[n].is_set()
         if was_ever_ready and (self._serving or self._failures < MOST_FAILURES):
@@ -197,7 +197,7 @@ async def supervise(
 
 
 async def _probes(supervisor: Supervisor, address: tuple[str, int] | None) -> Probes | None:
-    """The listener for probes, if there shall be one, listening."""
+    """Return a listener for probes, listening, if there shall be one."""
     if address is None:
         return None
     from .observability.probes import probes_of_all

@@ -1,7 +1,7 @@
-"""`python -m spoolrack_server.worker_main SETTINGS`: one of the servers that a supervisor keeps.
+"""`python -m spoolrack_server.worker_main SETTINGS`: one worker process of a supervisor.
 
-It says on standard output when it serves. Its standard input is its line to the supervisor: the end of
-it means that the supervisor is gone, and is a reason to drain.
+It reports on standard output when it serves. Its standard input is the control channel to the
+supervisor: its end means that the supervisor is gone, and starts a drain.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ async def _serve(settings: ServeSettings) -> int:
         listening.add_done_callback(lambda _: end())
 
     try:
-        return await serve(settings, _tell, until_alone, member)
+        return await serve(settings, _report_ready, until_alone, member)
     finally:
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
 
 
-def _tell(_: ListenAddresses) -> None:
+def _report_ready(_: ListenAddresses) -> None:
     os.write(sys.stdout.fileno(), READY)
 
 

@@ -1,8 +1,8 @@
-"""The processes of one server, as each of them sees the others: through their supervisor.
+"""The worker processes of one server, as each of them sees the others: through their supervisor.
 
-A scrape comes to whichever process the kernel deals its connection to, and is answered for all of them:
-that one asks the supervisor, who asks the others. So that no counter ever goes back, each process keeps
-series of its own, and nothing is added up before Prometheus does.
+A scrape reaches the process that the kernel gives its connection to, and is answered for all of them:
+that process asks the supervisor, which asks the others. Each process keeps series of its own, and
+nothing is added up before Prometheus does, so that no counter ever decreases.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from typing import Any, Final, Protocol
 from .control_channel import ControlChannel
 from .observability.metrics import Row, rows_from_json
 
-FIGURES: Final = "figures"
+METRIC_ROWS: Final = "metric_rows"
 PROCESS: Final = "process"
 HISTORY: Final = "history "
 """Followed by a queue's name."""
 STATE: Final = "state"
-PATIENCE: Final = 3.0
-"""Seconds that one process has to tell what it is asked. Prometheus gives a scrape ten."""
+ANSWER_TIMEOUT: Final = 3.0
+"""Seconds that one process has for an answer. Prometheus gives a scrape ten."""
 
 
 class WorkerReport(Protocol):
-    """The facts that a process tells of itself."""
+    """The facts that a process reports of itself."""
 
     @property
     def state(self) -> str: ...
 
     async def answer(self, what: str) -> Any:
-        """Tell the other processes `FIGURES`, `PROCESS` or the `HISTORY` of a queue."""
+        """Return `METRIC_ROWS`, `PROCESS` or the `HISTORY` of a queue to the other processes."""
 
 
 class WorkerProcess:
-    """One of several: answers its supervisor, and asks him for the others."""
+    """One worker of several: answers its supervisor, and asks it for the others' answers."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -45,18 +45,18 @@ class WorkerProcess:
         self._line = line
 
     def join(self, watched: WorkerReport) -> None:
-        """From now on there is something to be told of this one."""
+        """Begin to answer the supervisor about this process."""
         self._watched = watched
 
     async def others(self, what: str) -> dict[int, Any]:
-        """The answer of each other process; None: it didn't answer in time."""
-        found = None if self._line is None else await self._line.ask(what, PATIENCE + 1)
+        """Return the answer of each other process; None: it didn't answer in time."""
+        found = None if self._line is None else await self._line.ask(what, ANSWER_TIMEOUT + 1)
         return {int(number): answer for number, answer in (found or {}).items()}
 
-    async def figures(self) -> dict[int, list[Row] | None]:
+    async def metric_rows(self) -> dict[int, list[Row] | None]:
         return {
             number: None if rows is None else rows_from_json(rows)
-            for number, rows in (await self.others(FIGURES)).items()
+            for number, rows in (await self.others(METRIC_ROWS)).items()
         }
 
     async def answer(self, what: str) -> Any:
@@ -87,10 +87,10 @@ class WorkerProcesses:
         self._lines.pop(number, None)
 
     async def states(self) -> dict[int, str | None]:
-        """How each process that runs is; None: it doesn't answer."""
+        """Return the state of each process that runs; None: it doesn't answer."""
         return await self._ask_all_but(None, STATE)
 
     async def _ask_all_but(self, asker: int | None, what: str) -> dict[int, Any]:
         asked = {number: line for number, line in self._lines.items() if number != asker}
-        told = await asyncio.gather(*(line.ask(what, PATIENCE) for line in asked.values()))
+        told = await asyncio.gather(*(line.ask(what, ANSWER_TIMEOUT) for line in asked.values()))
         return dict(zip(asked, told, strict=True))

@@ -7,8 +7,10 @@ meanwhile is passed over.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from itertools import groupby
 
 from .files.body_file import body_pieces
 from .files.disk import FileKind
@@ -18,7 +20,7 @@ from .model.batch import Groups
 from .model.clock import Millis
 from .model.content import Attributes, Damaged, Line, body, decode
 from .model.ids import sent_at
-from .model.names import NotAName, Stem, parse
+from .model.names import NotAName, Stem, batch_of, parse
 from .model.operations import MAX_BODY_IN_MEMORY
 
 
@@ -41,7 +43,8 @@ def read_archive(
 ) -> Iterator[ArchivedMessage]:
     """Yield the messages of `archive/<queue>` that were sent from `since` on and before `until`.
 
-    Both are Unix times. The messages come in the order of their ids.
+    Both are Unix times. The messages come in the order of their ids, each once: of a message that has
+    been a dead letter there may be several files.
 
     Call `problem` with the path and the reason for each file or message that can't be read. Raise
     `OSError` if the folder can't be listed.
@@ -49,13 +52,17 @@ def read_archive(
     disk = LocalDisk(folder)
     try:
         found: list[tuple[str, str]] = []
+        bodies: set[str] = set()
         for day in disk.scan("."):
             if day.kind is not FileKind.FOLDER:
                 continue
             for file in disk.scan(day.name):
+                path = f"{day.name}/{file.name}"
                 if file.name.endswith(BODY):
-                    continue
-                found.append((file.name, f"{day.name}/{file.name}"))
+                    bodies.add(path.removesuffix(BODY))
+                else:
+                    found.append((file.name, path))
+        stems: list[tuple[Stem, str]] = []
         for name, path in sorted(found):
             try:
                 stem = parse(f"queues/q/{name}").stem
@@ -63,14 +70,39 @@ def read_archive(
                 problem(path, "this is not the name of a message file")
                 continue
             if since <= sent_at(stem.id) < until:
-                yield from _read(disk, path, stem, problem)
+                stems.append((stem, path))
+        chosen = _chosen(stems, bodies)
+        # A message of a batch that has been a dead letter has a file of its own, and its old place.
+        for _, together in groupby(stems, lambda each: batch_of(each[0].id)):
+            read = (_read(disk, path, stem, problem, chosen) for stem, path in together)
+            yield from merge(*read, key=lambda message: message.id)
     finally:
         disk.close()
 
 
+def _chosen(stems: Sequence[tuple[Stem, str]], bodies: Collection[str]) -> dict[str, str]:
+    """Return the path to read of each message that has been a dead letter, by its id: the latest file,
+    or the one beside which its body is."""
+    dead = {stem.id for stem, _ in stems if stem.deaths}
+    best: dict[str, tuple[bool, int, str]] = {}
+    for stem, path in stems:
+        if stem.id in dead and not stem.count:
+            best[stem.id] = max(best.get(stem.id, (False, -1, "")), (path in bodies, stem.deaths, path))
+    return {id: path for id, (_, _, path) in best.items()}
+
+
 def _read(
-    disk: LocalDisk, path: str, stem: Stem, problem: Callable[[str, str], None]
+    disk: LocalDisk,
+    path: str,
+    stem: Stem,
+    problem: Callable[[str, str], None],
+    chosen: Mapping[str, str],
 ) -> Iterator[ArchivedMessage]:
+    wanted = [
+        index for index in range(stem.count or 1) if chosen.get(stem.message_id(index), path) == path
+    ]
+    if not wanted:
+        return
     try:
         content = disk.read(path)
         line = decode(stem, content, len(content))
@@ -86,7 +118,7 @@ def _read(
             problem(path, str(error))
             return
     groups = Groups(line.groups, stem.full)
-    for index in range(stem.count or 1):
+    for index in wanted:
         try:
             found = body(line, content, index)
         except Damaged as error:

@@ -39,7 +39,7 @@ _MOST_COMMITS: Final = 100_000
 _NEVER: Final = threading.Event()
 
 
-def open_to_look(root: str | os.PathLike[str], *, clock: Clock | None = None) -> Store:
+def open_read_only(root: str | os.PathLike[str], *, clock: Clock | None = None) -> Store:
     """Open the root as a start would find it now, with all that it would finish finished in memory.
 
     Requests that change something change nothing on the disk, so none should be made. Raise as

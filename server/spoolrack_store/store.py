@@ -41,7 +41,7 @@ from .model.operations import (
     WrittenBody,
 )
 from .model.redrive_requests import Redrive
-from .model.reservation_requests import MarkRead, Reservation
+from .model.reservation_requests import MarkRead, Page, Reservation
 from .model.schedule_requests import QueuedSchedule
 from .model.stage_requests import StageInfo
 from .model.system_random import PooledRandom
@@ -191,9 +191,14 @@ class Store:
     # Questions. They wait for no sync, but may read files.
 
     def queue(self, name: str) -> Queue:
-        """Return the queue `name`; raise `InvalidQueueName`, `QueueNotFound`."""
+        """Return the queue `name` with its obstacles and oldest leases; raise `InvalidQueueName`,
+        `QueueNotFound`."""
         engine = self._engine
-        return self._questions.up_to_date(lambda: engine.views.queue(engine.catalog.require(name)))
+        return self._questions.up_to_date(
+            lambda: engine.views.described(
+                engine.catalog.require(name), engine.reservations.held_in(name)
+            )
+        )
 
     def queues(self, *, prefix: str = "", after: str = "", limit: int = 100) -> list[Queue]:
         """Return up to `limit` queues whose names start with `prefix` and stand above `after`, in
@@ -238,7 +243,7 @@ class Store:
         end: int = 0,
         allowed: Callable[[str], bool] | None = None,
         mark_read: bool = False,
-    ) -> Iterator[list[Message]]:
+    ) -> Iterator[Page]:
         """Return the messages of a set from the place `begin` to before `end`, in order, by pages.
 
         An `end` of 0 is the set's. They carry no receipts, and no receive is counted; `mark_read` marks
@@ -260,17 +265,15 @@ class Store:
         )
         return self._pages(stream, sequence_number, begin, last)
 
-    def _pages(
-        self, stream: str, sequence_number: int, begin: int, last: int
-    ) -> Iterator[list[Message]]:
+    def _pages(self, stream: str, sequence_number: int, begin: int, last: int) -> Iterator[Page]:
         while begin < last:
             read = partial(self._engine.reservations.page, stream, sequence_number, begin, last)
             page = self._questions.exact(read)
             # First: a later commit of the set deletes what is still in it.
             for damaged in page.damaged:
                 self.submit(damaged).result()
-            if page.messages:
-                yield page.messages
+            if page.runs:
+                yield page
             begin = page.following
 
     def message(self, queue: str, id: str) -> Message:

@@ -1,4 +1,4 @@
-"""The figures of a store at one moment, for metrics.
+"""The metrics of a store at one moment.
 
 Where it isn't said otherwise no folder is listed and no file is read, so that it costs the same with
 one message and with a million. Many queues are told in parts, between which commits go on: the numbers
@@ -21,7 +21,7 @@ from .files import layout
 from .files.changes import Poisoned
 from .files.disk import Disk, Space
 from .files.syncer import SyncFailed
-from .model.statistics import QueueFigures, RootFigures, Statistics
+from .model.statistics import QueueMetrics, RootMetrics, Statistics
 
 log = logging.getLogger(__name__)
 
@@ -55,16 +55,16 @@ class StoreMetrics:
 
     def refuses_sends(self, space: Space) -> bool:
         """Return whether this process stores nothing with so much free room."""
-        return self._engine.moves.watermark.is_reached(space.bytes, space.files_left)
+        return self._engine.moves.watermark.is_reached(space.bytes, space.files)
 
-    def root(self) -> RootFigures:
-        """Return all but the queues' figures."""
+    def root(self) -> RootMetrics:
+        """Return all but the queues' metrics."""
         engine = self._engine
         with self._changing:
             held, lost = engine.reservations.count()
             records = engine.catalog.records
             self.statistics.forget_all_but(list(records))
-            return RootFigures(
+            return RootMetrics(
                 queues=len(records),
                 quarantined=engine.moves.quarantined,
                 unlinked=engine.moves.unlinked,
@@ -93,13 +93,13 @@ class StoreMetrics:
             records = list(self._engine.catalog.records.values())
         return [record.name for record in sorted(records, key=_age)]
 
-    def queues(self) -> Iterator[list[QueueFigures]]:
+    def queues(self) -> Iterator[list[QueueMetrics]]:
         """Yield all queues in parts, in the same order."""
         self._take_in()
         names = iter(self.names())
         while part := list(islice(names, AT_ONCE)):
             with self._changing:
-                found = [self._engine.views.figures(name) for name in part]
+                found = [self._engine.views.metrics_of(name) for name in part]
             yield [each for each in found if each is not None]
 
     # What only a folder says. It takes the longer the more there is.

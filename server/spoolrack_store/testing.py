@@ -19,8 +19,8 @@ class ManualClock(Clock):
     """Stands still until it is moved. Thread-safe.
 
     Locks: a waiter takes the clock's own lock while it holds its condition, never the other way round.
-    `advance` and `step_wall` may therefore be called with any condition held, also one on which
-    somebody waits here: who waits on it is then woken as soon as it is free.
+    `advance` and `step_wall` may therefore be called with any condition held, also one on which a
+    thread waits here: it is woken once the condition is free.
     """
 
     def __init__(self, wall: Millis = _SOME_DAY, monotonic: Millis = _SOME_UPTIME) -> None:

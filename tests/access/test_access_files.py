@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import trustme
-from spoolrack_server.access.file_format import UnreadableFile
+from spoolrack_server.access.file_format import UnreadableAccessFile
 from spoolrack_server.access.permissions import Identity, Permission
 from spoolrack_server.access.permissions_file import Rules
 from spoolrack_server.access.security import Insecure, Security, is_loopback
@@ -68,14 +68,14 @@ def test_an_unknown_token_has_no_identity() -> None:
     ],
 )
 def test_a_damaged_list_of_tokens_is_refused_as_a_whole(text: str, why: str) -> None:
-    with pytest.raises(UnreadableFile) as caught:
+    with pytest.raises(UnreadableAccessFile) as caught:
         Tokens.parsed(text)
     assert why in str(caught.value)
 
 
 def test_a_token_in_clear_in_the_file_is_not_repeated_in_the_error() -> None:
     token = new_token()
-    with pytest.raises(UnreadableFile) as caught:
+    with pytest.raises(UnreadableAccessFile) as caught:
         Tokens.parsed(f"alice {token}")
     assert token not in str(caught.value)
 
@@ -128,7 +128,7 @@ def test_a_pattern_of_many_stars_costs_no_time() -> None:
     ],
 )
 def test_damaged_rules_are_refused_as_a_whole(text: str, why: str) -> None:
-    with pytest.raises(UnreadableFile) as caught:
+    with pytest.raises(UnreadableAccessFile) as caught:
         Rules.parsed(text)
     assert why in str(caught.value)
 
@@ -142,7 +142,7 @@ def watched(path: str, stream: io.StringIO) -> WatchedFiles[str]:
 def _good(content: bytes) -> str:
     text = content.decode()
     if "bad" in text:
-        raise UnreadableFile(1, "is bad")
+        raise UnreadableAccessFile(1, "is bad")
     return text
 
 

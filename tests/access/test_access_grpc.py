@@ -1,4 +1,4 @@
-"""Who may do what over gRPC: every method of the contract, for strangers, for some and for others."""
+"""Permissions over gRPC: every method of the contract, for strangers, for some and for others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STREAMS = {"StreamSend", "StreamDelete", "StreamReceive"}
 
 
 def requests(queue: str) -> Mapping[str, Message]:
-    """A request of each method that would do something to the queue, if there were one."""
+    """Return a request of each method that would do something to the queue, if there were one."""
     return {
         "CreateQueue": rpc.CreateQueueRequest(queue=pb.Queue(name=queue)),
         "GetQueue": rpc.GetQueueRequest(name=queue),
@@ -83,7 +83,7 @@ def requests(queue: str) -> Mapping[str, Message]:
 
 
 async def call(client: Client, method: str, request: Message) -> Any:
-    """The answer, or the first of them."""
+    """Return the answer, or the first of them."""
     described = contract.METHODS[method]
     stub = client.stub.one_request if described.client_streaming else client.stub
     made = getattr(stub, method)
@@ -96,7 +96,7 @@ async def call(client: Client, method: str, request: Message) -> Any:
 
 
 async def outcome(client: Client, method: str, request: Message) -> tuple[str, str]:
-    """What a caller can see of a call: its reason, and its message."""
+    """Return the parts of a refused call that its caller sees: its reason, and its message."""
     try:
         answer = await call(client, method, request)
     except grpc.aio.AioRpcError as error:
@@ -264,11 +264,11 @@ async def test_sets_of_queues_that_one_may_not_receive_from_are_not_there(
         stub.CommitReservations(
             reservation.CommitReservationsRequest(stream="of-b1", last_sequence_number=0)
         ),
-        # Far ahead of all sets: nobody could reserve there any more.
+        # Far ahead of all sets: no reader could reserve there any more.
         stub.CommitReservations(
             reservation.CommitReservationsRequest(stream="of-b1", last_sequence_number=2**60)
         ),
-        # By the name of somebody else's set, of another queue.
+        # By the name of another reader's set, of another queue.
         stub.Reserve(reservation.ReserveRequest(queue="a1", **at)),
     ):
         assert (await refused(asked)).reason == "RESERVATION_NOT_FOUND"
@@ -320,7 +320,7 @@ async def test_a_token_that_is_taken_away_ends_the_streams_of_its_holder(
     assert (await refused(streams[0].read())).reason == "UNAUTHENTICATED"
     assert (await refused(alice.counts("a1"))).reason == "UNAUTHENTICATED"
     assert (await refused(waiting)).reason == "UNAUTHENTICATED"
-    # Nobody else has noticed, and nothing stays leased to who has gone.
+    # No other caller has noticed, and nothing stays leased to the client that is gone.
     await owner.send(b"x", queue="a1")
     frame = await streams[1].read()
     assert [message.body for message in frame.messages] == [b"x"]
@@ -386,7 +386,7 @@ async def test_without_a_permissions_file_everybody_who_is_known_may_do_everythi
 async def test_redrives_of_queues_that_one_may_not_manage_are_not_there(
     tmp_path: Path, files: Files
 ) -> None:
-    """Who may only see them sees them, and can't end them."""
+    """A caller with MONITOR alone sees them, and can't end them."""
     security = Security(
         tokens=files.write_tokens("owner", "alice", "looker"),
         permissions=files.write_permissions("owner all *", "alice all a*", "looker monitor dead"),

@@ -1,4 +1,4 @@
-"""Who may do what over HTTP: every route, for strangers, for some and for others."""
+"""Permissions over HTTP: every route, for strangers, for some and for others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ID = "01890000-0000-7000-8000-000000000000"
 
 
 class _Any:
-    """Stands for endpoints that nobody calls."""
+    """Stands for endpoints that are never called."""
 
     def __getattr__(self, name: str) -> object:
         return name
@@ -225,7 +225,7 @@ def _admitting(entrance: RequestChecks) -> Any:
     @web.middleware
     async def admit(request: web.Request, handler: Endpoint) -> web.StreamResponse:
         try:
-            entrance.admit(request)
+            entrance.check(request)
         except StoreError as error:
             response = response_to(error)
             assert response is not None

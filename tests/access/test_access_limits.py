@@ -1,4 +1,4 @@
-"""What a connection may cost, from outside: with sockets that no library keeps from being rude."""
+"""Limits on a connection, from outside: with sockets that no library keeps from being rude."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def test_who_only_shakes_hands_takes_a_place(
 
 
 async def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"limits": Limits(handshake=0.5), "patience": HttpLimits(idle=0.5)}
+    options: dict[str, Any] = {"limits": Limits(handshake=0.5), "http_limits": HttpLimits(idle=0.5)}
     async with serving(tmp_path / "root", Security(), **options) as server:
         for port in (server.grpc_port, server.http_port):
             async with connection(port) as silent:
@@ -152,7 +152,7 @@ async def test_a_connection_without_a_call_is_closed(tmp_path: Path) -> None:
             await idle.say(PREFACE + frame(SETTINGS))
             heard = frames(await idle.until_closed())
         assert [b"idle" in payload for kind, payload in heard if kind == GOAWAY] == [True]
-        # A client of ours makes a new connection, and nobody notices.
+        # A client of ours makes a new connection, without notice.
         async with connected(server) as client:
             await client.create()
 

@@ -1,4 +1,4 @@
-"""Who may read and write what a server makes: nobody but its user, or its group where that is said."""
+"""Modes of a server's files: for its user alone, or for its group with --group-access."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def use_everything(root: Path) -> None:
         client.queue("done").send_many(["x", "y", "z"])
         for found in client.queue("done").receive(max_messages=2):
             found.delete()
-    # What is there while it serves is made anew, too.
+    # Also the files that a running store alone makes.
     with Store.open(root):
         check(root, folder=0o700, file=0o600)
 

@@ -20,7 +20,7 @@ import spoolrack
 import spoolrack.aio
 import trustme
 from spoolrack.errors import InvalidCredentials, PermissionDenied, Unauthenticated, Unreachable
-from spoolrack.spark._light_client import Caller, Patience
+from spoolrack.spark._light_client import LightClient, RetryBudget
 from spoolrack.spark._options import queue_address
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.security import Insecure, Security
@@ -41,13 +41,13 @@ async def in_thread(work: Any, *arguments: Any) -> Any:
 
 
 def names_seen(server: Server, **credentials: Any) -> list[str]:
-    """What a blocking client is shown by ListQueues."""
+    """Return what a blocking client is shown by ListQueues."""
     with spoolrack.connect(url(server), retry=ONCE, **credentials) as client:
         return [queue.name for queue in client.list_queues()]
 
 
 def certificate_of(port: int, ca: str) -> str:
-    """The serial number of the certificate that is shown at a port, which `ca` has signed."""
+    """Return the serial number of the certificate that is shown at a port, which `ca` has signed."""
     context = ssl.create_default_context(cafile=ca)
     with (
         socket.create_connection(("127.0.0.1", port)) as plain,
@@ -107,7 +107,7 @@ async def test_large_bodies_go_over_tls_as_they_are(
     tmp_path: Path, files: Files, ca: trustme.CA
 ) -> None:
     """Without TLS the kernel sends them from the file; here they go through us, and as far as that
-    says, the same holds: what was not taken comes back."""
+    says, the same holds: messages that were not taken come back."""
     trusted = files.write_ca(ca)
     body = random.Random(1).randbytes(5 * 1024 * 1024)
     settings = {"max_message_size": 8 * 1024 * 1024}
@@ -125,7 +125,7 @@ async def test_large_bodies_go_over_tls_as_they_are(
         async with http.get(at, headers={"Range": "bytes=1000-2000000"}) as answer:
             assert answer.status == 206
             assert await answer.read() == body[1000:2000001]
-        # Who goes away in the midst of it has not received it.
+        # A client that disconnects in the middle has not received it.
         async with http.get("/q/messages") as answer:
             await answer.content.readexactly(1_000)
             answer.close()
@@ -226,14 +226,14 @@ async def test_certificates_are_exchanged_while_connections_live(
         async with spoolrack.aio.connect(url(server), ca=trusted) as client:
             await client.create_queue("q")
             files.write_certificate(other_ca)
-            # Between two renames the key is not the certificate's; what is read then is refused.
+            # Between two renames the key is not the certificate's; the version read then is refused.
             for _ in range(10):
                 if reads_again(server):
                     break
             after = [await in_thread(certificate_of, port, next_ca) for port in ports]
             assert before[0] == before[1]
             assert after[0] == after[1] != before[0]
-            # Who is connected has noticed nothing.
+            # Connected clients notice nothing.
             await client.queue("q").send("x")
         assert await in_thread(lambda: names_seen(server, ca=next_ca)) == ["q"]
 
@@ -397,7 +397,7 @@ async def test_a_client_is_told_what_is_wrong_with_tls_as_far_as_grpc_tells(
         assert "use grpcs://" in await told(server.grpc_address)
         assert "no CA that this client trusts" in await told(url(server), ca=foreign)
         place = queue_address(url(server), "q", credentials=f"ca={foreign}")
-        asking = Caller(place.address, Patience(30.0, sleep=no_sleep), place.credentials)
+        asking = LightClient(place.address, RetryBudget(30.0, sleep=no_sleep), place.credentials)
         with pytest.raises(Unreachable, match="no CA that this client trusts"):
             await in_thread(asking, "GetQueue", rpc.GetQueueRequest(name="q"))
     async with Server(tmp_path / "plain") as server:

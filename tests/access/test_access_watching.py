@@ -1,4 +1,4 @@
-"""Figures are for whoever may monitor all queues, probes for everybody, and a trace for any caller."""
+"""Metrics need MONITOR of all queues, probes need nothing, and a trace is for any caller."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ PEER: Final = "peer:8080"
 
 
 def why_not() -> str | None:
-    """What keeps this machine from evaluating rules; None if nothing does."""
+    """Return the reason why this machine can't evaluate rules; None if nothing does."""
     if shutil.which("promtool") is None:
         return "needs promtool: make system-tools installs it"
     return None
@@ -38,7 +38,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def series_of(minutes: Sequence[Scrape | None], instance: str) -> list[dict[str, str]]:
-    """The series that Prometheus has after scraping once a minute; None: nobody answered."""
+    """Return the series that Prometheus has after scraping once a minute; None: no answer."""
     values: dict[str, dict[int, float]] = {}
     for minute, scraped in enumerate(minutes):
         values.setdefault(_name("up", {}, instance), {})[minute] = int(scraped is not None)
@@ -62,7 +62,7 @@ def firing(
     among: Sequence[str],
     beside: Sequence[Scrape | None] = (),
 ) -> set[str]:
-    """The alerts that fire at the end of these minutes, of all there are: `among`.
+    """Return the alerts that fire at the end of these minutes, of all there are: `among`.
 
     `beside` are those of another server over the same root, if there is one.
     """

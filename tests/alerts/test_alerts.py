@@ -67,7 +67,8 @@ async def client(server: Server) -> AsyncIterator[Client]:
 
 
 def after(minutes: list[Scrape | None], folder: Path) -> set[str]:
-    """What fires, but for the state of this machine's own disk, which other tests of these look at."""
+    """Return the alerts that fire, but for those of this machine's own disk, which other tests
+    check."""
     return firing(minutes, folder, ALERTS) - {"SpoolrackDiskLow", "SpoolrackInodesLow"}
 
 
@@ -111,7 +112,7 @@ async def test_nothing_fires_for_a_server_that_drains(tmp_path: Path) -> None:
     assert after(minutes, tmp_path) == set()
 
 
-# What can be wrong.
+# Faults.
 
 
 async def test_a_server_that_does_not_answer(server: Server, tmp_path: Path) -> None:
@@ -139,7 +140,7 @@ class Silent:
 
     number = 0
 
-    async def figures(self) -> dict[int, list[Row] | None]:
+    async def metric_rows(self) -> dict[int, list[Row] | None]:
         return {1: None}
 
 
@@ -152,7 +153,7 @@ async def gateway_over(
     chores: Chores | None = None,
     first: Callable[[Path], None] = lambda root: None,
 ) -> AsyncIterator[Rig]:
-    """`first` is done to the root before anybody watches."""
+    """`first` is done to the root before the monitoring begins."""
     root = folder / "root"
     root.mkdir()
     disk, clock, health = FaultyDisk(root), ManualClock(), health or Health()
@@ -246,7 +247,8 @@ async def test_a_queue_that_nobody_receives_from(
 async def test_a_queue_that_only_another_server_gives_from_is_not_blocked(
     tmp_path: Path, clock: ManualClock
 ) -> None:
-    """Whoever takes the receives, each of the servers over one root tells of the same old message."""
+    """Through whichever server messages are received, each server over one root reports of the same old
+    message."""
     mine: list[Scrape | None] = []
     theirs: list[Scrape | None] = []
     async with (

@@ -106,5 +106,5 @@ def test_every_expression_of_the_dashboard_is_one_that_prometheus_understands(tm
 
 
 def filled(expression: str) -> str:
-    """As Grafana asks it."""
+    """Return an expression as Grafana sends it."""
     return re.sub(r"\$(?!__)\w+", ".*", expression).replace("$__rate_interval", "5m")

@@ -3,8 +3,8 @@
 An answer is a gRPC message to a client, and leaves when the call begins that sends its end. SETTINGS,
 PING and WINDOW_UPDATE come and go as they like and say nothing. When an answer leaves,
 
-- if its request is the only one that anybody has made and not heard of, nothing at all may be left
-  that isn't durable, but for the steps that whoever finds the root takes again by himself;
+- if its request is the only one without an answer, nothing at all may be left
+  that isn't durable, but for the steps that the next process to open the root repeats;
 - in any case each message must be where the answer says that it is: what is named by its id was
   written, what is named by a receipt was leased, and what the request names by a receipt has moved.
 
@@ -62,7 +62,7 @@ class Answers:
         """All message files, by their ids."""
         self.count = 0
         self.alone = 0
-        """Those that left while nobody else waited for one."""
+        """Those that left while no other request waited for one."""
 
     def received(self, call: Call) -> None:
         """Take in what a client has said."""
@@ -127,7 +127,7 @@ class Answers:
             self._finds(line, f"an answer leaves, and {path} isn't synced")
 
     def _find(self, id: str) -> tuple[File | None, int]:
-        """The file of a message, and its index there."""
+        """Return the file of a message, and its index there."""
         if id in self.bodies:
             return self.bodies[id], 0
         return self.bodies.get(batch_of(id)), index_of(id)

@@ -1,7 +1,7 @@
 """Holds a server's system calls against what it may do, and what it may say, at which moment.
 
 Three kinds of rule. A body is written once, and otherwise only linked, moved and unlinked. A step that
-rests on an earlier one waits until that is durable: what is published was synced, what is unlinked was
+rests on an earlier one waits until that is durable: published messages were synced, unlinked ones were
 durably deleted. And no answer leaves before the syncs that it depends on; `answers` knows those.
 
 A finding names the line of the trace. Pure: text comes in, findings come out.
@@ -27,7 +27,7 @@ SYSTEM_CALLS: Final = (
     *("link", "linkat", "symlink", "symlinkat"),
     *("sendmsg", "sendto", "sendmmsg", "recvmsg"),
 )
-"""What must be recorded."""
+"""Calls that must be recorded."""
 
 _NEVER: Final = frozenset(
     {
@@ -49,7 +49,7 @@ class Seen:
 
     answers: int = 0
     answers_alone: int = 0
-    """Those that left while nobody else waited for one."""
+    """Those that left while no other request waited for one."""
     syncs: int = 0
     bodies: int = 0
     unlinked: int = 0
@@ -63,7 +63,8 @@ class Report:
 
 
 def audit(lines: Iterable[str], root: str) -> Report:
-    """The report on a server that was traced from its first start in `root`, an absolute path."""
+    """Return the report on a server that was traced from its first start in `root`, an absolute
+    path."""
     auditor = _Auditor(root)
     for call in read_calls(lines):
         if call.ended:
@@ -239,14 +240,15 @@ class _Auditor:
     # Paths.
 
     def _within(self, absolute: str) -> str | None:
-        """The path from the root, "" for the root itself; None for what is no concern of ours."""
+        """Return the path from the root, "" for the root itself; None for what is no concern of
+        ours."""
         if absolute == self._root:
             return ""
         path = absolute.removeprefix(f"{self._root}/")
         return None if path == absolute or path in _NO_PROMISE else path
 
     def _path(self, call: Call) -> str | None:
-        """What the call names."""
+        """Return what the call names."""
         folders, names = call.descriptors, call.strings
         folder = folders[0] if call.name.endswith("at") and folders else ""
         return self._joined(folder, names[0].decode(errors="surrogateescape"))
@@ -260,7 +262,7 @@ class _Auditor:
         return self._within(name if name.startswith("/") else f"{folder}/{name}")
 
     def _mentions(self, call: Call) -> list[str]:
-        """What lies in the root, of all that the call names."""
+        """Return what lies in the root, of all that the call names."""
         named = [self._within(path) for path in call.descriptors]
         if call.name in ("creat", "truncate", "openat2") or "symlink" in call.name:
             folder = (call.descriptors or [""])[-1]

@@ -86,7 +86,7 @@ class Client:
         return [message.receipt for message in messages]
 
     def receive_streamed(self, count: int) -> Iterator[str]:
-        """The receipts of so many messages, as they come."""
+        """Yield the receipts of so many messages, as they come."""
         request = rpc.StreamReceiveRequest(queue=self.queue, max_in_flight=10)
         stream = self._stub.StreamReceive(iter([request]))
         for frame in stream:

@@ -11,7 +11,7 @@ def report(trace: TraceText) -> Report:
 
 
 def finding(trace: TraceText) -> str:
-    """What the last line of the trace, and no other, is blamed for."""
+    """Return what the last line of the trace, and no other, is blamed for."""
     findings = report(trace).findings
     assert findings, "the auditor has found nothing"
     assert {each.partition(":")[0] for each in findings} == {f"line {len(trace.lines)}"}, findings

@@ -73,12 +73,12 @@ class Direction:
 
 
 def frame(kind: int, stream: int, content: bytes = b"", *, flags: int = 0) -> bytes:
-    """The bytes of one frame, for a trace that is written by hand."""
+    """Return the bytes of one frame, for a trace that is written by hand."""
     head = len(content).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big")
     return head + content
 
 
 def message(stream: int, content: bytes, *, ends: bool = False) -> bytes:
-    """The bytes of a DATA frame with one message of gRPC."""
+    """Return the bytes of a DATA frame with one message of gRPC."""
     prefixed = b"\0" + len(content).to_bytes(4, "big") + content
     return frame(DATA, stream, prefixed, flags=END_STREAM if ends else 0)

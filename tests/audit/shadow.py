@@ -136,7 +136,8 @@ class Shadow:
     # What isn't durable.
 
     def late(self, path: str) -> list[Change]:
-        """The changes without which nothing would be at `path`, as far as they aren't durable."""
+        """Return the changes without which nothing would be at `path`, as far as they aren't
+        durable."""
         return [c for c in self.pending if c.target and c.target in (path, folder_of(path))]
 
     def doubts_about(self, path: str) -> list[str]:

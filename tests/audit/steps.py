@@ -28,7 +28,7 @@ class Verdict:
 
 
 def place(path: str) -> str:
-    """The folder of the root."""
+    """Return the folder of the root."""
     return path.partition("/")[0]
 
 
@@ -43,7 +43,7 @@ def queue_of(path: str) -> str:
 
 
 def name_at(path: str) -> Name | None:
-    """What a message file's name says; None where there is none."""
+    """Return what a message file's name says; None where there is none."""
     if place(path) not in _BODIES:
         return None
     try:
@@ -53,7 +53,7 @@ def name_at(path: str) -> Name | None:
 
 
 def holder(file: File, index: int) -> Name | None:
-    """The name whose folder is the state of a message: of those that list it, the latest."""
+    """Return the name whose folder is the state of a message: of those that list it, the latest."""
     names = [name for path in file.names if (name := name_at(path)) is not None]
     listing = [name for name in names if name.members >> index & 1]
     return max(listing, key=lambda name: name.version, default=None)

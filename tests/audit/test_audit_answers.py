@@ -191,7 +191,7 @@ def test_a_lease_of_a_relaxed_queue_is_answered_before_it_is_durable(trace: Trac
     assert report(trace).findings == []
 
 
-# What isn't a trace.
+# Texts that are no trace.
 
 
 def test_a_string_that_strace_has_cut_short_is_refused(trace: TraceText) -> None:

@@ -94,7 +94,7 @@ class TraceText:
     def sync_all(self) -> None:
         self.call("syncfs", root())
 
-    # What is said over the wire.
+    # Messages on the wire.
 
     def ask(self, stream: int, words: str = "", *, client: int = 1, more: bool = False) -> None:
         """A request; the last of its stream, but with `more`."""
@@ -112,10 +112,10 @@ class TraceText:
         arguments = f"{socket(client)}, {vector(said)}, MSG_NOSIGNAL"
         self.call("sendmsg", arguments, taken, thread=2)
 
-    # What a good server does.
+    # Calls of a correct server.
 
     def send(self, number: int, *, stream: int = 1) -> str:
-        """A message is sent, answered and published; where it lies then."""
+        """Return a message is sent, answered and published; where it lies then."""
         entry = entry_of(number)
         self.ask(stream, "q body")
         self.make(new(entry))
@@ -125,7 +125,7 @@ class TraceText:
         return f"queues/q/{entry},v2"
 
     def send_batch(self, *, stream: int = 1) -> str:
-        """The same with the two messages of BATCH, settled; where they lie."""
+        """Return the same with the two messages of BATCH, settled; where they lie."""
         self.ask(stream, "q bodies")
         self.make(new(BATCH), b"x" * 18)
         self.sync("new")

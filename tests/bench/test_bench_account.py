@@ -1,4 +1,4 @@
-"""The benchmarks' own arithmetic: what is lost or doubled is found, and the figures are right."""
+"""The benchmarks' own arithmetic: lost and doubled messages are found, and the figures are right."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.message_bodies import Foreign
 
 
 def received(sent: dict[int, int]) -> list[int]:
-    """All of it, once, in no order."""
+    """Return all of it, once, in no order."""
     found = [
         delivery_account.ticket(sender, number)
         for sender, count in sent.items()

@@ -1,4 +1,4 @@
-"""What the page says of Spark's rates is what was measured, round by round."""
+"""The page's rates of Spark are the measured ones, round by round."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Actor:
         self._process.stdin.flush()
 
     def answer(self) -> str:
-        """What the first thing that is not answered yet came to."""
+        """Return what the first thing that is not answered yet came to."""
         assert self._process.stdout is not None
         return self._process.stdout.readline().rstrip("\n")
 
@@ -92,7 +92,7 @@ def filled(batch: Any, messages: int) -> None:
 
 
 def staged(batch: Any, messages: int) -> str:
-    """The stage of a batch that is staged and not published."""
+    """Return the stage of a batch that is staged and not published."""
     with batch:
         for number in range(messages):
             batch.send(str(number))

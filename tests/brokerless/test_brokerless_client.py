@@ -1,4 +1,4 @@
-"""`spoolrack.connect("file:///root")`: what is special to it. The contract tests show the rest."""
+"""`spoolrack.connect("file:///root")`: its own properties. The contract tests show the rest."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ needs_root = pytest.mark.skipif(
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A root, not made yet, in a folder that everybody may enter and the group may write in."""
+    """A root, not made yet, in a folder that every user may enter and the group may write in."""
     with tempfile.TemporaryDirectory(prefix="spoolrack-") as name:
         folder = Path(name)
         folder.chmod(0o775)
@@ -46,7 +46,7 @@ def user() -> Iterator[Callable[[Path, int, int, str], Actor]]:
 
 
 def modes(root: Path) -> dict[str, int]:
-    """The modes of all that is under a root, with its own; what a living process writes may go."""
+    """Return the modes of all that is under a root, with its own; files of a living process may go."""
     found = {".": root.stat().st_mode}
     for path in root.rglob("*"):
         found[str(path.relative_to(root))] = path.lstat().st_mode

@@ -19,7 +19,7 @@ STUCK = 60.0
 
 
 def staged_by(other: Actor, messages: int) -> str:
-    """The stage of a batch that `other` has staged."""
+    """Return the stage of a batch that `other` has staged."""
     return other.does(f"staged(jobs.batch(publish=False), {messages})").strip("'")
 
 

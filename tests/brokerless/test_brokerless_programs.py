@@ -1,4 +1,4 @@
-"""What a program leaves behind that uses a root and ends, in whatever way."""
+"""Programs that use a root and end, in any way: their locks, threads and messages."""
 
 from __future__ import annotations
 

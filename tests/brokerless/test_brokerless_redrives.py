@@ -1,4 +1,5 @@
-"""Redrives with no server: whoever has the root open drives them, and each message moves once."""
+"""Redrives with no server: the processes that have the root open drive them, and each message moves
+once."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Served:
         return messages_of(self.ask(Receive(queue=queue, max_messages=most)))
 
     def bury(self, source: str, queue: str, count: int) -> list[str]:
-        """So many messages of `source` die and go to `queue`."""
+        """Return so many messages of `source` die and go to `queue`."""
         self.create(queue)
         self.create(source, dead_letter_queue=queue, max_receives=1)
         ids = self.send(source, *(b'{"n": %d}' % n for n in range(count)))
@@ -111,7 +111,7 @@ def served(
 
 
 class Desk:
-    """One page. What it asks of another host, or complains of, is an error at its end.
+    """One page. Requests to another host, and complaints of the console, are errors at its end.
 
     A refusal that a test provokes is `expected`: the browser writes each into its console.
     """
@@ -169,7 +169,7 @@ class Desk:
         self.page.goto(f"{self._server.url}/-/dashboard#/{path}")
 
     def text(self, text: str) -> Locator:
-        """What has this text, once it is there."""
+        """Return what has this text, once it is there."""
         found = self.page.get_by_text(text).first
         found.wait_for()
         return found
@@ -178,7 +178,7 @@ class Desk:
         return self.page.get_by_role("button", name=name, exact=True)
 
     def row(self, name: str) -> Locator:
-        """The row of a table whose header is `name`."""
+        """Return the row of a table whose header is `name`."""
         return self.page.locator("tbody tr").filter(
             has=self.page.get_by_role("rowheader", name=name, exact=True)
         )
@@ -187,7 +187,7 @@ class Desk:
         return [text.strip() for text in self.row(name).locator("td").all_inner_texts()]
 
     def names(self) -> list[str]:
-        """The headers of the rows, in their order."""
+        """Return the headers of the rows, in their order."""
         return [
             text.strip() for text in self.page.locator("main tbody th[scope=row]").all_inner_texts()
         ]
@@ -217,7 +217,7 @@ class Desk:
         )
 
     def off_screen(self) -> list[str]:
-        """What is to be seen or used and does not lie wholly between the sides of the screen."""
+        """Return what is to be seen or used and does not lie wholly between the sides of the screen."""
         found = self.page.evaluate(
             """() => [...document.querySelectorAll("body *")].filter((each) => {
                 if (each.closest(".hidden, .skip, thead:not(.sorts)") && innerWidth < 760) return false;
@@ -229,7 +229,7 @@ class Desk:
         return [str(each) for each in found]
 
     def accessibility(self) -> list[str]:
-        """What axe-core finds wrong with the page as it is."""
+        """Return what axe-core finds wrong with the page as it is."""
         self.page.evaluate(AXE.read_text() + "; 0")
         found = self.page.evaluate(
             """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations

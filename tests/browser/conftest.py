@@ -1,5 +1,5 @@
-"""A real server in a thread, and a Chromium that looks at it. Whatever a page asks of another host, and
-whatever it complains of, fails the test."""
+"""A real server in a thread, and a Chromium that looks at it. A request to another host, or a complaint
+in the console, fails the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every page: who may come in, how often it asks, its colours, and who can read it."""
+"""Common to all pages: who may come in, how often it asks, its colours, and who can read it."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_a_redrive_says_how_many_and_how_long_before_it_begins(
     assert desk.button("Redrive all…").count() == 0
     card.get_by_role("button", name="Cancel the redrive of orders.dead").click()
     desk.button("Cancel the redrive").click()
-    desk.text("is cancelled. What it has moved stays moved.")
+    desk.text("is cancelled. Messages that it has moved stay moved.")
     desk.button("Redrive all…").wait_for()
     assert card.count() == 0
 

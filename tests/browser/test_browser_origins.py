@@ -18,12 +18,13 @@ POST = "() => fetch('{url}', {{method: 'POST', mode: 'no-cors', body: 'x'}}).the
 ATTEMPTS = {
     "a fetch": POST,
     "a fetch of text": POST.replace("body", "headers: {{'Content-Type': 'text/plain'}}, body"),
-    "a fetch that leases": "() => fetch('{url}?visibility=43200', {{mode: 'no-cors'}}).then(() => 0)",
+    "a fetch that leases": "() => fetch('{url}?visibility_timeout=43200', {{mode: 'no-cors'}})"
+    ".then(() => 0)",
     "a beacon": "() => navigator.sendBeacon('{url}', 'x') && 0",
     "a form": "() => {{ const form = document.createElement('form'); form.method = 'post';"
     " form.action = '{url}'; document.body.append(form); form.submit(); }}",
     "a link that leases": "() => {{ location = '{url}'; }}",
-    "an image that leases": "() => {{ new Image().src = '{url}?visibility=43200'; }}",
+    "an image that leases": "() => {{ new Image().src = '{url}?visibility_timeout=43200'; }}",
     "a script that leases": "() => {{ const script = document.createElement('script');"
     " script.src = '{url}'; document.body.append(script); }}",
     "a frame that leases": "() => {{ const frame = document.createElement('iframe');"

@@ -195,3 +195,15 @@ def test_nothing_moves_when_numbers_change(server: Served, open_desk: Callable[.
     desk.until("() => document.querySelector('main tbody td').textContent === '1,235'")
     assert desk.page.evaluate(boxes) == before
     assert desk.page.evaluate("() => globalThis.shifts") == []
+
+
+def test_a_queue_shows_what_holds_its_messages_back(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    server.create("q", receiving="open")
+    server.send("q", b"x", b"y")
+    server.receive("q")
+    desk = open_desk(server)
+    desk.go("queue/q")
+    desk.text("What holds messages back")
+    desk.until_count("table.leases tbody tr", 1)

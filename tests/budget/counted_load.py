@@ -5,7 +5,7 @@
 A mark is a look at a file that doesn't exist, whose name says what begins or ends: strace shows it
 among the calls. Time stands still, so that nothing happens by itself. Each operation is done before it
 is counted, so that nothing is done for the first time. And the next commit, which finds nothing to do,
-is counted with it: what an operation leaves to be done after its answer is its cost, too.
+is counted with it: work that an operation leaves for after its answer is its cost, too.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ from spoolrack_store.model.operations import (
     ReleaseMessages,
     Request,
     Send,
+    UpdateQueue,
     messages_of,
 )
+from spoolrack_store.model.schedule_requests import CreateSchedule, Fire
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
@@ -77,6 +79,11 @@ class ToldDisk(LocalDisk):
     def unlink(self, path: str) -> None:
         super().unlink(path)
         self.gone.release()
+
+    def rename_new(self, source: str, target: str) -> None:
+        super().rename_new(source, target)
+        if target.startswith("archive/"):
+            self.gone.release()
 
     def sync_folder(self, path: str) -> None:
         self._hold()
@@ -125,7 +132,7 @@ class Load:
         self._wait_for_the_reaper()
 
     def awaited(self, count: int) -> None:
-        """Send to somebody who waits, who then has it: the two are answered by one commit."""
+        """Send to a receive that waits, which then has it: the two are answered by one commit."""
         for queue, do in ((_WARM, _uncounted), (f"awaited{count}", self._counted)):
             self._create(queue)
             self._settle()
@@ -142,7 +149,7 @@ class Load:
         self._counted(NOTHING, lambda: None)
 
     def again(self) -> None:
-        """What a send leaves to be made durable, the next one does."""
+        """Send after another send: it also makes durable what the first one leaves."""
         self._create("again")
         self._send("again", 1)
         self._send("again", 1)
@@ -177,14 +184,14 @@ class Load:
             self._delete(*found[3:])
 
     def old(self) -> None:
-        """What was sent before a start, so that nothing of it is in memory."""
+        """Messages sent before a start, so that nothing of them is in memory."""
         self._create("old")
         for count in (1, 10, 100, 1_000):
             self._send("old", count)
         self._store.close()
         self._open()
         self._live(_WARM, 1, _uncounted)
-        # What the closed store has left to the collector, it closes in nobody's count.
+        # The collector closes the files of the closed store in no operation's count.
         gc.collect()
         for count in (1, 10, 100, 1_000):
             what = f"receive {count}, sent before a start"
@@ -303,6 +310,65 @@ class Load:
         assert len(eight) == 8
         self._counted(f"{depth}/delete 8", lambda: self._delete(*eight))
         self._counted(f"{depth}/send 1", lambda: self._send(queue, 1))
+
+    def strict(self) -> None:
+        """A message of a group in a strict queue."""
+        for queue, do in ((_WARM, _uncounted), ("strict", self._counted)):
+            self._ask(CreateQueue(name=f"g-{queue}", settings=QueueSettings(group_order="strict")))
+            request = replace(_sending(f"g-{queue}", 1), groups={0: "group"})
+            do("send 1 to a strict group", partial(self._ask, request))
+            found = do("receive 1 of a strict group", partial(self._receive, f"g-{queue}", 1))
+            do("delete 1 of a strict group", partial(self._delete, *found))
+
+    def ranked(self) -> None:
+        """A message with a priority."""
+        for queue, do in ((_WARM, _uncounted), ("ranked", self._counted)):
+            self._create(queue)
+            request = replace(_sending(queue, 1), priorities={0: 9})
+            do("send 1 with a priority", partial(self._ask, request))
+            found = do("receive 1 with a priority", partial(self._receive, queue, 1))
+            self._delete(*found)
+
+    def external(self) -> None:
+        """A body in a file of its own."""
+        self._create("external")
+        for do in (_uncounted, self._counted):
+            do("send 1 in a file of its own", partial(self._send_file, "external"))
+            found = do("receive 1 in a file of its own", partial(self._receive, "external", 1))
+            do("delete 1 in a file of its own", partial(self._delete, *found))
+            self._wait_for_the_reaper()
+
+    def _send_file(self, queue: str) -> None:
+        file = self._store.begin_body(expected=len(BODY))
+        file.write(BODY)
+        self._ask(Send(queue=queue, bodies=[b""], written=file.finish()))
+
+    def kept(self) -> None:
+        """A message that its queue's archive keeps: the first of a day makes the day's folder."""
+        self._ask(CreateQueue(name="kept", settings=QueueSettings(archive_retention=Millis(HOUR))))
+        for _ in range(2):
+            self._send("kept", 1)
+            self._delete(*self._receive("kept", 1))
+            self._settle()
+            self._wait_for_the_reaper()
+
+    def fire(self) -> None:
+        """A tick of a schedule: the first has no last tick to forget, as the later ones have."""
+        self._create("fired")
+        made = CreateSchedule(queue="fired", name="often", cron="* * * * *", time_zone="UTC", body=BODY)
+        schedule = self._counted("create a schedule", partial(self._ask, made)).schedule
+        tick = schedule.since // 60_000 * 60 + 60
+        for number, do in enumerate((_uncounted, _uncounted, self._counted)):
+            request = Fire(queue="fired", name="often", token=schedule.token, tick=tick + 60 * number)
+            assert do("send a tick of a schedule", partial(self._ask, request))
+
+    def pause(self) -> None:
+        """A pause of a queue, as any change of its settings."""
+        self._create("paused")
+        for do in (_uncounted, self._counted):
+            for state in ("paused", "open"):
+                what = {"paused": "pause a queue", "open": "resume a queue"}[state]
+                do(what, partial(self._ask, UpdateQueue(name="paused", changes={"sending": state})))
 
     # Operations.
 

@@ -31,6 +31,7 @@ STUCK: Final = 240.0
 PARTS: Final = (
     *("nothing", "life:1", "life:10", "life:100", "life:1000", "again", "together"),
     *("awaited:1", "awaited:10", "some", "timeouts", "change", "retry", "by_id", "purge", "old"),
+    *("strict", "ranked", "external", "kept", "fire", "pause"),
 )
 _SHARED: Final = f"send 1, {SHARING} that share a commit"
 ROWS: Final = {
@@ -73,12 +74,34 @@ ROWS: Final = {
     "release 10 with a delay": 10,
     "reject 1": 1,
     "reject 10": 10,
+    "send 1 to a strict group": 1,
+    "receive 1 of a strict group": 1,
+    "delete 1 of a strict group": 1,
+    "send 1 with a priority": 1,
+    "receive 1 with a priority": 1,
+    "send 1 in a file of its own": 1,
+    "receive 1 in a file of its own": 1,
+    "delete 1 in a file of its own": 1,
+    "create a schedule": 1,
+    "send a tick of a schedule": 1,
+    "pause a queue": 1,
+    "resume a queue": 1,
     "reaper: unlink 1": 1,
     "reaper: unlink 10": 10,
     "reaper: unlink 100": 100,
     "reaper: unlink 1000": 1_000,
+    "reaper: unlink 2 in files of their own": 2,
+    "reaper: keep the first 2 of a day in the archive": 2,
 }
 """All operations, as the table lists them, and how many messages share what each costs."""
+
+_REAPED: Final = {
+    "remove/external:": "unlink 2 in files of their own",
+    "bodies/": "unlink 2 in files of their own",
+    "remove/kept:": "keep the first 2 of a day in the archive",
+    "archive": "keep the first 2 of a day in the archive",
+}
+"""Paths of the reaper's other rows."""
 
 _NOT_OURS: Final = (
     *("futex", "mmap", "munmap", "mremap", "mprotect", "madvise", "brk"),
@@ -109,7 +132,7 @@ _KINDS: Final = {
 def trace(
     folder: Path, parts: Sequence[str], *, root: Path | None = None, code: Path | None = None
 ) -> str:
-    """What strace wrote of a load with these parts, in a new root if none is given.
+    """Return what strace wrote of a load with these parts, in a new root if none is given.
 
     `code` is a folder with another package of the store's name, which is run instead of ours.
     """
@@ -134,13 +157,14 @@ def trace(
 
 
 def counted(text: str) -> dict[str, Cost]:
-    """What each operation of a trace has cost, without the commit that was waited for after it."""
+    """Return what each operation of a trace has cost, without the commit that was waited for after
+    it."""
     counts: dict[str, Counter[str]] = {}
     reapers, now = set(), ""
     for call in read_calls(text.splitlines()):
         said = _mark_in(call)
         if said is not None:
-            # It stands where it begins: what has begun by then was before.
+            # It stands where it begins: a call that had begun by then was before.
             word, _, name = said.partition("/") if not call.ended else ("", "", "")
             if word == "reaper":
                 reapers.add(int(name))
@@ -165,7 +189,8 @@ def counted(text: str) -> dict[str, Cost]:
 
 
 def measured_rows(costs: dict[str, Cost]) -> list[Row]:
-    """The rows of the budget; raises `KeyError` if an operation was not counted, or isn't known."""
+    """Return the rows of the budget; raises `KeyError` if an operation was not counted, or isn't
+    known."""
     known = {name: cost for name, cost in costs.items() if not name.startswith("reaper, ")}
     if unknown := sorted(set(known) ^ set(ROWS)):
         raise KeyError(f"counted, or in the table, and not both: {unknown}")
@@ -180,7 +205,8 @@ def _mark_in(call: Call) -> str | None:
 
 
 def _kind_of(call: Call) -> str | None:
-    """The kind that it is counted as; None if it isn't: a listing is counted once, at its end."""
+    """Return the kind that it is counted as; None if it isn't: a listing is counted once, at its
+    end."""
     if call.name == "getdents64":
         return "listings" if call.result == 0 else None
     kind = _KINDS.get(call.name, "others")
@@ -198,10 +224,13 @@ def _kind_of(call: Call) -> str | None:
 
 
 def _reaped(call: Call) -> str:
-    """What the reaper was at."""
+    """Return what the reaper was at."""
     for count in (1, 10, 100, 1_000):
         if _hex(f"remove/life{count}:") in call.arguments:
             return f"reaper: unlink {count}"
+    for path, what in _REAPED.items():
+        if _hex(path) in call.arguments:
+            return f"reaper: {what}"
     return "reaper, elsewhere" if _hex("remove/") not in call.arguments else "reaper, for other rows"
 
 
@@ -210,7 +239,7 @@ def _hex(text: str) -> str:
 
 
 def difference(found: Iterable[Row], budget_rows: Iterable[Row]) -> list[str]:
-    """A line for each operation that doesn't keep its budget."""
+    """Return a line for each operation that doesn't keep its budget."""
     wanted = {row.operation: row.cost for row in budget_rows}
     lines = []
     for row in found:

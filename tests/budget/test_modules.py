@@ -91,7 +91,7 @@ def modules_of(call: Callable[[], Any]) -> set[str]:
 def life(tmp_path: Path) -> dict[str, set[str]]:
     traced = Traced(tmp_path / "root")
     with traced.store:
-        traced.life(modules_of)  # What is done for the first time is done.
+        traced.life(modules_of)  # First-time work is done.
         return traced.life(modules_of)
 
 

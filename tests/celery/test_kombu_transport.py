@@ -1,4 +1,4 @@
-"""kombu on `spoolrack://`, without Celery: what is published, consumed, acknowledged and bound."""
+"""kombu on `spoolrack://`, without Celery: publish, consume, acknowledge and bind."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_a_fan_out_is_in_all_queues_or_in_none(connection: Any, server: RunningS
         with pytest.raises(QueueNotFound):
             publish(connection, "!", exchange=NEWS, declare=[NEWS])
         assert client.queue("first").info().counts.ready_count == 0
-        # What may be lost goes to the queues that are there.
+        # A transient message goes to the queues that exist.
         publish(connection, "!", exchange=NEWS, declare=[NEWS], delivery_mode=1)
         assert client.queue("first").info().counts.ready_count == 1
         assert client.queue("second").info().counts.ready_count == 1

@@ -27,7 +27,7 @@ Spoolrack = Callable[..., Result]
 
 
 def started(url: str, *arguments: str, **more: object) -> subprocess.Popen[bytes]:
-    """The program as a process, with pipes all around."""
+    """Return the program as a process, with pipes all around."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
     return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
         [*PROGRAM, *arguments], env={**os.environ, "SPOOLRACK_URL": url}, **pipes
@@ -35,7 +35,7 @@ def started(url: str, *arguments: str, **more: object) -> subprocess.Popen[bytes
 
 
 def until(what: Callable[[], bool]) -> None:
-    """Return once somebody else has brought `what` about; fails after many looks."""
+    """Return once another process has brought `what` about; fail after many looks."""
     pause = threading.Event()
     for _ in range(LOOKS):
         if what():
@@ -45,7 +45,7 @@ def until(what: Callable[[], bool]) -> None:
 
 
 def files_under(root: Path) -> dict[str, bytes | None]:
-    """Every path under a folder, with the content of those that are files."""
+    """Return every path under a folder, with the content of those that are files."""
     return {
         str(path.relative_to(root)): path.read_bytes()
         if path.is_file() and not path.is_symlink()

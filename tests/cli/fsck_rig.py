@@ -34,7 +34,7 @@ def make_root(root: Path) -> Path:
 
 
 def single(root: Path) -> Path:
-    """The file of the ready single message."""
+    """Return the file of the ready single message."""
     (path,) = (path for path in (root / "queues" / "q").iterdir() if ",n" not in path.name)
     return path
 
@@ -45,7 +45,7 @@ def delayed(root: Path) -> Path:
 
 
 def bodies(root: Path, queue: str = "q") -> list[bytes]:
-    """What a store delivers of a queue, in order."""
+    """Return what a store delivers of a queue, in order."""
     with Store.open(root) as store:
         found = messages_of(store.submit(Receive(queue=queue, max_messages=100)).result())
     return [message.body for message in found]

@@ -21,7 +21,8 @@ def in_an_hour() -> int:
 def vsqs_folder(
     folder: Path, bodies: Sequence[bytes], *, leased: Sequence[int] = ()
 ) -> dict[str, bytes]:
-    """A folder with these messages, some of them leased for an hour; answers with what is in it."""
+    """Return a folder with these messages, some of them leased for an hour; answers with what is in
+    it."""
     folder.mkdir(parents=True)
     for number, body in enumerate(bodies):
         ending = f".{in_an_hour()}" if number in leased else ""
@@ -30,7 +31,7 @@ def vsqs_folder(
 
 
 def held(url: str, queue: str) -> list[Message]:
-    """All messages of a queue, in order."""
+    """Return all messages of a queue, in order."""
     with connect(url) as client:
         return list(client.queue(queue).peek())
 

@@ -88,8 +88,8 @@ def test_messages_and_queues_come_back_as_they_were(
     assert [{k: v for k, v in m.attributes.items() if k != ORIGIN} for m in after] == [
         dict(m.attributes) for m in before
     ]
-    assert after[-1].lease_expires_at is not None
-    assert 3_400 < after[-1].lease_expires_at.timestamp() - time.time() <= 3_600
+    assert after[-1].deliver_at is not None
+    assert 3_400 < after[-1].deliver_at.timestamp() - time.time() <= 3_600
     assert bodies_in(f"file://{root}", "dead") == [b"dead"]
     with connect(f"file://{there}") as old, connect(f"file://{root}") as new:
         for name in ("jobs", "dead"):
@@ -234,7 +234,7 @@ def test_one_name_is_not_for_two_queues(bring: Spoolrack, archive: Path) -> None
 
 
 def written(path: Path, *changed: dict[str, Any]) -> Path:
-    """An archive of one message with these changes to its lines, and sums that are right."""
+    """Return an archive of one message with these changes to its lines, and sums that are right."""
     usual: list[dict[str, Any]] = [
         {"type": "archive", "format": FORMAT, "id": ID, "time": "2026-01-01T00:00:00+00:00"},
         {"type": "queue", "name": "jobs", "settings": {}},

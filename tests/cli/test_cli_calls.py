@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import click
 import pytest
+from spoolrack import Client, StageInfo
 from spoolrack.testing import RunningServer, running_server
 from spoolrack_server.cli.program import run, spoolrack
 from spoolrack_server.cli.units import quoted
@@ -128,7 +129,8 @@ def commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.
 
 
 def calls() -> Iterator[Call]:
-    """One for each parameter with a value. What all commands share is tried with the first of them."""
+    """Yield a case for each parameter with a value. What all commands share is tried with the first of
+    them."""
     shared: set[object] = set()
     for name, command in commands(spoolrack):
         for parameter in command.params:
@@ -176,7 +178,7 @@ def aside(server: RunningServer, folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def arguments(call: Call, value: str, folder: Path) -> list[str]:
-    """The command's line with `value` for the parameter."""
+    """Return the command's line with `value` for the parameter."""
     key = call.command, call.parameter.name or ""
     needed = [*INSTEAD.get(key, ARGUMENTS.get(call.command, ())), *WITH.get(key, ())]
     words = [
@@ -203,9 +205,9 @@ def test_a_value_that_cannot_be_is_refused_by_the_name_of_its_option(
 ) -> None:
     names = names_of(call)
     with server.client() as client:
+        before = state(client)
         for value in HOSTILE:
             line = arguments(call, value, folder)
-            before = list(client.staging.list()), files_under(Path())
             capfd.readouterr()
             code = run(line)
             err = capfd.readouterr().err
@@ -213,11 +215,18 @@ def test_a_value_that_cannot_be_is_refused_by_the_name_of_its_option(
             assert "Traceback" not in err, (line, err)
             if code == USAGE:
                 assert any(name in err for name in names) or quoted(value)[:30] in err, (line, err)
-                assert (list(client.staging.list()), files_under(Path())) == before, (line, err)
+                assert state(client) == before, (line, err)
+            else:
+                before = state(client)
+
+
+def state(client: Client) -> tuple[list[StageInfo], dict[str, bytes | None]]:
+    """Return the stages, and the files of the current folder."""
+    return list(client.staging.list()), files_under(Path())
 
 
 def names_of(call: Call) -> set[str]:
-    """The words by which an error may name the parameter."""
+    """Return the words by which an error may name the parameter."""
     name = call.parameter.name or ""
     hint = call.parameter.get_error_hint(click.Context(command_of(call)))
     return {*call.parameter.opts, name, name.removesuffix("s"), hint}

@@ -73,7 +73,7 @@ class Running:
         return code
 
     def address(self, door: str) -> str:
-        """Where a server listens, once it does."""
+        """Return where a server listens, once it does."""
         self.hears("HTTP ")
         (found,) = [match[1] for line in self.out if (match := re.match(rf" +{door} +(\S+)", line))]
         return found
@@ -169,7 +169,7 @@ def test_folders_of_two_roots_are_refused(offline: Spoolrack, tmp_path: Path) ->
 
 
 def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> ServeSettings:
-    """What `serve` would serve with."""
+    """Return what `serve` would serve with."""
     found: list[ServeSettings] = []
 
     async def serve(settings: ServeSettings, announce: object) -> int:
@@ -230,7 +230,7 @@ def children(running: Running) -> list[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs: not if it only waits to be buried."""
+    """Return whether the process runs: not if it only waits to be buried."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

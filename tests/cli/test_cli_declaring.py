@@ -1,4 +1,4 @@
-"""What a deployment asks of the command line: queues from a file, one message's life, and health."""
+"""The command line for deployments: queues from a file, one message's life, and health."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_try_says_that_no_server_is_there(server: RunningServer) -> None:
 
 @contextmanager
 def listener(status: int, body: bytes) -> Iterator[str]:
-    """Somebody who answers so, whatever is asked; and the address."""
+    """A server that answers so to every request; and its address."""
 
     class Answer(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -1,4 +1,4 @@
-"""What every command has in common: exit codes, errors in one line, options, and the environment."""
+"""Common to all commands: exit codes, errors in one line, options, and the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`receive --exec` and broken pipes: a message is deleted only when somebody has it."""
+"""`receive --exec` and broken pipes: a message is deleted only when its reader has it."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_problems_are_listed_and_exit_with_1_until_they_are_mended(
     assert (mended.code, mended.err) == (0, "")
     assert f"{path}: it has 3 bytes instead of {size}: put into quarantine" in mended.out
     assert mended.out.endswith("No problems left.\n")
-    assert "served by" not in mended.out, "it doesn't take itself for somebody else"
+    assert "served by" not in mended.out, "it doesn't take itself for another process"
     clean = offline("fsck", str(root), "--verbose")
     assert clean.code == 0
     assert f"quarantine/q:{path.name[:36]}" in clean.out

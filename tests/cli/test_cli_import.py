@@ -58,7 +58,7 @@ def test_a_folder_of_vsqs_comes_in_whole_and_in_order(
     messages = held(url, "jobs")
     assert [message.body for message in messages] == [*BODIES, b"its lease is over"]
     assert [m.state for m in messages].index(MessageState.DELAYED) == 2
-    end = messages[2].lease_expires_at
+    end = messages[2].deliver_at
     assert end is not None
     assert 3_500 < end.timestamp() - time.time() <= 3_601
     assert messages[0].attributes == {"imported-from": f"vsqs://{jobs}/{FIRST}"}
@@ -285,5 +285,5 @@ def test_a_lease_is_never_over_too_early(bring: Spoolrack, url: str, tmp_path: P
     (jobs / f"{FIRST}.{end}").write_bytes(b"a")
     assert bring("--from", "vsqs", str(jobs)).code == 0
     (message,) = held(url, "jobs")
-    assert message.lease_expires_at is not None
-    assert message.lease_expires_at.timestamp() * 1_000_000 > end - 2_000_000
+    assert message.deliver_at is not None
+    assert message.deliver_at.timestamp() * 1_000_000 > end - 2_000_000

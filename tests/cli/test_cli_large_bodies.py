@@ -13,6 +13,9 @@ from types import SimpleNamespace
 from typing import IO, Any
 
 import pytest
+import spoolrack.aio
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from spoolrack_server.cli.exit_codes import UNAVAILABLE, Failed
 from spoolrack_server.cli.shell_runner import Runner
 from spoolrack_server.server import Server
@@ -186,3 +189,33 @@ def test_a_command_that_had_a_part_of_its_body_has_failed(capfd: pytest.CaptureF
     told = capfd.readouterr()
     assert told.out == "the first half"
     assert "had not all of message 1: http://127.0.0.1:8080 can't be reached" in told.err
+
+
+async def test_a_message_stays_leased_while_its_body_comes(
+    program: Program, server: Server, huge: Path, tmp_path: Path
+) -> None:
+    await program(
+        "queues", "create", "films", "--max-message-size", "1GiB", "--visibility-timeout", "1s"
+    )
+    assert (
+        await program("send", "films", "--link", str(huge), "--root", str(tmp_path / "root"))
+    ).code == 0
+    ends: set[datetime] = set()
+
+    async def slow(request: web.Request) -> web.Response:
+        """Answer once the lease was extended twice."""
+        async with spoolrack.aio.connect(server.grpc_address) as client:
+            while len(ends) < 3:
+                async for message in client.queue("films").peek(["leased"]):
+                    assert message.lease_expires_at is not None
+                    ends.add(message.lease_expires_at)
+                await asyncio.sleep(0.01)
+        return web.Response(body=b"begin")
+
+    application = web.Application()
+    application.router.add_get("/films/messages/{id}", slow)
+    async with TestServer(application) as stalled:
+        by_http = ("--http-url", str(stalled.make_url("")))
+        result = await program("receive", "films", "--to", str(tmp_path / "to"), "--delete", *by_http)
+    assert (result.code, result.err) == (0, "")
+    assert (await program("receive", "films")).code == 1

@@ -1,4 +1,5 @@
-"""`send --lines`: every line arrives once and in order, and whoever is stopped knows where to go on."""
+"""`send --lines`: every line arrives once and in order, and an interrupted command says how to
+continue."""
 
 from __future__ import annotations
 

@@ -49,7 +49,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def fingerprint(root: Path) -> dict[str, tuple[int, int, int, bytes]]:
-    """All that a look must leave as it is: names, inodes, modes, times of change and contents."""
+    """Return all that a look must leave as it is: names, inodes, modes, times of change and
+    contents."""
     found = {}
     for path in [root, *sorted(root.rglob("*"))]:
         facts = path.lstat()
@@ -64,7 +65,7 @@ def looked_at(offline: Spoolrack) -> Callable[[Path], list[Result]]:
 
 
 def without_times(look: Result) -> object:
-    """What a look has told, without what depends on the moment."""
+    """Return what a look has told, without what depends on the moment."""
     if look.out.startswith('{"type'):
         return [line.partition('"body"')[2] for line in look.out.splitlines() if '"body"' in line]
     whole = look.out.startswith("{\n")
@@ -141,7 +142,7 @@ def test_a_client_that_only_looks_refuses_every_change(root: Path) -> None:
 
 @pytest.fixture
 def read_only(root: Path, tmp_path: Path) -> Iterator[Path]:
-    """The root as a mount that nobody may write to."""
+    """The root as a read-only mount."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to mount a folder read-only: run it as root, or in CI")
     place = tmp_path / "mounted"
@@ -151,7 +152,7 @@ def read_only(root: Path, tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["mount", "-o", "remount,ro,bind", place], check=True)
         yield place
     finally:
-        # A closed store keeps its folder open until nobody can be reading any more.
+        # A closed store keeps its folder open until no read can be in flight.
         gc.collect()
         subprocess.run(["umount", place], check=True)
 

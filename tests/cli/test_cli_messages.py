@@ -41,8 +41,9 @@ def test_send_takes_a_delivery_time(spoolrack: Spoolrack, client: Client) -> Non
     assert sent.code == 0, sent.err
     (message,) = client.queue("jobs").peek()
     assert message.state == "delayed"
-    assert message.lease_expires_at is not None
-    ahead = message.lease_expires_at - message.sent_at
+    assert message.deliver_at is not None
+    assert message.lease_expires_at is None
+    ahead = message.deliver_at - message.sent_at
     assert timedelta(hours=1, minutes=55) < ahead <= timedelta(hours=2, seconds=1)
     assert spoolrack("send", "jobs", "x", "--deliver-at", "tomorrow").code == 2
     assert spoolrack("send", "jobs", "x", "--deliver-at", "1h", "--delay", "1h").code == 2

@@ -144,7 +144,7 @@ def test_purge_takes_only_messages_of_the_age_and_the_states_that_are_named(
 
 
 def at_a_terminal(server: RunningServer, *arguments: str, typed: bytes = b"") -> tuple[int, bytes]:
-    """The exit code of a command with a terminal, and all that it wrote there."""
+    """Return the exit code of a command with a terminal, and all that it wrote there."""
     master, slave = pty.openpty()
     environment = {**os.environ, "SPOOLRACK_URL": server.url, "TERM": "xterm", "COLUMNS": "120"}
     process = subprocess.Popen(
@@ -283,8 +283,8 @@ def test_a_description_names_each_cause_that_a_queue_stands_still(
     client.update_queue("jobs", receiving="paused")
     told = spoolrack("queues", "describe", "jobs").out
     assert "It is full, with 2 of 2 messages." in told
-    assert "Receiving is paused: spoolrack queues resume jobs --receiving" in told
-    assert "No message is ready: 1 leased and 1 delayed." in told
+    assert "Receiving is paused. spoolrack queues resume jobs --receiving" in told
+    assert "No message is ready: 1 leased, 1 delayed." in told
     assert "Sending is paused" not in told
     (row,) = [line for line in told.splitlines() if first in line]
     assert row.split()[-1] == "1"
@@ -297,4 +297,7 @@ def test_a_description_names_the_stream_whose_reservation_holds_messages(
     client.queue("jobs").send("held")
     client.queue("jobs").reserve("nightly", 0)
     told = spoolrack("queues", "describe", "jobs").out
-    assert "The stream nightly holds 1 message in its reservation 0." in told
+    assert "The reservation 0 of the stream nightly holds 1 message." in told
+    shown = json.loads(spoolrack("queues", "show", "jobs", "--json").out)
+    assert [each["reason"] for each in shown["obstacles"]] == ["NOTHING_READY", "RESERVED"]
+    assert [each["stream"] for each in shown["oldest_leases"]] == ["nightly"]

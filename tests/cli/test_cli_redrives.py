@@ -154,7 +154,7 @@ def test_a_terminal_sees_how_far_it_is(server: RunningServer, dead: Client) -> N
         while piece := os.read(screen, 4096):
             seen += piece
     except OSError:
-        pass  # So Linux says that nobody has the terminal open any more.
+        pass  # So Linux says that no process has the terminal open any more.
     finally:
         os.close(screen)
     assert process.wait(60) == 0

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from spoolrack_store.model.clock import DAY, Millis
-from spoolrack_store.model.operations import CreateQueue, Delete, Receive, Send
+from spoolrack_store.model.operations import CreateQueue, Delete, Receive, RejectMessages, Send
+from spoolrack_store.model.redrive_requests import StartRedrive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
@@ -103,3 +104,31 @@ def test_what_is_replayed_keeps_attributes_and_groups(offline: Spoolrack, tmp_pa
     found = [json.loads(line) for line in shown]
     assert [each.get("group") for each in found] == [None, "g"]
     assert [each["attributes"] for each in found] == [{"k": "v"}, {}]
+
+
+@pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b"]], ids=["alone", "in a batch"])
+def test_what_died_and_came_back_is_sent_once(
+    offline: Spoolrack, tmp_path: Path, bodies: list[bytes]
+) -> None:
+    root = tmp_path / "mended"
+    with Store.open(root) as store:
+        dead = QueueSettings(archive_retention=Millis(DAY))
+        store.submit(CreateQueue(name="dead", settings=dead)).result(GIVE_UP)
+        settings = dead.changed({"max_receives": 5, "dead_letter_queue": "dead"})
+        store.submit(CreateQueue(name="jobs", settings=settings)).result(GIVE_UP)
+        store.submit(Send(queue="jobs", bodies=bodies)).result(GIVE_UP)
+        (delivery,) = store.submit(Receive(queue="jobs")).result(GIVE_UP)
+        store.submit(RejectMessages(queue="jobs", receipts=delivery.receipts)).result(GIVE_UP)
+        store.submit(StartRedrive(queue="dead")).result(GIVE_UP)
+        left = set(bodies)
+        while left:
+            request = Receive(queue="jobs", max_messages=9, wait=Millis(60_000))
+            for each in store.submit(request).result(GIVE_UP):
+                left -= set(each.bodies)
+                store.submit(Delete(queue="jobs", receipts=each.receipts)).result(GIVE_UP)
+    with Store.open(root):
+        pass  # Closing has unlinked what the first one had no time for.
+    assert len(list((root / "archive" / "jobs").glob("*/*"))) == 2
+    replayed = offline("replay", "jobs", "--root", str(root))
+    assert (replayed.code, replayed.err) == (0, "")
+    assert received(offline, root, "jobs") == [body.decode() for body in bodies]

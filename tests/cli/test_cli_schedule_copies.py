@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from spoolrack import Client, Schedule
 from spoolrack.testing import RunningServer
-from spoolrack_store.read_only_root import open_to_look
+from spoolrack_store.read_only_root import open_read_only
 
 from tests.cli.cli_rig import Spoolrack
 
@@ -93,6 +93,6 @@ def test_a_snapshot_has_the_schedules(
 ) -> None:
     copy = tmp_path / "copy"
     assert offline("snapshot", str(copy), "--root", str(server.root)).code == 0
-    with open_to_look(copy) as store:
+    with open_read_only(copy) as store:
         found = store.schedules(queue="jobs")
     assert [(each.name, each.schedule.is_paused) for each in found] == [("a", False), ("b", True)]

@@ -25,7 +25,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def in_shell(line: str, root: Path) -> subprocess.CompletedProcess[str]:
-    """A line of the shell, in which `spoolrack` is this program on the root."""
+    """Return a line of the shell, in which `spoolrack` is this program on the root."""
     program = f'{shlex.join(PROGRAM)} "$@" --root {shlex.quote(str(root))}'
     return subprocess.run(
         ["bash", "-c", f"set -o pipefail; spoolrack() {{ {program}; }}; {line}"],

@@ -1,4 +1,4 @@
-"""What somebody else has sent does nothing to the terminal of whoever looks at it."""
+"""A message does nothing to the terminal that shows it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sent(client: Client) -> str:
 
 
 def at_terminal(start: Start, *arguments: str) -> str:
-    """What a command writes to a terminal."""
+    """Output of a command at a terminal."""
     ours, its = os.openpty()
     try:
         process = start(*arguments, stdout=its, stderr=its)

@@ -60,7 +60,7 @@ def manifest_of(root: Path, sequence_number: int = 2) -> Path:
 
 
 def receives(root: Path) -> list[int]:
-    """How often each message that is ready was received before this, in order."""
+    """Return how often each message that is ready was received before this, in order."""
     with Store.open(root) as store:
         messages = messages_of(store.submit(Receive(queue="q", max_messages=100)).result())
     return [message.receives - 1 for message in messages]

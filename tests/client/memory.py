@@ -132,7 +132,7 @@ class Memory:
         self._failing: dict[str, deque[Exception]] = {}
         self._losing: dict[str, deque[Exception]] = {}
         self.calls: list[tuple[str, int]] = []
-        """What was called, and with how many items."""
+        """The calls, and the number of items of each."""
         self.streams: set[MemoryDeliveries] = set()
         self.stages: dict[str, StagedMessages] = {}
         self.epochs: dict[str, int] = {}
@@ -235,7 +235,7 @@ class Memory:
         self.boxes[box.settings.dead_letter_queue].messages[held.id] = held
 
     def back_off(self, name: str, held: Held) -> float:
-        """The seconds of the queue's back-off, without jitter."""
+        """Return the seconds of the queue's back-off, without jitter."""
         settings = self.boxes[name].settings
         whole = settings.backoff_initial * settings.backoff_factor ** (held.receives - 1)
         return min(whole, settings.backoff_maximum)
@@ -261,7 +261,8 @@ class Memory:
         return leased
 
     def find(self, queue: str, receipt: str) -> Held | None:
-        """The message of a valid lease; None if it is deleted. Raises for a stale or a false one."""
+        """Return the message of a valid lease; None if it is deleted. Raises for a stale or a false
+        one."""
         parts = receipt.split("/")
         if len(parts) != 3 or parts[0] != queue:
             raise InvalidReceipt(f"{receipt!r} is not a receipt.")

@@ -11,10 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 import grpc
-import pytest
 import spoolrack
 from spoolrack import RetryPolicy, aio
-from spoolrack._transports import grpc_transport
 from spoolrack.v1 import queue_service_pb2 as rpc
 
 T = TypeVar("T")
@@ -27,7 +25,7 @@ PATIENCE = 60.0
 
 
 def sent(request: rpc.StreamSendRequest) -> rpc.StreamSendResponse:
-    """The good answer: each message's id is its body."""
+    """Return the good answer: each message's id is its body."""
     response = rpc.SendResponse(results=_ids(request.request.messages))
     return rpc.StreamSendResponse(correlation_id=request.correlation_id, response=response)
 
@@ -106,8 +104,6 @@ def odd_server(talk: Talk | None = None) -> Iterator[OddServer]:
 class Caller(Protocol):
     """A client whose calls go on beside the test."""
 
-    shares_one_stream: bool
-
     def send(self, body: str, *, queue: str = "jobs", timeout: float = PATIENCE) -> Future[str]: ...
 
     def delete(
@@ -115,14 +111,12 @@ class Caller(Protocol):
     ) -> Future[None]: ...
 
     def running(self) -> list[str]:
-        """The names of the threads or tasks that work for it."""
+        """Return the names of the threads or tasks that work for it."""
 
     def close(self) -> None: ...
 
 
 class ThreadCaller:
-    shares_one_stream = False
-
     def __init__(self, url: str, retry: RetryPolicy | None = None) -> None:
         self._before = set(threading.enumerate())
         self.client = spoolrack.connect(url, timeout=PATIENCE, retry=retry)
@@ -148,8 +142,6 @@ class ThreadCaller:
 
 
 class TaskCaller:
-    shares_one_stream = True
-
     def __init__(self, url: str, retry: RetryPolicy | None = None) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -182,19 +174,7 @@ class TaskCaller:
             self._loop.close()
 
 
-class PublicCaller(ThreadCaller):
-    """In threads, with a gRPC that is not inside as it is known."""
-
-    shares_one_stream = True
-
-    def __init__(self, url: str, retry: RetryPolicy | None = None) -> None:
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(grpc_transport, "is_usable", lambda _: False)
-            super().__init__(url, retry)
-
-
 CALLERS: dict[str, Callable[..., Caller]] = {
     "threads": ThreadCaller,
-    "threads by public means": PublicCaller,
     "tasks": TaskCaller,
 }

@@ -271,7 +271,7 @@ def test_an_interrupted_batch_is_dropped_after_a_chunk_that_is_under_way(memory:
     time = InterruptingWithin(memory)
     client = memory_client(memory, runtime=time)
     client.create_queue("jobs")
-    client._core._calling.transport.staging = Held(memory, time)
+    client._core._context.transport.staging = Held(memory, time)
     with pytest.raises(KeyboardInterrupt):
         fill(client.queue("jobs").batch(), ["x"] * 1_000)
     assert calls(memory, "stage") == [1_000]
@@ -282,7 +282,7 @@ def test_an_interrupted_batch_is_dropped_after_a_chunk_that_is_under_way(memory:
 async def test_no_more_chunks_are_on_their_way_than_said(memory: Memory, in_flight: int) -> None:
     client = memory_aio_client(memory)
     await client.create_queue("jobs")
-    slow = client._calling.transport.staging = Slow(memory)
+    slow = client._context.transport.staging = Slow(memory)
     async with client.queue("jobs").batch(in_flight=in_flight) as batch:
         for number in range(10_000):
             await batch.send(str(number))

@@ -1,7 +1,7 @@
 """Crowds of callers who come, wait, give up and are cancelled at random: what holds for each of them.
 
-Tasks run in a time of their own, which stands still while anybody has something to do. So what is
-looked at in between is a state in which everybody waits, and a wake-up that is lost is seen at once.
+Tasks run in a time of their own, which stands still while a task has something to do. So what is looked
+at in between is a state in which every task waits, and a wake-up that is lost is seen at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import count
 from random import Random
 
 import pytest
-from spoolrack._batcher import LONGEST, MAX_CALLS, SMALL, Coalescer
+from spoolrack._batcher import LONGEST, MAX_CALLS, SMALL, Batcher
 from spoolrack._runtime import Tasks, Threads, run
 from spoolrack.errors import SpoolrackError, Timeout, Unreachable
 
@@ -35,9 +35,9 @@ class IdleSelector(selectors.DefaultSelector):
         self._rounds = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        assert timeout is not None, "everybody waits, and nobody will wake them"
+        assert timeout is not None, "all tasks wait, and none will wake them"
         self._rounds = 0 if timeout > 1e-9 else self._rounds + 1
-        assert self._rounds < BUSY, "somebody looks again and again, and waits for nothing"
+        assert self._rounds < BUSY, "a task checks again and again, and waits for nothing"
         if timeout > 0:
             self._on_idle(timeout)
         self.now += timeout
@@ -54,7 +54,7 @@ class IdleLoop(asyncio.SelectorEventLoop):
 
 
 class Sent:
-    """What has travelled, and who was told what of it."""
+    """The calls that were made, and their answers by task."""
 
     def __init__(self) -> None:
         self.items: Counter[int] = Counter()
@@ -82,7 +82,7 @@ class Sent:
         if not self.items[item]:
             self.tell_not_sent(item)
 
-    def check(self, merged: Coalescer[int, int]) -> None:
+    def check(self, merged: Batcher[int, int]) -> None:
         assert merged.in_flight == merged.waiting == 0
         assert set(self.items.values()) <= {1}, "an item was sent twice"
         told = [item for item in self.not_sent if self.items[item]]
@@ -90,7 +90,7 @@ class Sent:
         assert 1 <= self.most <= MAX_CALLS
 
 
-async def submit_one(merged: Coalescer[int, int], sent: Sent, item: int, deadline: float) -> None:
+async def submit_one(merged: Batcher[int, int], sent: Sent, item: int, deadline: float) -> None:
     try:
         assert await merged.submit(item, deadline) == item * 2
         assert item in sent.items
@@ -112,12 +112,12 @@ def test_tasks_who_come_and_go_at_random_are_all_told_the_truth(seed: int) -> No
     sent = Sent()
     crowd = random.choice([2, 3, 4, SMALL, 3 * SMALL])
     max_batch = random.choice([2, 8, 1_000])
-    merged: Coalescer[int, int]
+    merged: Batcher[int, int]
 
     def everybody_waits(seconds: float) -> None:
         # One call may carry all where callers keep together; and then that is under way.
         if merged.waiting and merged.in_flight < (1 if merged.keeps_together else MAX_CALLS):
-            assert seconds <= LONGEST + 1e-6, "a place is free, and nobody minds the time"
+            assert seconds <= LONGEST + 1e-6, "a place is free, and no waiter keeps the time"
 
     async def call(items: Sequence[int], timeout: float) -> list[int]:
         sent.begin(items)
@@ -150,14 +150,14 @@ def test_tasks_who_come_and_go_at_random_are_all_told_the_truth(seed: int) -> No
         nonlocal merged
         # One in three fills a call nearly by itself, and leaves those out who wait.
         bounds = {"max_batch": max_batch, "max_bytes": random.choice([100, 100_000])}
-        merged = Coalescer(Tasks(), call, lambda item: 1 if item % 3 else 99, **bounds)
+        merged = Batcher(Tasks(), call, lambda item: 1 if item % 3 else 99, **bounds)
         await asyncio.gather(*[calling(at) for at in range(crowd)])
-        # What its leader left behind may still be under way.
+        # A call of its leader may still be in flight.
         await asyncio.sleep(10)
 
     with asyncio.Runner(loop_factory=lambda: IdleLoop(everybody_waits)) as runner:
         # Nothing is there yet while the loop begins.
-        merged = Coalescer(Threads(), call, lambda item: 0)
+        merged = Batcher(Threads(), call, lambda item: 0)
         runner.run(story())
     sent.check(merged)
 
@@ -183,7 +183,7 @@ def test_threads_who_come_and_give_up_at_random_are_all_told_the_truth(seed: int
             sent.end()
 
     runtime = Threads()
-    merged: Coalescer[int, int] = Coalescer(runtime, call, lambda item: 0, max_batch=8)
+    merged: Batcher[int, int] = Batcher(runtime, call, lambda item: 0, max_batch=8)
 
     def calling(at: int) -> None:
         random = Random(1_000 * seed + at)
@@ -201,6 +201,6 @@ def test_threads_who_come_and_give_up_at_random_are_all_told_the_truth(seed: int
         thread.start()
     for thread in threads:
         thread.join(60)
-        assert not thread.is_alive(), "somebody waits for ever"
+        assert not thread.is_alive(), "a task waits for ever"
     assert not faults
     sent.check(merged)

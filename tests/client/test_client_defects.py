@@ -1,4 +1,4 @@
-"""What fails beside the caller reaches all who wait, defects too."""
+"""An error in the background reaches all waiting callers, defects too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who comes back at once is waited for, nobody else for long, and nobody for ever."""
+"""A call lingers for callers in a loop, not long for others, and never for ever."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from spoolrack._batcher import LONGEST, MAX_CALLS, RAREST, SMALL, Coalescer, Linger
+from spoolrack._batcher import LONGEST, MAX_CALLS, RAREST, SMALL, Batcher, Linger
 from spoolrack._runtime import Tasks, Threads, run
 
 from tests.client.client_rig import until
@@ -94,7 +94,7 @@ async def test_tasks_in_a_loop_come_to_share_every_call() -> None:
         runtime.now += 1.0
         return list(items)
 
-    merged: Coalescer[int, int] = Coalescer(runtime, call, lambda item: 0)
+    merged: Batcher[int, int] = Batcher(runtime, call, lambda item: 0)
 
     async def sending() -> None:
         for _ in range(50):
@@ -114,7 +114,7 @@ async def test_a_large_crowd_has_two_calls_under_way_also_where_a_few_kept_toget
         runtime.now += 1.0
         return list(items)
 
-    merged: Coalescer[int, int] = Coalescer(runtime, call, lambda item: 0, max_batch=8)
+    merged: Batcher[int, int] = Batcher(runtime, call, lambda item: 0, max_batch=8)
 
     async def sending() -> None:
         for _ in range(20):
@@ -139,7 +139,7 @@ def test_threads_in_a_loop_are_all_answered_and_leave_nothing(crowd: int) -> Non
             under_way[0] -= 1
         return [item * 2 for item in items]
 
-    merged: Coalescer[int, int] = Coalescer(Threads(), call, lambda item: 0, max_batch=8)
+    merged: Batcher[int, int] = Batcher(Threads(), call, lambda item: 0, max_batch=8)
     wrong: list[int] = []
 
     def sending(at: int) -> None:
@@ -153,7 +153,7 @@ def test_threads_in_a_loop_are_all_answered_and_leave_nothing(crowd: int) -> Non
         thread.start()
     for thread in threads:
         thread.join(120)
-        assert not thread.is_alive(), "somebody is waited for, for ever"
+        assert not thread.is_alive(), "a call lingers for ever"
     assert not wrong
     assert 1 <= most[0] <= MAX_CALLS
     until(lambda: merged.in_flight == merged.waiting == 0)
@@ -168,7 +168,7 @@ def test_one_who_stays_away_holds_up_the_others_for_a_moment_only() -> None:
         landing[min(items[0], 2)].wait(60)
         return list(items)
 
-    merged: Coalescer[int, int] = Coalescer(Threads(), call, lambda item: 0)
+    merged: Batcher[int, int] = Batcher(Threads(), call, lambda item: 0)
     threads = [
         threading.Thread(target=lambda item=item: run(merged.submit(item, FAR))) for item in range(4)
     ]

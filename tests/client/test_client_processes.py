@@ -1,4 +1,4 @@
-"""What a client does to the process around it: forks, Ctrl-C, the interpreter's end, signals."""
+"""A client's effects on its process: forks, Ctrl-C, the interpreter's end, signals."""
 
 from __future__ import annotations
 

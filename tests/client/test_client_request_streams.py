@@ -1,4 +1,4 @@
-"""The streams that carry sends and deletes: who shares them, what breaks them, and what doesn't."""
+"""Request streams of sends and deletes: their callers, their failures, their end."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import grpc
 import pytest
 import spoolrack
 from spoolrack import aio
-from spoolrack._transports import grpc_transport
-from spoolrack._transports.grpc_own import is_usable
 from spoolrack._transports.grpc_transport import LARGE
 from spoolrack.errors import ClientClosed, StaleReceipt, Timeout, Unreachable
 from spoolrack.testing import RunningServer, running_server
@@ -57,15 +55,7 @@ def test_callers_share_streams(connect: Connect) -> None:
         assert server.calls == ["StreamSend"]
         sends = [caller.send(str(n), queue=f"q{n % 5}") for n in range(200)]
         assert [each.result(PATIENCE) for each in sends] == [str(n) for n in range(200)]
-        # With streams of their own: two calls under way to each of the queues, at most.
-        most = 1 if caller.shares_one_stream else 10
-        assert server.calls == ["StreamSend"] * min(len(server.calls), most)
-
-
-def test_the_grpc_that_is_installed_is_inside_as_it_is_known() -> None:
-    with grpc.insecure_channel("127.0.0.1:1") as channel:
-        assert is_usable(channel)
-    assert not is_usable(object())
+        assert server.calls == ["StreamSend"]
 
 
 def test_a_server_that_knows_no_streams_is_called_once_for_each_request(connect: Connect) -> None:
@@ -121,8 +111,7 @@ def test_one_whose_time_is_up_harms_nobody(connect: Connect) -> None:
         let_go.set()
         assert free.result(PATIENCE) == "free"
         assert caller.send("b").result(PATIENCE) == "b"
-        if caller.shares_one_stream:
-            assert server.calls == ["StreamSend"]
+        assert server.calls == ["StreamSend"]
 
 
 def test_a_stream_that_breaks_fails_what_is_under_way_and_the_next_call_opens_another(
@@ -150,14 +139,11 @@ def test_a_stream_that_breaks_fails_what_is_under_way_and_the_next_call_opens_an
         breaks.set()
         with pytest.raises(Unreachable, match="gone"):
             second.result(PATIENCE)
-        if caller.shares_one_stream:
-            with pytest.raises(Unreachable, match="gone"):
-                first.result(PATIENCE)
-            assert first.exception() is not second.exception()
-        else:
-            assert not first.done()
+        with pytest.raises(Unreachable, match="gone"):
+            first.result(PATIENCE)
+        assert first.exception() is not second.exception()
         assert caller.send("good").result(PATIENCE) == "good"
-        assert server.calls == ["StreamSend"] * (2 if caller.shares_one_stream else 3)
+        assert server.calls == ["StreamSend"] * 2
 
 
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "CANCELLED"])
@@ -248,10 +234,7 @@ def stale_receipt(server: RunningServer) -> str:
         return message.receipt
 
 
-@pytest.mark.parametrize("public", [False, True])
-def test_a_client_that_is_forgotten_leaves_nothing_running(
-    monkeypatch: pytest.MonkeyPatch, public: bool
-) -> None:
+def test_a_client_that_is_garbage_collected_leaves_nothing_running() -> None:
     ended = threading.Event()
 
     def talk(requests: Iterator[Any], _: grpc.ServicerContext) -> Iterator[Any]:
@@ -260,8 +243,6 @@ def test_a_client_that_is_forgotten_leaves_nothing_running(
         finally:
             ended.set()
 
-    if public:
-        monkeypatch.setattr(grpc_transport, "is_usable", lambda _: False)
     before = set(threading.enumerate())
     with odd_server(talk) as server:
         client: spoolrack.Client | None = spoolrack.connect(server.url)
@@ -274,8 +255,7 @@ def test_a_client_that_is_forgotten_leaves_nothing_running(
 
 
 def is_ours(thread: threading.Thread, before: set[threading.Thread]) -> bool:
-    # One that watches the time looks again in ten seconds, and then ends.
-    return thread not in before and thread.name == "spoolrack-answers"
+    return thread not in before and thread.name == "spoolrack-responses"
 
 
 def test_streams_outlast_restarts_of_the_server(connect: Connect, server: RunningServer) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 import spoolrack
-from spoolrack import aio
+from spoolrack import RetryPolicy, aio
 from spoolrack.errors import ClientClosed, InvalidUrl, SpoolrackError, Timeout, Unreachable
 from spoolrack.testing import RunningServer, running_server
 
@@ -24,7 +24,7 @@ def server() -> Iterator[RunningServer]:
 
 @pytest.fixture
 def nowhere() -> Iterator[str]:
-    """An address where nobody listens."""
+    """An address without a listener."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{taken.getsockname()[1]}"
@@ -32,7 +32,7 @@ def nowhere() -> Iterator[str]:
 
 @pytest.fixture
 def silence() -> Iterator[str]:
-    """An address where somebody listens and never says a word."""
+    """The address of a listener that never answers."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(10)
@@ -144,7 +144,7 @@ def test_what_is_no_spoolrack_server_is_named() -> None:
         answering.start()
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         with (
-            spoolrack.connect(address, timeout=0.5) as client,
+            spoolrack.connect(address, timeout=60, retry=RetryPolicy(attempts=1)) as client,
             pytest.raises(SpoolrackError, match=address),
         ):
             client.queue("jobs").info()

@@ -1,4 +1,4 @@
-"""What the packages of the Python client offer, and that all else is underscored."""
+"""The packages of the Python client: offered names, and underscores on all else."""
 
 from __future__ import annotations
 

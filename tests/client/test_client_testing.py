@@ -1,4 +1,4 @@
-"""What `spoolrack.testing` gives to the tests of other people."""
+"""`spoolrack.testing`, for the tests of other programs."""
 
 from __future__ import annotations
 

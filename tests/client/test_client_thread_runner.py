@@ -1,4 +1,4 @@
-"""Work beside the event loop: whatever moment a task is cancelled at, no result is lost unheard."""
+"""Work beside the event loop: a task may be cancelled at any moment, and no result is lost."""
 
 from __future__ import annotations
 

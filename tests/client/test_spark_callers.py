@@ -1,4 +1,4 @@
-"""What Spark's processes say of who they are: to a real server with TLS that asks, without Spark."""
+"""Credentials of Spark's processes: to a real server with TLS that asks, without Spark."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import spoolrack
 import trustme
 from spoolrack.errors import PermissionDenied, Unauthenticated, Unreachable
 from spoolrack.spark import write_partition
-from spoolrack.spark._light_client import Caller, Patience
+from spoolrack.spark._light_client import LightClient, RetryBudget
 from spoolrack.spark._offsets import initial
 from spoolrack.spark._options import QueueAddress, queue_address, read_options
-from spoolrack.spark._queue_peek import Share, peek
+from spoolrack.spark._queue_peek import PeekShare, peek
 from spoolrack.spark._queue_reader import read_slice
 from spoolrack_server.access.security import Security
 
 from tests.support.access_rig import Files, in_a_thread
-from tests.support.spark_reading import JobsReading
+from tests.support.spark_reading import JobsReading, bodies_of
 
 
 @pytest.fixture
@@ -60,14 +60,14 @@ def test_a_query_reads_and_writes_where_it_must_say_who_it_is(address: str, file
 
     options = read_options({"endpoint": endpoint, "queue": "jobs", "credentials": said})
     place = options.place
-    reading = JobsReading(options, Caller(place.address, Patience(30.0), place.credentials))
+    reading = JobsReading(options, LightClient(place.address, RetryBudget(30.0), place.credentials))
     first = reading.latest(initial(), max_messages=100, max_bytes=2**30)
     parts = reading.parts(initial(), first)
     found = [
-        message.body
+        body
         for part in parts
-        for page in read_slice(place, first.gen, first.sequence_number, part, Patience(30.0))
-        for message in page
+        for page in read_slice(place, first.gen, first.sequence_number, part, RetryBudget(30.0))
+        for body in bodies_of(page)
     ]
     assert sorted(found) == sorted(bodies)
     lag = reading.lag(first)
@@ -75,7 +75,7 @@ def test_a_query_reads_and_writes_where_it_must_say_who_it_is(address: str, file
     assert lag["leased"] == 50
     reading.commit(first)
     reading.stop()
-    assert not list(peek(options, Share("jobs"), Patience(30.0)))
+    assert not list(peek(options, PeekShare("jobs"), RetryBudget(30.0)))
 
 
 def test_executors_get_what_the_driver_has_read(address: str, files: Files) -> None:
@@ -98,7 +98,7 @@ def test_who_may_not_read_is_told_at_once(
     said = credentials(files, token)
     options = read_options({"endpoint": f"grpcs://{address}", "queue": "jobs", "credentials": said})
     with pytest.raises(error):
-        list(peek(options, Share("jobs"), Patience(300.0)))
+        list(peek(options, PeekShare("jobs"), RetryBudget(300.0)))
 
 
 def test_a_server_that_another_ca_has_signed_is_not_told_the_token(address: str, files: Files) -> None:
@@ -108,7 +108,7 @@ def test_a_server_that_another_ca_has_signed_is_not_told_the_token(address: str,
         {"endpoint": f"grpcs://{address}", "queue": "jobs", "credentials": said, "retrySeconds": "0"}
     )
     with pytest.raises(Unreachable):
-        list(peek(options, Share("jobs"), Patience(0.0)))
+        list(peek(options, PeekShare("jobs"), RetryBudget(0.0)))
 
 
 def test_what_is_secret_is_in_no_text_of_an_option(address: str, files: Files) -> None:

@@ -1,8 +1,9 @@
-"""What Spark's tasks and planner do, without Spark: over a server in memory that fails as told."""
+"""Spark's tasks and planner, without Spark: over a server in memory that fails as told."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 
 import grpc
@@ -10,23 +11,24 @@ import pytest
 import spoolrack
 from spoolrack import SpoolrackError
 from spoolrack.spark import write_partition
-from spoolrack.spark._light_client import Caller, Patience
+from spoolrack.spark._chunks import chunks
+from spoolrack.spark._light_client import LightClient, RetryBudget
 from spoolrack.spark._offsets import Offset, initial
 from spoolrack.spark._options import QueueAddress, ReadOptions
-from spoolrack.spark._queue_peek import Share, peek
+from spoolrack.spark._queue_peek import PeekShare, peek
 from spoolrack.spark._queue_reader import (
     BatchLost,
     CheckpointTooOld,
     read_slice,
 )
-from spoolrack.spark._reservation_extender import Keeper
+from spoolrack.spark._reservation_extender import ReservationExtender
 from spoolrack.spark._row_sender import stage
 from spoolrack.spark._rows import message_of
 from spoolrack.v1 import queue_service_pb2 as rpc
 
 from benchmarks.null_server import NullServer
 from benchmarks.null_state import Fault
-from tests.support.spark_reading import JobsReading
+from tests.support.spark_reading import JobsReading, bodies_of
 
 BODIES = [str(number).encode() for number in range(10_000)]
 
@@ -73,12 +75,12 @@ def place(server: NullServer) -> QueueAddress:
     return QueueAddress(address=server.endpoint, queue="jobs", retry_seconds=30.0)
 
 
-def patience(time: Time) -> Patience:
-    return Patience(30.0, sleep=time.sleep, monotonic=lambda: time.now, random=Random(1))
+def budget(time: Time) -> RetryBudget:
+    return RetryBudget(30.0, sleep=time.sleep, monotonic=lambda: time.now, random=Random(1))
 
 
-def caller(server: NullServer, time: Time) -> Caller:
-    return Caller(server.endpoint, patience(time))
+def caller(server: NullServer, time: Time) -> LightClient:
+    return LightClient(server.endpoint, budget(time))
 
 
 def latest(one: JobsReading, start: Offset, messages: int = 4_000) -> Offset:
@@ -87,10 +89,10 @@ def latest(one: JobsReading, start: Offset, messages: int = 4_000) -> Offset:
 
 def rows(server: NullServer, one: JobsReading, start: Offset, end: Offset, time: Time) -> list[bytes]:
     return [
-        message.body
+        body
         for part in one.parts(start, end)
-        for frame in read_slice(place(server), end.gen, end.sequence_number, part, patience(time))
-        for message in frame
+        for frame in read_slice(place(server), end.gen, end.sequence_number, part, budget(time))
+        for body in bodies_of(frame)
     ]
 
 
@@ -109,6 +111,27 @@ def test_batches_follow_each_other_and_what_is_done_is_deleted(
     assert start.sequence_number == 2
 
 
+def test_batches_that_are_done_for_an_old_checkpoint_are_refused_or_passed_over(
+    server: NullServer, reading: Callable[..., JobsReading], time: Time
+) -> None:
+    """With asynchronous progress tracking a checkpoint is behind what is done: nothing is lost."""
+    server.put("jobs", BODIES)
+    one, start = reading(), initial()
+    first = latest(one, start)
+    one.commit(latest(one, first))
+
+    with pytest.raises(CheckpointTooOld, match="onOldCheckpoint"):
+        latest(reading(), replace(first, sequence_number=-1))
+    with pytest.raises(CheckpointTooOld, match="onOldCheckpoint"):
+        reading().parts(start, first)
+
+    goes_on = reading(skips_done=True)
+    assert goes_on.parts(start, first) == []
+    end = latest(goes_on, first)
+    assert end.sequence_number == 2
+    assert rows(server, goes_on, first, end, time) == BODIES[8_000:]
+
+
 def test_an_empty_batch_has_no_parts(server: NullServer, reading: Callable[..., JobsReading]) -> None:
     server.put("jobs", BODIES)
     one = reading()
@@ -121,7 +144,7 @@ def test_an_empty_batch_has_no_parts(server: NullServer, reading: Callable[..., 
 def test_a_first_batch_is_done_again_from_a_new_beginning(
     server: NullServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
-    """Spark makes a new initial offset for it, with a stream that nobody knows."""
+    """Spark makes a new initial offset for it, with an unknown stream."""
     server.put("jobs", BODIES)
     end = latest(reading(), initial())
 
@@ -141,7 +164,7 @@ def test_a_reservation_that_was_not_written_down_is_found_again(
 def test_one_that_was_not_written_down_and_is_lost_is_passed_over(
     server: NullServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
-    """Nobody has seen its messages, so that nothing is doubled."""
+    """Its messages were never read, so that nothing is doubled."""
     server.put("jobs", BODIES)
     start = latest(reading(), initial())
     server.release(start.gen, latest(reading(), start).sequence_number)
@@ -307,7 +330,7 @@ def test_a_call_that_can_not_succeed_is_not_repeated(server: NullServer, time: T
     nowhere = QueueAddress(address=server.endpoint, queue="nowhere")
 
     with pytest.raises(spoolrack.errors.QueueNotFound):
-        list(peek(ReadOptions(place=nowhere), Share("nowhere"), patience(time)))
+        list(peek(ReadOptions(place=nowhere), PeekShare("nowhere"), budget(time)))
 
     assert server.calls["ListMessages"] == 1
 
@@ -320,9 +343,9 @@ def test_a_read_that_breaks_is_taken_up_where_it_was(server: NullServer, time: T
     one.stop()
     server.faults.append(Fault(method="frame", times=2))
 
-    read = list(read_slice(place(server), end.gen, end.sequence_number, part, patience(time)))
+    read = list(read_slice(place(server), end.gen, end.sequence_number, part, budget(time)))
 
-    assert [message.body for frame in read for message in frame] == BODIES[:4_000]
+    assert [body for frame in read for body in bodies_of(frame)] == BODIES[:4_000]
     assert server.calls["ReadReservation"] == 3
 
 
@@ -340,12 +363,12 @@ def test_a_slice_whose_hold_is_over_fails_its_task(
         time.now += 61
 
     server.faults.append(Fault(method="frame", skip=1, action=lose))
-    patient = Patience(600.0, sleep=time.sleep, monotonic=lambda: time.now, random=Random(1))
+    patient = RetryBudget(600.0, sleep=time.sleep, monotonic=lambda: time.now, random=Random(1))
     read: list[bytes] = []
 
     def read_on() -> None:
         for frame in read_slice(place(server), end.gen, end.sequence_number, part, patient):
-            read.extend(message.body for message in frame)
+            read.extend(bodies_of(frame))
 
     for _ in range(2):
         with pytest.raises(SpoolrackError) as lost:
@@ -357,12 +380,12 @@ def test_a_slice_whose_hold_is_over_fails_its_task(
     assert server.bodies("jobs") == BODIES
 
 
-def test_the_keeper_holds_a_batch_for_as_long_as_its_query_lives() -> None:
+def test_a_batch_stays_reserved_for_as_long_as_its_query_lives() -> None:
     server = NullServer(["jobs"])
     server.start()
     server.put("jobs", BODIES)
     options = ReadOptions(place=place(server), hold_seconds=1.0)
-    one = JobsReading(options, Caller(server.endpoint, Patience(30.0)))
+    one = JobsReading(options, LightClient(server.endpoint, RetryBudget(30.0)))
     end = latest(one, initial())
     hold = server.holds[end.gen, end.sequence_number]
     due = hold.due
@@ -437,12 +460,12 @@ def test_the_keeper_says_nothing_of_a_batch_that_is_committed(
     server.put("jobs", BODIES)
     options = ReadOptions(place=place(server), hold_seconds=60.0, deletes_unread=True)
     one = JobsReading(options, caller(server, time))
-    keeper = Keeper(caller(server, time), 60.0)
+    extender = ReservationExtender(caller(server, time), 60.0)
     end = latest(one, initial())
     one.commit(end)
 
-    keeper.hold(end)
-    keeper.stop()
+    extender.keep(end)
+    extender.stop()
     one.stop()
 
     assert not caplog.records
@@ -468,7 +491,7 @@ def test_a_stage_is_whole_whatever_call_breaks(server: NullServer, time: Time) -
     ]
     messages = (message_of(body, None, None, None) for body in BODIES)
 
-    staged = stage(caller(server, time), place(server), "s", messages, 60.0)
+    staged = stage(caller(server, time), place(server), "s", chunks(messages, is_staged=True), 60.0)
 
     assert staged.messages == len(BODIES)
     held = server.stages["s"].chunks
@@ -479,7 +502,7 @@ def test_a_stage_that_fails_is_dropped(server: NullServer, time: Time) -> None:
     messages = (message_of(body, None, None, None) for body in [*BODIES, None])
 
     with pytest.raises(ValueError, match="null"):
-        stage(caller(server, time), place(server), "s", messages, 60.0)
+        stage(caller(server, time), place(server), "s", chunks(messages, is_staged=True), 60.0)
 
     assert server.calls["AbortStage"] == 1
 
@@ -503,6 +526,6 @@ def test_a_look_at_a_queue_takes_nothing(server: NullServer, time: Time) -> None
     server.put("jobs", BODIES)
 
     look = ReadOptions(place=place(server))
-    seen = [message.body for page in peek(look, Share("jobs"), patience(time)) for message in page]
+    seen = [message.body for page in peek(look, PeekShare("jobs"), budget(time)) for message in page]
 
     assert seen == BODIES == server.bodies("jobs")

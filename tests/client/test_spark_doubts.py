@@ -1,4 +1,4 @@
-"""What Spark's side won't call done: other rows under a known number, and what no task has read."""
+"""Calls in doubt, on Spark's side: other rows under a known number, and what no task has read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from spoolrack.spark._light_client import Caller, Patience
+from spoolrack.spark._chunks import chunks
+from spoolrack.spark._light_client import LightClient, RetryBudget
 from spoolrack.spark._offsets import initial
 from spoolrack.spark._options import QueueAddress, ReadOptions
 from spoolrack.spark._queue_reader import BatchUnread
@@ -31,12 +32,12 @@ def place(server: NullServer) -> QueueAddress:
 
 
 @pytest.fixture
-def caller(place: QueueAddress) -> Caller:
-    return Caller(place.address, Patience(place.retry_seconds))
+def caller(place: QueueAddress) -> LightClient:
+    return LightClient(place.address, RetryBudget(place.retry_seconds))
 
 
 def test_a_batch_that_no_task_has_read_is_not_deleted(
-    server: NullServer, caller: Caller, place: QueueAddress
+    server: NullServer, caller: LightClient, place: QueueAddress
 ) -> None:
     server.put("jobs", [b"1", b"2"])
     one = JobsReading(ReadOptions(place=place), caller)
@@ -50,7 +51,7 @@ def test_a_batch_that_no_task_has_read_is_not_deleted(
 
 
 def test_what_is_staged_has_one_digest_in_any_order_and_division(
-    server: NullServer, caller: Caller, place: QueueAddress
+    server: NullServer, caller: LightClient, place: QueueAddress
 ) -> None:
     rows = [
         (b"1", {"a": "x", "b": "y"}, None, None),
@@ -66,7 +67,7 @@ def test_what_is_staged_has_one_digest_in_any_order_and_division(
         for part in parts:
             name = f"s{len(server.stages)}"
             messages = (message_of(*row) for row in part)
-            staged.append(stage(caller, place, name, messages, 60.0))
+            staged.append(stage(caller, place, name, chunks(messages, is_staged=True), 60.0))
         return together(staged).digest
 
     whole = digest(rows)

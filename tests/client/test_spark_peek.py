@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import spoolrack
 from spoolrack.spark import _queue_peek
-from spoolrack.spark._light_client import Patience
+from spoolrack.spark._light_client import RetryBudget
 from spoolrack.spark._options import ReadOptions, read_options
 from spoolrack.spark._queue_peek import peek, shares
 from spoolrack.testing import RunningServer, running_server
@@ -35,11 +35,11 @@ def options_of(server: RunningServer, queue: spoolrack.Queue, **options: object)
 
 
 def found(options: ReadOptions) -> list[list[pb.Message]]:
-    """The messages of each share."""
-    patience = Patience(30.0)
+    """Return the messages of each share."""
+    budget = RetryBudget(30.0)
     return [
-        [message for page in peek(options, share, patience) for message in page]
-        for share in shares(options, patience)
+        [message for page in peek(options, share, budget) for message in page]
+        for share in shares(options, budget)
     ]
 
 

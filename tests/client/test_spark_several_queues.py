@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import spoolrack
 from spoolrack.errors import QueueNotFound
-from spoolrack.spark._light_client import CALL_TIMEOUT, Caller, Patience
+from spoolrack.spark._light_client import CALL_TIMEOUT, LightClient, RetryBudget
 from spoolrack.spark._offsets import QueuesOffset
 from spoolrack.spark._options import InvalidOption, read_options
 from spoolrack.spark._queue_peek import peek, shares
@@ -22,6 +22,7 @@ from spoolrack.spark._queues_reader import QueuesReading, _divided
 from spoolrack_server.access.security import Security
 
 from tests.support.access_rig import in_a_thread
+from tests.support.spark_reading import bodies_of
 
 FIRST = QueuesOffset.initial(None)
 
@@ -39,7 +40,7 @@ def client(address: str) -> Iterator[spoolrack.Client]:
 
 
 @dataclass(frozen=True, slots=True)
-class CountingCaller(Caller):
+class CountingCaller(LightClient):
     calls: Counter[str] = field(default_factory=Counter)
 
     def __call__(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
@@ -52,7 +53,7 @@ class Query:
 
     def __init__(self, address: str, queue: str, start: QueuesOffset = FIRST, **given: str) -> None:
         self.options = read_options({"endpoint": address, "queue": queue, **given})
-        self.caller = CountingCaller(address, Patience(30.0))
+        self.caller = CountingCaller(address, RetryBudget(30.0))
         self.reading = QueuesReading(self.options, self.caller)
         self.start = start
 
@@ -62,20 +63,20 @@ class Query:
         return QueuesOffset.from_json(json.loads(json.dumps(end.as_json())), None)
 
     def read(self, start: QueuesOffset, end: QueuesOffset) -> list[list[tuple[str, str]]]:
-        """The queue and the body of each message, in each task."""
-        place, patience = self.options.place, Patience(30.0)
+        """Return the queue and the body of each message, in each task."""
+        place, budget = self.options.place, RetryBudget(30.0)
         return [
             [
-                (piece.queue, message.body.decode())
+                (piece.queue, body.decode())
                 for piece in pieces
-                for page in read_slice(place, piece.stream, piece.sequence_number, piece.part, patience)
-                for message in page
+                for page in read_slice(place, piece.stream, piece.sequence_number, piece.part, budget)
+                for body in bodies_of(page)
             ]
             for pieces in self.reading.parts(start, end)
         ]
 
     def batch(self, messages: int = 1_000) -> list[tuple[str, str]]:
-        """A whole batch, in the order of queues; nothing if there is none."""
+        """Return a whole batch, in the order of queues; nothing if there is none."""
         end = self.plan(messages)
         found = [] if end == self.start else [*chain(*self.read(self.start, end))]
         self.start = end
@@ -319,14 +320,14 @@ def test_a_look_has_all_queues(address: str, client: spoolrack.Client) -> None:
     assert options.columns[0] == "queue"
     seen = [
         (share.queue, message.body)
-        for share in shares(options, Patience(30.0))
-        for page in peek(options, share, Patience(30.0))
+        for share in shares(options, RetryBudget(30.0))
+        for page in peek(options, share, RetryBudget(30.0))
         for message in page
     ]
     assert Counter(seen) == {("jobs_a", b"a"): 3, ("jobs_b", b"b"): 1, ("other", b"o"): 1}
     missing = read_options({"endpoint": address, "queue": "jobs_*,missing"})
     with pytest.raises(QueueNotFound, match="no queue missing"):
-        shares(missing, Patience(30.0))
+        shares(missing, RetryBudget(30.0))
 
 
 @pytest.mark.parametrize(

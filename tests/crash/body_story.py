@@ -10,11 +10,10 @@ from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.body_file import BodyFile
 from spoolrack_store.files.layout import BODIES, BODY, body_owner, new_body_path
 from spoolrack_store.model.disk_watermark import DiskWatermark
-from spoolrack_store.model.names import parse
 from spoolrack_store.model.operations import Request, Send
 
 from tests.support.cuts import Cut
-from tests.support.engine_story import Broken, Story
+from tests.support.engine_story import Broken, Story, parse
 from tests.support.power_disk import Model
 
 

@@ -224,7 +224,8 @@ class CatalogStory:
         self._all_there(engine)
 
     def _all_there(self, engine: Engine) -> None:
-        """What was answered is there as long as its queue is; what is there belongs to its queue."""
+        """An acknowledged message is there as long as its queue is; what is there belongs to its
+        queue."""
         for id, (queue, salt) in self.sent.items():
             known = self._known(engine, queue)
             if known is not None and known[1] == salt:
@@ -257,7 +258,7 @@ class CatalogStory:
         if self.starts.random() < 0.1:
             self.disk.steps_left = self.starts.randint(0, 8)
         try:
-            assert engine.open(), "nobody holds the lock"
+            assert engine.open(), "no process holds the lock"
             has_died = False
         except Died:
             has_died = True

@@ -10,11 +10,11 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import decode
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.keys import key_of, key_text
-from spoolrack_store.model.names import index_of, parse
+from spoolrack_store.model.names import index_of
 from spoolrack_store.model.operations import Request, Send, SendResults
 
 from tests.support.cuts import Cut
-from tests.support.engine_story import ABSENT, GONE, SETTINGS, Broken, Seen, Story
+from tests.support.engine_story import ABSENT, GONE, SETTINGS, Broken, Seen, Story, parse
 from tests.support.power_disk import Model
 
 IDS: Final = ("a", "b", "c", "d", "e")

@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Final
 
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.ids import sent_at
-from spoolrack_store.model.names import index_of, parse
+from spoolrack_store.model.names import index_of
 from spoolrack_store.model.operations import Receive, Request, Send
 
 from tests.crash.group_story import GroupStory
-from tests.support.engine_story import DEAD, SETTINGS
+from tests.support.engine_story import DEAD, SETTINGS, parse
 from tests.support.power_disk import Model
 
 AGING: Final = {"q": Millis(0), "r": Millis(1_500), DEAD: Millis(700)}

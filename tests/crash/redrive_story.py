@@ -52,7 +52,7 @@ class RedriveStory(Story):
             raise Broken("\n".join([*self.told[-40:], repr(error)])) from error
 
     def _end_all(self) -> None:
-        """Whatever happened, a redrive ends."""
+        """Every redrive ends."""
         (owner,) = self.engines
         for _ in range(MOST_ROUNDS):
             self.clock.now += 1_000
@@ -74,7 +74,7 @@ class RedriveStory(Story):
         self._look_for_dead_letters(self.engines[owner])
         self.flying[owner].append((self.at, work))
 
-    # What is asked and answered.
+    # Requests and answers.
 
     def _request(self) -> Request[Any]:
         chance = self.random
@@ -168,7 +168,7 @@ class RedriveStory(Story):
                 self._is_redriven(engine, id, queue)
 
     def _came_back(self, engine: Engine, id: str) -> bool:
-        """Whether a message is where a redrive has moved it, and has not died since."""
+        """Return whether a message is where a redrive has moved it, and has not died since."""
         found = engine.index.holder(id)
         if found is None:
             return False
@@ -198,7 +198,7 @@ class RedriveStory(Story):
             self.was_in[id].append((self.at, DEAD))
         super()._is_dead_letter(id)
 
-    # What is durable.
+    # Durable state.
 
     def _sync(self, owner: str) -> None:
         at, work = self.flying[owner][0]
@@ -223,7 +223,7 @@ class RedriveStory(Story):
 
     def _adopt(self, maybe: dict[str, list[Seen]] | None) -> None:
         if maybe is None:
-            self.done.clear()  # An end is answered to nobody: a power cut may undo it.
+            self.done.clear()  # An end is no answer to a caller: a power cut may undo it.
         # The survivor has just made a commit, and knows what is there.
         last = {owner: max((at for at, _ in each), default=0) for owner, each in self.flying.items()}
         engine = self.engines[max(last, key=last.__getitem__)]
@@ -276,7 +276,7 @@ class RedriveStory(Story):
         return maybe
 
     def _check_redrives(self, engine: Engine) -> None:
-        """What was answered is there; what wasn't may be gone."""
+        """Acknowledged messages are there; what wasn't may be gone."""
         there = {each.id: each for each in engine.redrives.listed("", "", 1_000)}
         for id, state in self.durable.items():
             if id not in there:

@@ -74,7 +74,7 @@ class RetryStory(Story):
             is_uncounted=self.random.random() < 0.2,
         )
 
-    # What is promised.
+    # Promises.
 
     def _given_up(self, request: ReleaseMessages | RejectMessages, outcome: object) -> None:
         if isinstance(outcome, NoDeadLetterQueue) and not self.settings[request.queue].max_receives:
@@ -151,7 +151,7 @@ class RetryStory(Story):
                 if death.explanation and death.explanation not in self.reasons.get(id, ()):
                     raise Broken(f"{id} died for {death.explanation!r}, told {self.reasons.get(id)}")
                 if death.reason == "rejected" and death.explanation not in self.reasons.get(id, ()):
-                    raise Broken(f"{id} was rejected, and nobody asked for it")
+                    raise Broken(f"{id} was rejected without a request")
                 self.told_why += bool(death.explanation)
 
 

@@ -122,8 +122,8 @@ class Explorer:
     # Moves.
 
     def _batch(self, now: Now) -> Batch:
-        """What a process knows that has synced all that is durable: commit 0 is synced, 1 is under
-        way."""
+        """Return what a process knows that has synced all that is durable: commit 0 is synced, 1 is
+        under way."""
         batch = Batch(named(Dot(0, State.SENT, 1, 0, 0, False), self.messages).stem)
         dots: dict[str, Dot] = {}
         for dot in sorted(now.durable, key=lambda dot: dot.version):
@@ -252,7 +252,7 @@ class Explorer:
                     yield f"power cut, {list(kept)} of {count} kept", Now(names, (), tuple(may), True)
 
     def _found(self, names: frozenset[Dot], is_torn: bool) -> list[tuple[object, ...]]:
-        """What a start takes each message to be."""
+        """Return what a start takes each message to be."""
         batch = rules.resolve(named(dot, self.messages) for dot in names)
         if not batch:
             return [GONE] * self.messages
@@ -293,7 +293,7 @@ def _subsets(mask: int) -> tuple[int, ...]:
 
 
 def _canonical(now: Now) -> Now:
-    """The same state with versions and tokens by rank: absolute numbers mean nothing."""
+    """Return the same state with versions and tokens by rank: absolute numbers mean nothing."""
     dots = set(now.durable)
     for op in now.pending:
         dots.update(dot for dot in op if dot is not None)

@@ -2,12 +2,13 @@
 which die at any step, and lose power.
 
 The oracle knows a tick by the body of its schedule, which no other has, and its time. No tick is
-received under two ids, or answered as sent twice. What was answered as sent is received in the end,
+received under two ids, or answered as sent twice. An acknowledged message is received in the end,
 unless its queue was deleted. Nothing is sent after the answer to a delete or a pause.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from random import Random
@@ -201,7 +202,7 @@ class ScheduleStory:
         if lost:
             raise Broken(f"sent and never received: {lost}")
 
-    # What is asked.
+    # Requests.
 
     def _known(self, engine: Engine) -> list[QueuedSchedule]:
         return engine.schedules.listed("", ("", ""), 99)
@@ -254,7 +255,7 @@ class ScheduleStory:
             case _:
                 return Receive(queue=QUEUE, max_messages=chance.choice((1, 5)), visibility=HOLD)
 
-    # What is answered.
+    # Answers.
 
     def _take(self, request: Any, outcome: Any, off: frozenset[str]) -> None:
         match request:
@@ -313,7 +314,7 @@ class Told:
     repeated: int = 0
 
 
-def tell(seeds: range, model: Model, **named: Any) -> Told:
+def tell(seeds: Sequence[int], model: Model, **named: Any) -> Told:
     told = Told()
     for seed in seeds:
         story = ScheduleStory(seed, model, **named)

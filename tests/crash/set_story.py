@@ -18,7 +18,6 @@ from spoolrack_store.model.batch import resolve
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost, ReservationNotFound
 from spoolrack_store.model.members import indexes
-from spoolrack_store.model.names import parse
 from spoolrack_store.model.operations import Request
 from spoolrack_store.model.reservation_requests import (
     CommitReservations,
@@ -32,7 +31,18 @@ from spoolrack_store.model.reservation_requests import (
 )
 
 from tests.support.cuts import Cut
-from tests.support.engine_story import ABSENT, DEAD, GONE, HOLD, QUEUES, SETTINGS, Broken, Seen, Story
+from tests.support.engine_story import (
+    ABSENT,
+    DEAD,
+    GONE,
+    HOLD,
+    QUEUES,
+    SETTINGS,
+    Broken,
+    Seen,
+    Story,
+    parse,
+)
 
 STREAMS: Final = ("a", "b")
 LOST: Final = ("lost",)
@@ -190,7 +200,7 @@ class SetStory(Story):
                 raise Broken(f"{id} of {fate.key} is {name}, and the set durably {fate.durable}")
             self._become(id, state)
 
-    # What is there.
+    # Present state.
 
     def _check(self, engine: Engine) -> None:
         super()._check(engine)
@@ -325,7 +335,7 @@ class SetStory(Story):
             fate.may += [(self.at, each) for each in (*self.maybe_sets.get(token, ()), now)]
         return now
 
-    # What is asked.
+    # Requests.
 
     def _request(self) -> Request[Any]:
         chance = self.random

@@ -1,4 +1,4 @@
-"""Stories with stages: what is staged, published, aborted, or expires, and what crashes make of it."""
+"""Stories with stages: stages that are published, aborted, or expire, through crashes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class StageStory(Story):
         self.arrived = self.dropped = self.published = self.repeated = 0
         super().__init__(*arguments, **named)
 
-    # What is asked.
+    # Requests.
 
     def _request(self) -> Request[Any]:
         chance = self.random
@@ -98,7 +98,7 @@ class StageStory(Story):
             case _:
                 return Abort(stage=stage)
 
-    # What is answered.
+    # Answers.
 
     def _open(self, name: str) -> Life | None:
         for life in self.lives.values():
@@ -116,7 +116,7 @@ class StageStory(Story):
 
     def _expired(self, life: Life) -> None:
         if life.due > self.clock.now:
-            raise Broken(f"{life.key} has ended, and nobody ended it")
+            raise Broken(f"{life.key} has ended without a request")
         self._become_of(life, "dropped")
 
     def _lay_down(self, key: str) -> None:
@@ -191,7 +191,7 @@ class StageStory(Story):
                 assert life is not None
                 self._become_of(life, "published")
 
-    # What is there.
+    # Present state.
 
     def _chunks(self) -> dict[tuple[str, int], tuple[str, str, Millis | None, Stem]]:
         found = {}
@@ -214,7 +214,7 @@ class StageStory(Story):
         life.chunks[number] = Chunk(ids, bodies, queue, delay, at)
 
     def _arrive(self, engine: Engine) -> None:
-        """What is published becomes messages, at some commit of some process."""
+        """A published stage becomes messages, at some commit of some process."""
         for life in self.lives.values():
             if life.now != "published":
                 continue
@@ -369,7 +369,7 @@ class StageStory(Story):
             life.fate.append((self.at, now))
 
     def _recorded(self) -> tuple[dict[str, str], dict[str, int]]:
-        """What the records say of stages, and the last epoch of each writer."""
+        """Return what the records say of stages, and the last epoch of each writer."""
         fates = {
             each.name.removesuffix("~dropped"): "dropped"
             for each in self.disk.scan("staged")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Final
 
 import pytest
 from spoolrack_store.engine import adoption, recovery
@@ -13,7 +14,7 @@ from spoolrack_store.files.layout import BODY
 from spoolrack_store.model.operations import WrittenBody
 
 from tests.crash.body_story import tell
-from tests.support.engine_story import Broken
+from tests.support.engine_story import Broken, seeds_from
 from tests.support.power_disk import Model
 
 SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
@@ -117,13 +118,25 @@ PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
+MOST_STORIES: Final = 100
+STARTS: Final = {
+    "the folder of the bodies is not synced": 17,
+    "what has no body is published": 9,
+    "bodies without a message stay": 11,
+    "bodies of what is being published are unlinked": 28,
+    "bodies of the living are unlinked": 7,
+}
+"""The stories that found them. After a change of the engine others may: all are told, these first."""
+
+
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     PLANTED[planted](monkeypatch)
     with pytest.raises(Broken):
-        _tell_both()
+        _tell_both(STARTS.get(planted, 0))
 
 
-def _tell_both() -> None:
-    for can_sync_all in (True, False):
-        tell(range(100), Model.ANY_SUBSET, processes=2, can_sync_all=can_sync_all)
+def _tell_both(first: int) -> None:
+    for seed in seeds_from(first, MOST_STORIES):
+        for can_sync_all in (True, False):
+            tell([seed], Model.ANY_SUBSET, processes=2, can_sync_all=can_sync_all)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Final
 
 import pytest
 from spoolrack_store.engine import recovery
@@ -15,7 +16,7 @@ from spoolrack_store.engine.shared_root import Sharing
 from spoolrack_store.model.batch import Entry
 
 from tests.crash.troubled_story import TroubledStory
-from tests.support.engine_story import Broken
+from tests.support.engine_story import Broken, seeds_from
 from tests.support.power_disk import Model
 
 SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "5"))
@@ -68,6 +69,16 @@ PLANTED: dict[str, tuple[object, str, object]] = {
 _release = Sharing._release
 
 
+MOST_STORIES: Final = 400
+STARTS: Final = {
+    "a name listed and replayed taken for two": 91,
+    "a lease delivered that was not handed out": 33,
+    "a move in doubt marked as made, as the lock can't be kept": 307,
+    "a burial that is over and still counts": 307,
+}
+"""The stories that found them. After a change of the engine others may: all are told, these first."""
+
+
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_is_needed_on_a_disk_that_refuses(
     planted: str, monkeypatch: pytest.MonkeyPatch
@@ -75,9 +86,9 @@ def test_each_condition_is_needed_on_a_disk_that_refuses(
     owner, name, broken = PLANTED[planted]
     monkeypatch.setattr(owner, name, broken)
     with pytest.raises(Broken):
-        _tell(400)
+        _tell(STARTS.get(planted, 0))
 
 
-def _tell(stories: int) -> None:
-    for seed in range(stories):
+def _tell(first: int) -> None:
+    for seed in seeds_from(first, MOST_STORIES):
         TroubledStory(seed, Model.ANY_SUBSET, processes=1 + seed % 2).run(120)

@@ -6,8 +6,10 @@ from __future__ import annotations
 import os
 
 import pytest
+from spoolrack_store.engine.queue_order import _Group
 
 from tests.crash.everything_story import EverythingStory
+from tests.support.engine_story import Broken
 from tests.support.power_disk import Model
 
 SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "2"))
@@ -49,3 +51,9 @@ def test_histories_that_have_found_faults_are_told_again(
     )
     story.run(100)
     assert story.ended
+
+
+def test_a_strict_group_that_a_lease_does_not_block_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Group, "is_blocked", property(lambda self: False))
+    with pytest.raises(Broken, match="is delivered before"):
+        EverythingStory(35, Model.ORDERED).run(100)

@@ -4,15 +4,17 @@ with one process and several; and each condition of that is needed."""
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from spoolrack_store.engine import queue_order
+from spoolrack_store.engine.dead_letters import DeadLetters
 from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.queue_order import GroupOrder, _Group
+from spoolrack_store.engine.sender import Sender
 
 from tests.crash.group_story import tell
-from tests.support.engine_story import Broken
+from tests.support.engine_story import Broken, seeds_from
 from tests.support.power_disk import Model
 
 SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
@@ -48,6 +50,7 @@ def _without_claims(self: GroupOrder, room: int, but: Any, commit: int) -> Any:
 
 _runs = GroupOrder.runs
 
+
 PLANTED: dict[str, tuple[object, str, object]] = {
     "a lease blocks nothing": (_Group, "is_blocked", property(_by_delays_alone)),
     "a delay ends no receive": (queue_order, "_before", lambda _, members, first: members),
@@ -56,9 +59,34 @@ PLANTED: dict[str, tuple[object, str, object]] = {
 }
 
 
+MOST_STORIES: Final = 400
+STARTS: Final = {
+    "a delay ends no receive": 16,
+}
+"""The stories that found them. After a change of the engine others may: all are told, these first."""
+
+
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_of_a_group_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, name, broken = PLANTED[planted]
     monkeypatch.setattr(kind, name, broken)
     with pytest.raises(Broken, match=r"received beside|received before|nothing is received"):
-        tell(range(400), Model.ANY_SUBSET, processes=2)
+        tell(seeds_from(STARTS.get(planted, 0), MOST_STORIES), Model.ANY_SUBSET, processes=2)
+
+
+def test_a_message_of_a_strict_group_is_in_its_queue_before_it_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calm = {"processes": 2, "plot": (0.02, 0.01)}
+    tell(range(40), Model.ANY_SUBSET, **calm)
+    monkeypatch.setattr(Sender, "publish", lambda self, ordered: [])
+    with pytest.raises(Broken, match=r"stands before them|are received before"):
+        tell(range(40), Model.ANY_SUBSET, **calm)
+
+
+def test_a_dead_letter_whose_original_stays_blocks_its_group_to_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(DeadLetters, "_delete_superseded", lambda self: None)
+    with pytest.raises(Broken, match="never received"):
+        tell(range(2, 12), Model.ANY_SUBSET, plot=(0.0, 0.0))

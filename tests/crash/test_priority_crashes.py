@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 import pytest
 from spoolrack_store.engine import dead_letters, sender
@@ -14,7 +15,7 @@ from spoolrack_store.model.content import stem_of
 from spoolrack_store.model.names import Stem
 
 from tests.crash.priority_story import tell
-from tests.support.engine_story import Broken
+from tests.support.engine_story import Broken, seeds_from
 from tests.support.power_disk import Model
 
 SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
@@ -76,8 +77,15 @@ PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
+MOST_STORIES: Final = 100
+STARTS: Final = {
+    "dead letters lose their priority": 79,
+}
+"""The stories that found them. After a change of the engine others may: all are told, these first."""
+
+
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     PLANTED[planted](monkeypatch)
     with pytest.raises(Broken):
-        tell(range(100), Model.ANY_SUBSET)
+        tell(seeds_from(STARTS.get(planted, 0), MOST_STORIES), Model.ANY_SUBSET)

@@ -1,4 +1,4 @@
-"""What a power cut leaves when a message was redriven, and the next commit isn't durable either."""
+"""Power cuts after a redrive, while the next commit isn't durable either."""
 
 from __future__ import annotations
 

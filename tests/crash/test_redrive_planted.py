@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import pytest
 from spoolrack_store.engine.index import Index
@@ -10,7 +11,7 @@ from spoolrack_store.engine.moves import Moves
 from spoolrack_store.engine.redrives import Redrives
 
 from tests.crash.redrive_story import RedriveStory
-from tests.support.engine_story import Broken
+from tests.support.engine_story import Broken, seeds_from
 from tests.support.power_disk import Model
 
 MOST_STORIES = 400
@@ -72,16 +73,23 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
 }
 
 
+STARTS: Final = {
+    "a copy taken for older than the message that dies again": 134,
+    "a record that is renamed before its content is durable": 43,
+}
+"""The stories that found them. After a change of the engine others may: all are told, these first."""
+
+
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_of_a_redrive_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, name, broken, can_sync_all = PLANTED[planted]
     monkeypatch.setattr(owner, name, broken)
     with pytest.raises(Broken):
-        _tell(can_sync_all)
+        _tell(STARTS.get(planted, 0), can_sync_all)
 
 
-def _tell(can_sync_all: bool) -> None:
+def _tell(first: int, can_sync_all: bool) -> None:
     processes = 2 if can_sync_all else 1
-    for seed in range(MOST_STORIES):
+    for seed in seeds_from(first, MOST_STORIES):
         story = RedriveStory(seed, Model.ANY_SUBSET, processes=processes, can_sync_all=can_sync_all)
         story.run(120)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 import pytest
 from spoolrack_store.engine.catalog import Catalog, QueueRecord
@@ -15,7 +16,7 @@ from spoolrack_store.model.schedule_requests import Fire
 from spoolrack_store.model.stage_requests import Publish
 
 from tests.crash.schedule_story import tell
-from tests.support.engine_story import Broken
+from tests.support.engine_story import Broken, seeds_from
 from tests.support.power_disk import Model
 
 SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "25"))
@@ -91,6 +92,14 @@ PLANTED: dict[str, tuple[type, str, Callable[..., object]]] = {
 }
 
 
+STARTS: Final = {
+    "its last tick is forgotten before its end is durable": 374,
+    "the tick before is forgotten before the last one is durable": 60,
+    "a manifest before its chunk": 136,
+}
+"""The stories that found them. After a change of the engine others may: all are told, these first."""
+
+
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_is_needed(monkeypatch: pytest.MonkeyPatch, planted: str) -> None:
     # One process alone meets that in one story of 600.
@@ -98,4 +107,4 @@ def test_each_condition_is_needed(monkeypatch: pytest.MonkeyPatch, planted: str)
     owner, name, broken = PLANTED[planted]
     monkeypatch.setattr(owner, name, broken)
     with pytest.raises(Broken):
-        tell(range(MOST_STORIES), Model.ANY_SUBSET, processes=processes)
+        tell(seeds_from(STARTS.get(planted, 0), MOST_STORIES), Model.ANY_SUBSET, processes=processes)

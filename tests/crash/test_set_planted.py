@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import pytest
 from spoolrack_store.engine import leaser, reservations, shared_root
@@ -12,7 +13,7 @@ from spoolrack_store.model.batch import Entry
 from spoolrack_store.model.transitions import State
 
 from tests.crash.set_story import SetStory
-from tests.support.engine_story import Broken
+from tests.support.engine_story import Broken, seeds_from
 from tests.support.power_disk import Model
 
 MOST_STORIES = 600
@@ -131,17 +132,24 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
 }
 
 
+STARTS: Final = {
+    "messages of a committed set that a power cut has made ready": 347,
+    "a record unlinked with the deletes of its messages": 22,
+}
+"""The stories that found them. After a change of the engine others may: all are told, these first."""
+
+
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, name, broken, can_sync_all = PLANTED[planted]
     monkeypatch.setattr(owner, name, broken)
     processes = 2 if can_sync_all else 1
     with pytest.raises(Broken):
-        _tell(processes, can_sync_all)
+        _tell(STARTS.get(planted, 0), processes, can_sync_all)
 
 
-def _tell(processes: int, can_sync_all: bool) -> None:
-    for seed in range(MOST_STORIES):
+def _tell(first: int, processes: int, can_sync_all: bool) -> None:
+    for seed in seeds_from(first, MOST_STORIES):
         SetStory(seed, Model.ANY_SUBSET, processes=processes, can_sync_all=can_sync_all).run(120)
 
 

@@ -1,5 +1,5 @@
-"""What is staged and published in the new store is all there or not at all, through power cuts, and
-through deaths at any step, alone and beside other processes; and each condition of it is needed."""
+"""Stages are published whole or not at all, through power cuts, and through deaths at any step, alone
+and beside other processes; and each condition of it is needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spoolrack_store.files import changes
 from spoolrack_store.model.stage_requests import Publish, Published
 
 from tests.crash.stage_story import StageStory
-from tests.support.engine_story import Broken
+from tests.support.engine_story import Broken, seeds_from
 from tests.support.power_disk import Model
 
 SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
@@ -64,7 +64,7 @@ def test_a_process_that_others_have_overtaken_reads_the_stages_again(
     assert any(again)
 
 
-# What is planted.
+# Planted bugs.
 
 _finish = Stages._finish
 _publish = Stages.publish
@@ -138,7 +138,7 @@ STARTS: Final = {
     "a stage that begins a life whose record may come back": 131,
     "the younger of two stages kept": 108,
 }
-"""The first stories that found them. When the engine has changed another one may: all are told."""
+"""The stories that found them. After a change of the engine others may: all are told, these first."""
 
 
 @pytest.mark.parametrize("planted", PLANTED)
@@ -150,6 +150,6 @@ def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def _tell_many(start: int) -> None:
-    for seed in (*range(start, MOST_STORIES), *range(start)):
+    for seed in seeds_from(start, MOST_STORIES):
         for processes in (2, 1):
             StageStory(seed, Model.ANY_SUBSET, processes=processes).run(120)

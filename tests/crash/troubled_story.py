@@ -1,8 +1,7 @@
 """Random histories on a disk that refuses calls: no room, I/O errors, no handles, no permission.
 
 A commit's n-th call is refused, or all from the n-th on. Each answer is right then: an error has had no
-effect, and anything else holds. What the engine knows is what the disk has, and the next commit goes
-on.
+effect, and anything else holds. The engine's state is that of the disk, and the next commit goes on.
 """
 
 from __future__ import annotations
@@ -290,7 +289,8 @@ class TroubledStory(Story):
         self._see_what_came_back(purged)
 
     def _has_failed(self, named: str, result: object) -> bool:
-        """Whether a message's own answer is that the disk refused it, or that its lease is over."""
+        """Return whether a message's own answer is that the disk refused it, or that its lease is
+        over."""
         if isinstance(result, DiskError | DiskFull):
             return True
         id = named.partition(":")[2][:36] if ":" in named else named

@@ -1,4 +1,4 @@
-"""What a disk never got is not taken for what it has, though memory shows it whole."""
+"""Data that a disk never got is not taken for durable, though memory shows it whole."""
 
 from __future__ import annotations
 

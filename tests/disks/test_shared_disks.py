@@ -48,7 +48,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         pytest.skip(missing)
     with LoopDisk(kind, tmp_path / "disk") as loop:
         yield loop.mount_point
-        # A closed store keeps its folder open until nobody can be reading any more.
+        # A closed store keeps its folder open until no read can be in flight.
         gc.collect()
 
 

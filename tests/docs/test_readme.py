@@ -38,7 +38,8 @@ def snippets(page: str) -> list[str]:
 
 
 async def _typed(server: Server, tmp_path: Path, *typed: str) -> tuple[str, str]:
-    """What one interpreter prints to its two outputs when all of it is pasted, piece by piece."""
+    """Return what one interpreter prints to its two outputs when all of it is pasted, piece by
+    piece."""
     text = "\n\n".join([*typed, ""]).replace("127.0.0.1:50051", server.grpc_address)
     done = await asyncio.to_thread(
         subprocess.run,

@@ -51,7 +51,7 @@ def kill_on(tally: Tally, crew: Crew, served: Served, random: Random) -> Verdict
 
 
 def kill(load: Load, served: Served, random: Random) -> int:
-    """Kill somebody, and start it again; answers how many were killed."""
+    """Kill processes, and start them again; return how many were killed."""
     match random.randrange(8):
         case 0 | 1 | 2:
             load.replace(random.choice(load.senders))

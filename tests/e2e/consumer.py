@@ -184,7 +184,7 @@ class Consumer:
 
 
 def all_of(came: SimpleQueue[spoolrack.Message | BaseException]) -> list[spoolrack.Message]:
-    """What has come and was not taken yet; waits for the first."""
+    """Return what has come and was not taken yet; waits for the first."""
     messages: list[spoolrack.Message] = []
     try:
         while len(messages) < AT_ONCE:

@@ -75,7 +75,7 @@ class DeadLetters:
                 assert isinstance(result.error, MessageNotFound), result.error
 
     def until_moved(self, redrive: Redrive, least: int) -> Redrive:
-        """The redrive once it tells of so many, or has ended."""
+        """Return the redrive once it tells of so many, or has ended."""
         for _ in range(LOOKS):
             found = self.client.redrives.get(redrive.id)
             if found.moved_count >= least or found.state is not RedriveState.RUNNING:

@@ -1,8 +1,8 @@
 """A pipeline that counts every message: writers that publish or repeat, and a reader that reserves.
 
 Each asks again and again until it is answered, whatever becomes of the server meanwhile, by the bare
-stubs, so that no retry is the client's own. What was written is in the queue once, and what was read
-and committed was read once: any other count is a fault.
+stubs, so that no retry is the client's own. Written messages are in the queue once, and committed ones
+were read once: any other count is a fault.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Pipeline:
         return self.tally
 
     def _missing(self) -> str:
-        """What should have been read by now, and where it may be."""
+        """Return what should have been read by now, and where it may be."""
         names = sorted(body.split()[0].decode() for body in self.tally.written - self.tally.read)
         counts = self._ask("GetQueue", queues.GetQueueRequest(name=QUEUE)).queue.counts
         held = self._ask("ListReservations", reservation_service_pb2.ListReservationsRequest())
@@ -171,7 +171,7 @@ class Pipeline:
         thread.start()
         return thread
 
-    # Who writes.
+    # Writers.
 
     def _publish(self, writer: str, random: Random) -> None:
         for epoch in _numbers(self._writing_ends):
@@ -230,7 +230,7 @@ class Pipeline:
                 self.tally.ids[body] = result.sent.id
             self.tally.written.update(bodies)
 
-    # Who reads.
+    # Readers.
 
     def _read(self) -> None:
         for sequence_number in _numbers(self._reading_ends):
@@ -286,7 +286,7 @@ class Pipeline:
         self.tally.read.update(message.body for message in first)
 
     def _ask(self, method: str, request: Any) -> Any:
-        """The answer, however often it takes; of a read, all messages."""
+        """Return the answer, however often it takes; of a read, all messages."""
         end = time.monotonic() + SILENCE
         while True:
             call = getattr(next(self._stubs), method)

@@ -14,7 +14,7 @@ FOLDERS: Final = ("new", "queues", "delay", "remove", "config", "owners", "quara
 
 
 class Outside:
-    """A folder beside the root, with things that nobody must read, change, move or remove."""
+    """A folder beside the root, with files that no process must read, change, move or remove."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -31,7 +31,7 @@ class Outside:
         return self._look() == self._before
 
     def _look(self) -> dict[str, tuple[object, ...]]:
-        """All but the number of links and what depends on it: some are made into the root."""
+        """Return all but the number of links and what depends on it: some are made into the root."""
         looks: dict[str, tuple[object, ...]] = {}
         for path in [self.folder, *self.folder.rglob("*")]:
             facts = path.lstat()
@@ -41,12 +41,12 @@ class Outside:
 
 
 def uuid(number: int) -> str:
-    """An id that sorts before all of ours, and says the year 1970."""
+    """Return an id that sorts before all of ours, and says the year 1970."""
     return str(UUID(int=number | 7 << 76 | 2 << 62))
 
 
 def tagged(number: int) -> str:
-    """The name of a message whose body is the secret."""
+    """Return the name of a message whose body is the secret."""
     return f"{uuid(number)},s{len(SECRET)},c{zlib.crc32(SECRET):08x}"
 
 

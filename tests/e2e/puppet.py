@@ -73,7 +73,7 @@ class Puppet:
                 return self._worked([end.error for end in ends], self._held)
             case "delete":
                 return self._delete(count)
-        raise ValueError(f"nobody knows how to {command}")
+        raise ValueError(f"no puppet can {command}")
 
     def _send(self, count: int) -> list[str]:
         copies = [f"{self._ledger.name}:{next(self._numbers)}:0" for _ in range(count)]

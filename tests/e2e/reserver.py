@@ -72,7 +72,7 @@ class Reserver:
                 self._ledger.write(Received([one for one in again if one not in deliveries]))
             self._settle(sequence_number)
         except (ReservationLost, ReservationNotFound):
-            return  # If it was held, whoever receives its messages now has them too early.
+            return  # If it was held, a receive of its messages now comes too early.
 
     def _read(self, sequence_number: int, due_ms: int) -> list[Delivery]:
         stream = self._ledger.name

@@ -38,7 +38,7 @@ REPEATED = 500
 
 class Sender:
     def __init__(self, url: str, queue: str, ledger: Ledger, *, once: bool = False) -> None:
-        # One call for each try, or a copy that the client itself sends again would be nobody's fault.
+        # One call for each try, or a copy that the client itself sends again would be no fault.
         self._client = spoolrack.connect(url, retry=spoolrack.RetryPolicy(attempts=1))
         self._patient = spoolrack.connect(url, timeout=PATIENCE)
         self._queue = self._client.queue(queue)
@@ -59,7 +59,7 @@ class Sender:
         raise RuntimeError(f"not sent after {TRIES} tries: {unsent[0][0]}")
 
     def _try(self, numbered: Sequence[tuple[int, bytes]], attempt: int) -> list[tuple[int, bytes]]:
-        """What is not acknowledged after this attempt."""
+        """Return what is not acknowledged after this attempt."""
         names = [f"{self._ledger.name}:{number}" for number, _ in numbered]
         copies = [f"{name}:{0 if self.sends_once else attempt}" for name in names]
         self._ledger.write(
@@ -100,7 +100,7 @@ def tell(what: str) -> None:
 
 
 def lines_of(log: bytes) -> list[bytes]:
-    """The lines of a file as they are, without their line feeds."""
+    """Return the lines of a file as they are, without their line feeds."""
     lines = log.split(b"\n")
     return lines if lines[-1] else lines[:-1]
 

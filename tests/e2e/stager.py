@@ -3,7 +3,7 @@
     stager.py URL QUEUE LEDGERS NAME --seed N
 
 Every call is made until it is answered, as the same call. What is published is there, all of it, though
-nobody is told its ids; what is dropped was never there.
+its ids are returned to no caller; what is dropped was never there.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Stager:
         tell(f"sent {len(copies)}")
 
     def _stage(self, stage: str) -> list[str]:
-        """The copies in it."""
+        """Return the copies in it."""
         random, copies = self._random, []
         for chunk in range(random.randint(1, 3)):
             messages = []

@@ -1,4 +1,5 @@
-"""SIGSTOP for longer than a visibility timeout: who sleeps loses its leases, nobody else loses any."""
+"""SIGSTOP for longer than a visibility timeout: a stopped process loses its leases, no other loses
+any."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class Stage:
         return self.answers(member)[0]
 
     def answers(self, *members: Member) -> list[list[str]]:
-        """The next answer of each, in whichever order they come."""
+        """Return the next answer of each, in whichever order they come."""
         answers: dict[Member, list[str]] = {}
         for told in self._crew.told():
             if told.member in members and not told.is_log:
@@ -52,7 +53,7 @@ class Stage:
         return [answers[member] for member in members]
 
     def receive(self, member: Member, count: int) -> list[str]:
-        """So many messages, in as many receives as it takes."""
+        """Return so many messages, in as many receives as it takes."""
         ids: list[str] = []
         while len(ids) < count:
             ids += self.ask(member, f"receive {count - len(ids)}")
@@ -125,14 +126,14 @@ def test_a_server_that_slept_has_undone_nothing_and_lets_the_leases_end(
     crew.say(sender, "send 2")
     sleep(crew)
     crew.thaw(served.member)
-    # The deletion has waited at the server's door: whether it came before the end of the lease, nobody
-    # knows but the server, which has to say so.
+    # The deletion has waited in the server's socket: only the server knows whether it came before the
+    # end of the lease, and has to say so.
     deleted_late, sent_late = stage.answers(holder, sender)
     deleted += deleted_late
     sent += sent_late
     rest = set(sent) - set(deleted)
     assert set(stage.receive(sender, len(rest))) == rest
-    assert stage.ask(holder, "delete 2") == [], "nobody holds two leases at once"
+    assert stage.ask(holder, "delete 2") == [], "no message has two leases at once"
     assert set(stage.ask(sender, f"delete {len(rest)}")) == rest
     stage.end()
 

@@ -38,7 +38,7 @@ METHODS: Final = (
     *("CommitReservations", "ReleaseReservation", "ListReservations", "Send"),
 )
 OURS: Final = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE}
-"""What bad input must never bring about."""
+"""Effects that bad input must never have."""
 ROUNDS: Final = 75
 MIB: Final = 1024 * 1024
 TEXTS: Final = (
@@ -120,7 +120,7 @@ def value_of(field: FieldDescriptor, random: Random) -> Any:
 
 
 def made(kind: type[Message], random: Random) -> Any:
-    """A message of which each field is absent, good or bad, as chance has it."""
+    """Return a message of which each field is absent, good or bad, as chance has it."""
     message: Any = kind()
     for field in kind.DESCRIPTOR.fields:
         if random.random() < 0.1 or field.name in ("wait", "attributes"):
@@ -148,7 +148,7 @@ def code_of(stub: Any, method: str, request: Message) -> grpc.StatusCode:
 
 
 def serves(stub: Any) -> bool:
-    """Whether messages that are staged now can be published, reserved, read and committed."""
+    """Return whether messages that are staged now can be published, reserved, read and committed."""
     stub.PurgeQueue(queues.PurgeQueueRequest(name="jobs"))
     stub.AbortStage(staging.AbortStageRequest(stage="still"))
     messages = [pb.OutgoingMessage(body=b"still there?"), pb.OutgoingMessage(body=b"yes")]

@@ -44,7 +44,7 @@ def stub(served: Served) -> Iterator[Any]:
 
 
 def serves(stub: Any) -> bool:
-    """Whether what is sent now can be redriven."""
+    """Return whether what is sent now can be redriven."""
     for name in ("from", "to"):
         stub.CreateQueue(queues.CreateQueueRequest(queue=pb.Queue(name=name)))
     body = b"still there?"

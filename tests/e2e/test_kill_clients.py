@@ -1,7 +1,7 @@
 """kill -9 of senders and consumers at random moments, alone and together with the server's.
 
-What a killed sender had not been answered is unknown: it may be there, once, or not. What a killed
-consumer held comes to another one when its lease is over.
+Sends of a killed sender without an answer are unknown: it may be there, once, or not. Messages of a
+killed consumer come to another one when their leases are over.
 """
 
 from __future__ import annotations

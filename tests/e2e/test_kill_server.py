@@ -75,6 +75,6 @@ def test_the_folders_hold_nothing_but_queues_and_memories_when_all_is_deleted(
     assert {path for path in of_messages if path not in memories} == {Path("queues") / QUEUE}, (
         "what is in remove/ waits for the reaper"
     )
-    # Of each, the last number; and sets that were lost, until somebody asks for them.
+    # Of each, the last number; and lost sets, until a call asks for them.
     assert sum(path.parts[0] == "published" for path in memories) <= 1
     assert all((served.root / path).is_file() for path in memories)

@@ -1,4 +1,4 @@
-"""The checker finds what somebody does to the folders behind the server's back, in a run under load.
+"""The checker finds changes to the folders behind the server's back, in a run under load.
 
 Were it blind to that, its silence about kills would mean nothing.
 """
@@ -72,7 +72,7 @@ class Planter:
     # The intruder.
 
     def file_of(self, id: str, state: str) -> Path:
-        """The name that holds a message, once it is in this folder of the root."""
+        """Return the name that holds a message, once it is in this folder of the root."""
         end = time.monotonic() + PATIENCE
         while (path := self._holder(id)) is None or path.relative_to(self._root).parts[0] != state:
             assert time.monotonic() < end, f"{id} never comes to {state}/, but is {path}"
@@ -111,7 +111,7 @@ class Planter:
         leased.rename(self._ready / entry)
 
     def double(self, id: str) -> str:
-        """A second message with the same content; returns its id."""
+        """Return a second message with the same content; returns its id."""
         path = self.file_of(id, "queues")
         twin = sibling(id)
         shutil.copy(path, self._ready / path.name.replace(id, twin))
@@ -134,7 +134,7 @@ class Planter:
         path.rename(path.with_name(re.sub(",c[0-9a-f]{8}", f",c{zlib.crc32(encoded):08x}", path.name)))
 
     def invent(self, id: str) -> str:
-        """A message that nobody has sent; returns its id, which is near to that one."""
+        """Return a message that was never sent; return its id, which is near to that one."""
         id = sibling(id)
         (self._ready / f"{id},s5,c{zlib.crc32(b'hello'):08x}").write_bytes(b"hello")
         return id

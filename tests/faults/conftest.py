@@ -25,7 +25,7 @@ def disk(tmp_path: Path) -> Iterator[MakeDisk]:
             return stack.enter_context(LoopDisk(kind, tmp_path / "disk", size=size, making=making))
 
         yield make
-        # A store of this process leaves its root when nobody refers to it any more.
+        # A store of this process leaves its root when it is garbage-collected.
         gc.collect()
 
 

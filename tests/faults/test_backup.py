@@ -1,4 +1,4 @@
-"""What is copied while a server is at work is a backup: a snapshot, and an archive."""
+"""A copy of a root that is being served is a backup: a snapshot, and an archive."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""System calls of a running server that fail, as strace lets them: what isn't known to be durable is
-never called good, and what can be undone costs its caller only."""
+"""System calls of a running server that fail, as strace lets them: nothing that may not be durable is
+acknowledged, and a fault that can be undone fails its caller only."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A full disk: sends are refused and leave nothing, what makes room works, and room heals all.
 
-Full means two things: our own sends have used up what they may, or somebody else has taken the very
+Full means two things: our own sends have used up what they may, or another program has taken the very
 last byte, or the last inode.
 """
 
@@ -61,7 +61,7 @@ def test_sends_that_fill_a_disk_are_refused_and_leave_nothing(
     assert ids_in(server) == sent
     assert list((server.root / "new").iterdir()) == []
     assert server.health() == WELL
-    # Deletes make room, and whoever waits for it gets it without a restart.
+    # Deletes make room, and waiting sends get it without a restart.
     for id in sent[: len(sent) // 2 + 1]:
         server.queue().delete_by_id(id)
     with server.connect() as patient:

@@ -20,7 +20,7 @@ BODY = bytes(1_000_000)
 
 
 def deep(folder: Path, *, room: int) -> Path:
-    """A folder below, with `room` bytes of the longest path left."""
+    """Return a folder below, with `room` bytes of the longest path left."""
     missing = LONGEST_PATH - room - len(str(folder))
     while missing > 256:
         folder /= "d" * 200

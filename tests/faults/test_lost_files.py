@@ -78,7 +78,7 @@ def make_root(root: Path, clock: ManualClock) -> None:
 
 
 def alarms_in(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was said of the root, but for what kind of file system it is on."""
+    """Return what was said of the root, but for what kind of file system it is on."""
     return [
         record.getMessage()
         for record in caplog.records

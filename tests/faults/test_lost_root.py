@@ -127,7 +127,7 @@ def test_a_removed_folder_costs_only_what_was_in_it(folder: str, serve: Serve) -
 
 
 def abort(mount_point: Path) -> None:
-    """What ext4 does when it meets an error that it can't live with: no more changes, at once."""
+    """ext4 after an error that it can't recover from: no more changes, at once."""
     subprocess.run(["mount", "-o", "remount,abort", str(mount_point)], check=True, timeout=STUCK)
 
 

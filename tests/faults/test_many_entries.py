@@ -80,7 +80,8 @@ def prepare(root: Path, count: int) -> None:
 
 
 def asked(rig: Rig) -> Counter[str]:
-    """What was asked of the disk since the last time, but for what the mover and the reaper do."""
+    """Return what was asked of the disk since the last time, but for what the mover and the reaper
+    do."""
     calls = rig.disk.calls.copy()
     rig.disk.forget()
     return Counter(
@@ -95,7 +96,7 @@ def is_of_the_background(call: Call) -> bool:
 
 
 def use(root: Path) -> list[Counter[str]]:
-    """What a start and one of each operation ask of the disk."""
+    """Return what a start and one of each operation ask of the disk."""
     costs: list[Counter[str]] = []
     with opened(root) as rig:
         costs.append(asked(rig))

@@ -56,7 +56,7 @@ class Desk:
         print(f"{heading}, commands {first} to {last}: {time.monotonic() - began:.1f} s")
 
     def _parts(self, typed: list[Typed]) -> Iterator[list[Typed]]:
-        """What is typed between two commands to systemd, each of which is carried out."""
+        """Yield what is typed between two commands to systemd, each of which is carried out."""
         part: list[Typed] = []
         for one in typed:
             if not one.command.startswith("systemctl "):

@@ -188,7 +188,7 @@ def test_a_link_in_a_queues_place_is_noticed_and_what_went_through_it_is_not_des
 
 
 def send_what_goes(server: RealServer) -> list[str]:
-    """The ids of what was acknowledged."""
+    """Return the ids of what was acknowledged."""
     sent: list[str] = []
     try:
         sent.append(server.queue().send("one"))

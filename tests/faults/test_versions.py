@@ -68,7 +68,7 @@ def serving(root: Path, log: Path, code: Path) -> Iterator[RealServer]:
 
 
 def told_by(program: str, server: RealServer, code: Path) -> Any:
-    """What a program tells that uses the version's own client."""
+    """Return what a program tells that uses the version's own client."""
     whole = (
         "import json, sys, spoolrack\n"
         f"client = spoolrack.connect(sys.argv[1])\n{program}\nprint(json.dumps(told))"

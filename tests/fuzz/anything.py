@@ -43,7 +43,7 @@ _DEPTH: Final = 3
 
 
 def texts() -> st.SearchStrategy[str]:
-    """What UTF-8 can carry."""
+    """Return what UTF-8 can carry."""
     unicode = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
     return st.sampled_from(WORDS) | unicode | st.integers(1, 5_000).map("x".__mul__)
 
@@ -54,7 +54,7 @@ def numbers(lowest: int, highest: int) -> st.SearchStrategy[int]:
 
 
 def requests(kind: Descriptor, depth: int = _DEPTH) -> st.SearchStrategy[Message]:
-    """Messages of that kind."""
+    """Return messages of that kind."""
 
     @st.composite
     def make(draw: st.DrawFn) -> Message:
@@ -111,5 +111,5 @@ def _values(field: FieldDescriptor) -> st.SearchStrategy[Any]:
 
 
 def together(strategy: st.SearchStrategy[Message], most: int) -> st.SearchStrategy[Sequence[Message]]:
-    """What one call sends."""
+    """Return what one call sends."""
     return st.lists(strategy, min_size=1, max_size=most)

@@ -19,7 +19,7 @@ ID: Final = b"01890a5d-ac96-774b-bcce-b302099a8057"
 
 
 def _words(text: str) -> Sequence[bytes]:
-    """Its words, in which a byte is written as in Python."""
+    """Return the words of a command, in which a byte is written as in Python."""
     return [word.encode().decode("unicode_escape").encode("latin-1") for word in text.split()]
 
 
@@ -39,9 +39,10 @@ ODD_TARGETS: Final = (
     *(b"", b"/" + b"a" * 9_000),
 )
 ODD_QUERIES: Final = (
-    *_words(r"? ?wait=0 ?visibility=1 ?visibility=1&visibility=2 ?vsibility=60 ?wait=-1 ?wait=1e9"),
+    *_words(r"? ?wait=0 ?visibility_timeout=1 ?visibility_timeout=1&visibility_timeout=2"),
+    *_words(r"?vsibility=60 ?wait=-1 ?wait=1e9"),
     *_words(r"?wait=%ff ?= ?&&& ?a=b;c=d ?\xff ?% ?wait=0%00 ?limit=x&state=y"),
-    *(b"?visibility=" + b"9" * 500, b"?" + b"&" * 2_000),
+    *(b"?visibility_timeout=" + b"9" * 500, b"?" + b"&" * 2_000),
 )
 ODD_VERSIONS: Final = (
     *_words(
@@ -85,7 +86,7 @@ class RawRequest:
 
 
 def raw_request(random: Random, mark: bytes) -> RawRequest:
-    """One of any kind; `mark` is its body, and unlike that of any other."""
+    """Return a message of any kind; `mark` is its body, and unlike that of any other."""
     method = random.choice(METHODS)
     queue = OTHER if method in (b"DELETE", b"PUT") else QUEUE
     target = b"/" + queue + random.choice((b"/messages", b"/messages", b"/messages", b""))
@@ -116,7 +117,7 @@ def _or_odd(random: Random, usual: T, odd: Sequence[T]) -> T:
 
 
 def _broken(random: Random, said: bytes) -> bytes:
-    """The same with a few bytes changed, lost or added, or cut off."""
+    """Return the same with a few bytes changed, lost or added, or cut off."""
     broken = bytearray(said)
     for _ in range(random.choice((1, 1, 2, 8))):
         at = random.randrange(len(broken) + 1)
@@ -195,7 +196,7 @@ def _expecting(random: Random, mark: bytes) -> Framing:
 
 
 def _smuggled(random: Random, mark: bytes) -> Framing:
-    """A second request right behind the first."""
+    """Return a second request right behind the first."""
     second = b"POST /%s/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx" % QUEUE
     return (
         [b"Content-Length: %d" % random.choice((len(mark), len(mark) + len(second)))],

@@ -1,4 +1,4 @@
-"""Whatever a client sends over gRPC, the server answers with a reason of its list, and stays as it was.
+"""Fuzzing over gRPC: the server answers every request with a reason of its list, and stays as it was.
 
 SPOOLRACK_FUZZ=5000 asks so often by each method, and differently each time.
 """
@@ -28,7 +28,9 @@ from tests.fuzz.fuzz_rig import Fuzzed
 
 KINDS: Final = tuple(METHODS.values())
 TRIES: Final = int(os.environ.get("SPOOLRACK_FUZZ", "25"))
-IN_TIME: Final = 1.0
+STUCK: Final = 60.0
+"""Seconds that no call takes that doesn't wait for messages."""
+IN_TIME: Final = 0.3
 """Seconds after which a stream that waits for messages has been given its chance."""
 FUZZ: Final = settings(
     max_examples=TRIES,
@@ -58,7 +60,8 @@ def ask(channel: grpc.Channel, method: MethodDescriptor, raw: list[bytes]) -> gr
     )
     call: Any = getattr(channel, kind)(path(method))
     try:
-        answer = call(iter(raw) if method.client_streaming else raw[0], timeout=IN_TIME)
+        timeout = IN_TIME if method.name == "StreamReceive" else STUCK
+        answer = call(iter(raw) if method.client_streaming else raw[0], timeout=timeout)
         if method.server_streaming:
             for _ in answer:
                 pass
@@ -80,7 +83,7 @@ def check(error: grpc.RpcError | None) -> None:
 
 
 def waits_not(message: Message) -> Message:
-    """No call shall wait for messages that never come."""
+    """Return the request without a wait for messages that never come."""
     if "wait" in message.DESCRIPTOR.fields_by_name:
         message.ClearField("wait")
     if "visibility_timeout" in message.DESCRIPTOR.fields_by_name:
@@ -124,7 +127,7 @@ def test_any_method_that_isnt_there_is_unimplemented(fuzzed: Fuzzed, name: str) 
         return
     call = fuzzed.channel.unary_unary(f"/spoolrack.v1.QueueService/{name}")
     with pytest.raises(grpc.RpcError) as refused:
-        call(b"", timeout=IN_TIME * 10)
+        call(b"", timeout=STUCK)
     assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 

@@ -1,4 +1,4 @@
-"""Whatever a client sends over HTTP, the server answers as its OpenAPI page says, and stays as it was.
+"""Fuzzing over HTTP: the server answers every request as its OpenAPI page says, and stays as it was.
 
 SPOOLRACK_FUZZ=5000 asks so often by each operation, and differently each time.
 """

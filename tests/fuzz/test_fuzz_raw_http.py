@@ -1,4 +1,4 @@
-"""Whatever bytes come to the HTTP port: no answer is a 500, nothing refused is stored.
+"""Fuzzing of the HTTP port with raw bytes: no answer is a 500, nothing refused is stored.
 
 SPOOLRACK_FUZZ=29000 sends so many requests, and others each time.
 """
@@ -39,7 +39,7 @@ def fuzzed(tmp_path: Path) -> Iterator[Fuzzed]:
 
 
 def answers(url: str, said: bytes, *, is_whole: bool) -> tuple[bytes, bool]:
-    """All that the server says to it, and whether that is all."""
+    """Return all that the server says to it, and whether that is all."""
     parts = urlsplit(url)
     with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=STUCK) as connection:
         heard = b""
@@ -61,7 +61,7 @@ def answers(url: str, said: bytes, *, is_whole: bool) -> tuple[bytes, bool]:
 
 
 def is_answered(heard: bytes, said: bytes) -> bool:
-    """Whether the answer to one whole request is all there."""
+    """Return whether the answer to one whole request is all there."""
     head, end, body = heard.partition(b"\r\n\r\n")
     if head.startswith((b"HTTP/1.1 100", b"HTTP/1.0 100")):
         return is_answered(body, said)

@@ -1,4 +1,4 @@
-"""What the chart becomes: objects as Kubernetes would get them, and ways to find one."""
+"""The rendered chart: objects as Kubernetes would get them, and ways to find one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Rendered:
         return {flag.partition("=")[0]: flag.partition("=")[2] for flag in flags}
 
     def pods(self) -> Iterator[tuple[Object, Object]]:
-        """Every pod that comes of it: its object, and the spec."""
+        """Yield every pod that comes of it: its object, and the spec."""
         for each in self.objects:
             match each["kind"]:
                 case "Pod":

@@ -46,11 +46,11 @@ class Machine:
             self.secrets[each["metadata"]["name"]] = values
 
     def pod(self, name: str, spec: Object, behind: Pod | None = None) -> Pod:
-        """A pod on this node; `behind` is the one that the service's name leads to."""
+        """Return a pod on this node; `behind` is the one that the service's name leads to."""
         return Pod(self, name, spec, behind)
 
     def volume(self, volume: Object, pod: Path) -> Path:
-        """The folder of a volume, with what the kubelet puts there."""
+        """Return the folder of a volume, with what the kubelet puts there."""
         if "persistentVolumeClaim" in volume:
             folder = self.folder / "claims" / volume["persistentVolumeClaim"]["claimName"]
             folder.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ class Pod:
         self.process: subprocess.Popen[bytes] | None = None
 
     def local(self, text: str) -> str:
-        """What a word of the pod is on this machine."""
+        """Return what a word of the pod is on this machine."""
         for path, folder in self._mounts.items():
             text = re.sub(rf"(^|=){re.escape(path)}(?=/|$)", rf"\g<1>{folder}", text)
         listens = re.fullmatch(r"(--\w+)=0\.0\.0\.0:(\d+)", text)
@@ -127,7 +127,7 @@ class Pod:
         return text
 
     def port_of_service(self, host: str, port: int) -> int:
-        """Where a client comes out that goes to a service of the release."""
+        """Return where a client comes out that goes to a service of the release."""
         name, namespace, *rest = host.split(".")
         (service,) = [each for each in self._release.all("Service") if each["metadata"]["name"] == name]
         assert (service["metadata"]["namespace"], rest) == (namespace, ["svc"])
@@ -172,7 +172,7 @@ class Pod:
         return (self._folder / "log").read_text()
 
     def asks(self, probe: str) -> int | None:
-        """The status with which a probe is answered; None if nobody does."""
+        """Return the status with which a probe is answered; None without an answer."""
         get = self.container[probe]["httpGet"]
         assert get["scheme"] == "HTTP"
         seconds = self.container[probe]["timeoutSeconds"]

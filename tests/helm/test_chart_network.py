@@ -1,4 +1,4 @@
-"""Who may reach the pods, and under which names."""
+"""Access to the pods, and their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rendered objects promise: to Kubernetes, to each other, and to the image."""
+"""Promises of the rendered objects: to Kubernetes, to each other, and to the image."""
 
 from __future__ import annotations
 

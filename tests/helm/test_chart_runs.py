@@ -1,4 +1,4 @@
-"""What a rendered pod would run is run: the server, its probes, the job, the test, and the drain.
+"""Commands of rendered pods are run: the server, its probes, the job, the test, and the drain.
 
 So the chart can't name a flag, a variable, a port, a path or a file that the program doesn't know. What
 a cluster does around it (scheduling, mounting, the network, Helm's own hooks) isn't tested here.
@@ -292,7 +292,7 @@ def test_a_pod_that_traces_serves_also_where_nobody_collects(engine: Engine, tmp
     assert deployed.release.arguments["--traces"] == nobody
     with serving(deployed.server):
         deployed.runs("Job", "install")
-        # What it has to tell is told to nobody, and doesn't hold up its end either.
+        # Its spans reach no collector, and don't delay its end either.
         deployed.server.terminate()
         assert deployed.server.ended(deployed.server.spec["terminationGracePeriodSeconds"]) == 0
 

@@ -1,6 +1,5 @@
-"""What the chart takes and refuses, and that every value is documented: in values.yaml, in the schema
-and in the README.
-"""
+"""The chart's values: accepted, refused, and documented: in values.yaml, in the schema and in the
+README."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ OK: Values = {"insecure": True}
         (OK | {"persistence": {"size": "lots"}}, "'/persistence/size': 'lots' does not match"),
         (OK | {"persistence": {"dataSource": {"snapshot": "x"}}}, "'snapshot' not allowed"),
         (OK | {"ingress": {"enabled": True}}, "'/ingress/hosts': minItems"),
-        # Who may come.
+        # Access.
         (OK | {"access": {"permissions": "a all *"}}, "no caller can show an identity"),
         (
             OK | {"access": {"tokens": "a", "existingSecret": {"name": "b"}}},
@@ -87,7 +86,7 @@ OK: Values = {"insecure": True}
         ),
         (OK | {"image": {"digest": "latest"}}, "'/image/digest'"),
         (OK | {"image": {"pullPolicy": "Sometimes"}}, "'Always', 'IfNotPresent', 'Never'"),
-        # What other values set.
+        # Environment set by other values.
         (OK | {"extraArgs": ["--grace=5m"]}, "a flag that no value of this chart sets"),
         (OK | {"extraArgs": ["--sqs-keys=/keys"]}, "a flag that no value of this chart sets"),
         (OK | {"extraArgs": ["--insecure"]}, "a flag that no value of this chart sets"),
@@ -117,7 +116,7 @@ def test_wrong_values_are_refused_with_a_message_that_says_what_and_where(
 
 
 def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of values.yaml that are no groups: empty maps are values."""
+    """Yield the values of values.yaml that are no groups: empty maps are values."""
     if isinstance(tree, dict) and tree:
         for key, each in tree.items():
             yield from leaves(each, f"{path}.{key}" if path else key)
@@ -133,7 +132,7 @@ def documented() -> dict[str, str]:
 
 
 def declared(schema: Any, path: str = "") -> Iterator[str]:
-    """The paths that the schema has; those with properties of their own are groups."""
+    """Yield the paths that the schema has; those with properties of their own are groups."""
     found = schema
     while "$ref" in found:
         found = SCHEMA["definitions"][found["$ref"].rpartition("/")[2]]

@@ -1,4 +1,4 @@
-"""Attributes as headers: what was sent comes back, whatever it is, and gRPC sees the same."""
+"""Attributes as headers: every value comes back as it was sent, and gRPC sees the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboard's files and its JSON: what is served, and how; what is told, and what is done."""
+"""The dashboard's files and its JSON: its files and their headers; what is told, and what is done."""
 
 from __future__ import annotations
 
@@ -190,6 +190,7 @@ async def test_a_queue_is_told_with_its_counts_its_ages_and_what_goes_in_and_out
     page = await api(http, "queues/q")
     assert page["settings"]["max_receives"] == 3
     assert not page["dead_letter_queue_is_missing"]
+    assert (page["obstacles"], page["oldest_leases"]) == ([], [])
     dead = await api(http, "queues/dead")
     assert (dead["is_dead_letter_queue"], dead["sources"]) == (True, ["q"])
 
@@ -254,8 +255,14 @@ async def test_how_a_dead_letter_died_is_told(http: Http, clock: ManualClock) ->
     await http.receive()
     await http.until("dead", ready_count=1)
 
-    (death,) = (await api(http, f"queues/dead/messages/{id}"))["message"]["deaths"]
-    assert (death["source_queue"], death["reason"], death["receives"]) == ("q", "max_receives", 1)
+    message = (await api(http, f"queues/dead/messages/{id}"))["message"]
+    (record,) = message["dead_letter_records"]
+    assert (record["source_queue"], record["reason"], record["receives"]) == ("q", "max_receives", 1)
+    assert record["dead_lettered_at"] == clock.wall()
+    # The pages read no field that isn't there.
+    pages = [(STATIC / "pages" / name).read_text() for name in ("message.js", "messages.js")]
+    read = {field for page in pages for field in re.findall(r"\b(?:record|last)\.(\w+)", page)}
+    assert read == set(record)
 
 
 async def test_why_a_server_does_not_serve_is_told_and_its_queues_still_are(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the dashboard refuses: nonsense, requests of other sites, and what somebody may not do."""
+"""Refusals of the dashboard: nonsense, requests of other sites, and actions without permission."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.http.dashboard_rig import (
 )
 from tests.support.http_rig import Http
 
-# What is refused.
+# Refusals.
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ async def test_what_cannot_be_read_is_refused_with_a_reason(http: Http, path: st
     assert answer.reason
 
 
-# Who may do what.
+# Permissions.
 
 
 async def test_the_page_is_anybodys_and_nothing_else_is(tmp_path: Path) -> None:

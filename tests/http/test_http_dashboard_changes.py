@@ -1,4 +1,4 @@
-"""What the dashboard creates and changes: queues, their settings, messages."""
+"""Changes by the dashboard: queues, their settings, messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the dashboard tells of the last hour and of the machine, over HTTP."""
+"""The dashboard's monitoring over HTTP: the last hour, and the machine."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ async def test_the_description_is_served_as_it_is_kept(http: Http) -> None:
 
 def test_every_reference_leads_somewhere_and_every_component_is_used() -> None:
     used = set(re.findall(r'"\$ref": "#/components/(\w+/\w+)"', json.dumps(DESCRIPTION)))
-    # How one says who he is goes by its name alone.
+    # The security scheme is compared by its name alone.
     used |= {f"securitySchemes/{name}" for way in DESCRIPTION["security"] for name in way}
     there = {f"{kind}/{name}" for kind, items in DESCRIPTION["components"].items() for name in items}
     assert used == there

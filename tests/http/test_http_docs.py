@@ -39,14 +39,14 @@ def test_the_page_lists_every_route() -> None:
 
 
 def test_the_page_knows_how_patient_the_server_is() -> None:
-    patience = request_bodies.HttpLimits()
+    http_limits = request_bodies.HttpLimits()
     section = HTTP.partition("## How slow a client may be")[2].partition("## ")[0]
     for words in (
-        f"{patience.idle:g} seconds",
-        f"{patience.stall:g} seconds",
-        f"{patience.bytes_per_second // 1024} KiB",
+        f"{http_limits.idle:g} seconds",
+        f"{http_limits.stall:g} seconds",
+        f"{http_limits.bytes_per_second // 1024} KiB",
         f"{request_bodies.BLOCK // 1024} KiB",
-        f"{patience.memory // 1024**2} MiB",
+        f"{http_limits.memory // 1024**2} MiB",
     ):
         assert words in " ".join(section.split()), words
 

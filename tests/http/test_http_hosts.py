@@ -1,4 +1,4 @@
-"""A page of somebody else's in a browser can't pass itself off as this server's own."""
+"""A page of another site in a browser can't pass itself off as this server's own."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ LARGE = 8 * MIB
 
 @pytest.fixture
 async def server(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Server]:
-    async with Server(tmp_path / "root", clock=clock, patience=HttpLimits(memory=ROOM)) as server:
+    async with Server(tmp_path / "root", clock=clock, http_limits=HttpLimits(memory=ROOM)) as server:
         yield server
 
 

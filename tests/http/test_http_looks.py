@@ -27,11 +27,14 @@ async def test_a_look_leases_nothing_and_shows_every_state(http: Http) -> None:
     assert "X-Message-Receipt" not in look.headers
     hidden = await http.ask("GET", f"/q/messages/{later}")
     assert hidden.headers["X-Message-State"] == "delayed"
-    assert "X-Message-Due-Time" in hidden.headers
+    assert "X-Message-Deliver-Time" in hidden.headers
+    assert "X-Message-Lease-Expire-Time" not in hidden.headers
     leased = await http.receive()
     look = await http.ask("GET", f"/q/messages/{id.upper()}")
     assert (look.status, look.headers["X-Message-State"]) == (200, "leased")
-    assert look.headers["X-Message-Due-Time"] == leased.headers["X-Message-Due-Time"]
+    end = "X-Message-Lease-Expire-Time"
+    assert look.headers[end] == leased.headers[end]
+    assert "X-Message-Deliver-Time" not in look.headers
     await http.ask("DELETE", f"/q/messages/{id}")
     gone = await http.ask("GET", f"/q/messages/{id}")
     assert (gone.status, gone.reason) == (404, "MESSAGE_NOT_FOUND")

@@ -14,7 +14,7 @@ CHUNK = b"1\r\nx\r\n0\r\n\r\n"
 
 
 async def refused(server: Server, *lines: str, body: bytes = b"") -> str:
-    """The reason of a refusal, after which the connection is closed."""
+    """Return the reason of a refusal, after which the connection is closed."""
     async with raw_to(server) as raw:
         await raw.say(*lines, body=body)
         status, _, answer = await raw.answer()
@@ -97,15 +97,15 @@ async def test_a_refused_head_is_answered_with_the_id_of_its_request(server: Ser
         assert (await raw.head())[1]["x-request-id"] == "mine"
 
 
-# Names that nobody knows.
+# Unknown names.
 
 
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("GET", "/q/messages?vsibility=60", "visibility, wait"),
-        ("GET", "/q/messages?visibility=60&Wait=1", "visibility, wait"),
-        ("GET", "/q/messages?=", "visibility, wait"),
+        ("GET", "/q/messages?vsibility=60", "visibility_timeout, wait"),
+        ("GET", "/q/messages?visibility_timeout=60&Wait=1", "visibility_timeout, wait"),
+        ("GET", "/q/messages?=", "visibility_timeout, wait"),
         ("POST", "/q/messages?delay=60", "none"),
         ("PUT", "/q?visibility_timeout=60", "none"),
         ("DELETE", "/q?if-empty", "none"),
@@ -141,7 +141,14 @@ async def test_pages_that_are_open_to_everybody_take_any_parameter(http: Http, p
 
 
 @pytest.mark.parametrize(
-    "query", ["?visibility=1&visibility=2", "?wait=0&wait=0", "?visibility", "?visibility=", "?wait=-1"]
+    "query",
+    [
+        "?visibility_timeout=1&visibility_timeout=2",
+        "?wait=0&wait=0",
+        "?visibility_timeout",
+        "?visibility_timeout=",
+        "?wait=-1",
+    ],
 )
 async def test_a_parameter_stands_once_and_says_something(http: Http, query: str) -> None:
     await http.create()

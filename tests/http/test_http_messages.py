@@ -65,7 +65,7 @@ async def test_a_compressed_body_stays_what_it_is(http: Http, client: Client) ->
     await http.create()
     headers = {"Content-Encoding": "gzip", "Content-Type": "text/plain"}
     await http.ask("POST", "/q/messages", b"not gzip at all", headers)
-    received = await http.receive("?visibility=0.001")
+    received = await http.receive("?visibility_timeout=0.001")
     assert received.body == b"not gzip at all"
     assert received.headers["Content-Encoding"] == "gzip"
 
@@ -106,11 +106,11 @@ async def test_to_delete_what_was_never_there_is_no_error(http: Http) -> None:
 async def test_a_lease_says_what_it_is(http: Http, clock: ManualClock) -> None:
     await http.create()
     id = await http.send()
-    first = await http.receive("?visibility=2.5")
+    first = await http.receive("?visibility_timeout=2.5")
     assert first.headers["X-Message-Receive-Count"] == "1"
     assert first.headers["X-Message-State"] == "leased"
     assert id in first.headers["X-Message-Receipt"]
-    for name in ("Send", "First-Receive", "Due"):
+    for name in ("Send", "First-Receive", "Lease-Expire"):
         assert re.fullmatch(TIME, first.headers[f"X-Message-{name}-Time"])
     clock.advance(2_499)
     assert (await http.receive()).status == 204
@@ -126,7 +126,7 @@ async def test_a_lease_says_what_it_is(http: Http, clock: ManualClock) -> None:
 async def test_a_delete_with_a_receipt_needs_the_lease(http: Http, clock: ManualClock) -> None:
     await http.create()
     id, other = await http.send(b"1"), await http.send(b"2")
-    stale = (await http.receive("?visibility=1")).headers["X-Message-Receipt"]
+    stale = (await http.receive("?visibility_timeout=1")).headers["X-Message-Receipt"]
     clock.advance(1_000)
     fresh = (await http.receive("?wait=3600")).headers["X-Message-Receipt"]
     answer = await http.ask("DELETE", f"/q/messages/{id}", None, {"If-Match": f'"{stale}"'})
@@ -149,7 +149,7 @@ async def test_a_delete_after_the_lease_needs_the_last_receive(http: Http, clock
     target = f"/q/messages/{id}?allow_expired=true"
 
     async def received() -> dict[str, str]:
-        answer = await http.receive("?visibility=1")
+        answer = await http.receive("?visibility_timeout=1")
         clock.advance(1_000)
         names = ("X-Message-Receive-Count", "X-Message-First-Receive-Time")
         return {
@@ -224,13 +224,13 @@ async def test_a_span_that_is_no_number_of_seconds_is_refused(http: Http, span: 
     await http.create()
     answer = await http.ask("POST", "/q/messages", b"x", {"X-Message-Delay": span})
     assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
-    for name in ("wait", "visibility"):
+    for name in ("wait", "visibility_timeout"):
         answer = await http.receive(f"?{name}={quote(span)}")
         assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
 
 
 @pytest.mark.parametrize(
-    "query", ["?wait=3600.001", "?visibility=0", "?visibility=43201", "?wait=1&wait=1"]
+    "query", ["?wait=3600.001", "?visibility_timeout=0", "?visibility_timeout=43201", "?wait=1&wait=1"]
 )
 async def test_a_span_beyond_its_bounds_is_refused(http: Http, query: str) -> None:
     await http.create()

@@ -31,7 +31,7 @@ FOREIGN: Mapping[str, Mapping[str, str]] = {
 CHANGES = [
     ("POST", "/q/messages", b"x"),
     ("GET", "/q/messages", None),
-    ("GET", "/q/messages?visibility=43200", None),
+    ("GET", "/q/messages?visibility_timeout=43200", None),
     ("PUT", "/other", None),
     ("DELETE", "/q", None),
     ("DELETE", "/q/messages/{id}", None),

@@ -1,4 +1,5 @@
-"""Clients that are slow, half-closed or gone: they harm nobody, and no message stays in their hands."""
+"""Clients that are slow, half-closed or gone: they harm no other client, and no message stays leased to
+them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ IMPATIENT = HttpLimits(idle=0.3, stall=0.3, bytes_per_second=1_000_000, memory=M
 
 @pytest.fixture
 async def server(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Server]:
-    async with Server(tmp_path / "root", clock=clock, patience=IMPATIENT) as server:
+    async with Server(tmp_path / "root", clock=clock, http_limits=IMPATIENT) as server:
         yield server
 
 
@@ -32,7 +33,7 @@ async def parked(http: Http) -> None:
 
 
 async def unseen(client: Client, body: bytes) -> None:
-    """The message is there, and nobody is said to have seen it."""
+    """The message is there, and its receive isn't counted."""
     (message,) = await client.receive(wait=LONG)
     assert message.body == body
     assert message.receive_count == 1
@@ -105,7 +106,7 @@ async def test_a_reader_that_stops_reading_loses_the_lease_on_a_small_message(
 
 
 async def settled(client: Client) -> int:
-    """How many are leased when no more are."""
+    """Return how many are leased when no more are."""
     before, same = -1, 0
     for _ in range(MANY):
         leased = (await client.counts()).leased_count
@@ -172,7 +173,7 @@ async def test_all_bodies_that_come_at_one_time_share_one_bound(
     assert (await http.ask("POST", "/q/messages", bytes(4 * MIB))).status == 201
     for _ in range(3):
         assert (await http.ask("POST", "/q/messages", bytes(MIB))).status == 201
-    # Who is slow has only what came of his.
+    # A slow client has only the bytes that it sent.
     async with raw_to(server) as raw:
         await raw.say("POST /q/messages HTTP/1.1", f"Content-Length: {MIB}", body=bytes(1000))
         assert (await http.ask("POST", "/q/messages", bytes(MIB // 2))).status == 201

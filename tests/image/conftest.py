@@ -32,7 +32,7 @@ ISOLATED = (
 def confine(tmp_path: Path) -> Confine:
     """Runs the commands of an image over a file system, and returns what was seen of them."""
     if os.geteuid() != 0:
-        pytest.skip("needs root, to mount and to be somebody else")
+        pytest.skip("needs root, to mount and to change the user")
     if subprocess.run([*ISOLATED, "true"], capture_output=True).returncode != 0:
         pytest.skip("needs root, and the right to make namespaces")
 

@@ -12,7 +12,7 @@ Confine = Callable[..., dict[str, Any]]
 
 
 def assert_served(seen: dict[str, Any], image: Stage) -> None:
-    """It was served, checked, used and drained, by nobody in particular, with one place to write to."""
+    """It was served, checked, used and drained, by an arbitrary user, with one writable folder."""
     uid, gid = image.user.split(":")
     assert "Read-only file system" in seen["write to /"]
     assert "Read-only file system" in seen["write to /tmp"]

@@ -54,7 +54,7 @@ def crew(tmp_path: Path) -> Iterator[Crew]:
 @pytest.fixture
 def served(crew: Crew, tmp_path: Path) -> Served:
     """A server that a test may stop, kill and start again."""
-    return Served(crew, tmp_path / "root")
+    return Served(crew, tmp_path / "root", http=True)
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """A driver: a process that uses one language's client as the test tells it to, in lines of JSON.
 
 Owns the process and the numbers of the requests; PROTOCOL.md fixes the words. Any number of requests
-may wait at once. A driver that ends, or that is silent for `STUCK` seconds, fails whoever waits for it.
+may wait at once. A driver that ends, or that is silent for `STUCK` seconds, fails the test that waits
+for it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ STUCK: Final = 120.0
 
 
 def text(raw: bytes) -> str:
-    """Bytes, as they stand in a line."""
+    """Return the bytes, as they stand in a line."""
     return base64.b64encode(raw).decode()
 
 
@@ -37,7 +38,7 @@ def raw(text: str) -> bytes:
 
 
 def outgoing(body: bytes, **attributes: str | bytes) -> dict[str, Any]:
-    """A message to be sent."""
+    """Return a message to be sent."""
     return {
         "body": text(body),
         "attributes": {
@@ -48,7 +49,7 @@ def outgoing(body: bytes, **attributes: str | bytes) -> dict[str, Any]:
 
 
 def attributes(message: dict[str, Any]) -> dict[str, str | bytes]:
-    """A received message's attributes, as Python has them."""
+    """Return a received message's attributes, as Python has them."""
     return {
         name: value["text"] if "text" in value else raw(value["bytes"])
         for name, value in message["attributes"].items()
@@ -159,7 +160,7 @@ class Driver:
         return future
 
     def do(self, op: str, **fields: Any) -> dict[str, Any]:
-        """The same, and wait for it."""
+        """Return the same, and wait for it."""
         return self.begin(op, **fields).result(STUCK)
 
     def send(self, queue: str, messages: Sequence[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
@@ -192,7 +193,7 @@ class Driver:
         return raw(answer["response"])
 
     def refused(self, asked: Callable[[], object]) -> Refused:
-        """What `asked` is refused with, which it must be."""
+        """Return what `asked` is refused with, which it must be."""
         try:
             answer = asked()
         except Refused as refused:

@@ -53,7 +53,7 @@ class Language:
         return os.environ | {"PATH": path}
 
     def missing(self) -> list[str]:
-        """The programs and files of its toolchain that are not on this machine."""
+        """Return the programs and files of its toolchain that are not on this machine."""
         path = self.environment["PATH"]
         programs = [tool for tool in self._manifest["tools"] if shutil.which(tool, path=path) is None]
         return programs + [name for name in self._manifest.get("files", []) if not Path(name).exists()]
@@ -83,5 +83,5 @@ class Language:
 
 
 def languages() -> list[Language]:
-    """All that have an example."""
+    """Return all that have an example."""
     return [Language(folder=path.parent) for path in sorted(EXAMPLES.glob("*/interop.toml"))]

@@ -36,7 +36,7 @@ class Program:
         return self._process.pid
 
     def hear(self, word: str) -> str:
-        """The next line that begins with this word."""
+        """Return the next line that begins with this word."""
         while True:
             try:
                 line = self._told.get(timeout=STUCK)
@@ -48,7 +48,7 @@ class Program:
                 return line
 
     def wait(self) -> int:
-        """The exit code, once all that it told is among the `lines`."""
+        """Return the exit code, once all that it told is among the `lines`."""
         code = self._process.wait(STUCK)
         for listener in self._listeners:
             listener.join(STUCK)

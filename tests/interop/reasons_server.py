@@ -36,7 +36,7 @@ def _kinds(kind: type[StoreError]) -> Iterator[type[StoreError]]:
 
 
 def failures() -> dict[str, Failure]:
-    """Each failure that a client may meet, by its reason, with facts that are hard to carry."""
+    """Return each failure that a client may meet, by its reason, with facts that are hard to carry."""
     found = {INTERNAL.reason: INTERNAL}
     for kind in _kinds(errors.StoreError):
         if kind.reason in CODES:
@@ -75,12 +75,12 @@ class _Breaking(QueueServiceServicer):
 
 
 def failing_server() -> AbstractContextManager[str]:
-    """Its address."""
+    """Return its address."""
     return _serving(_Failing(failures()))
 
 
 def breaking_server() -> AbstractContextManager[str]:
-    """The address of one whose first sends fail as if nobody had answered: see `NO_ANSWER`."""
+    """Return the address of one whose first sends fail as without an answer: see `NO_ANSWER`."""
     return _serving(_Breaking())
 
 

@@ -114,7 +114,7 @@ def test_attributes_that_are_too_large_are_refused_with_their_size(
 def test_a_server_that_is_not_there_is_unavailable_without_a_reason(
     drivers: Callable[[str], Driver],
 ) -> None:
-    with socket.socket() as bound:  # and not listening: nobody else gets the port meanwhile
+    with socket.socket() as bound:  # and not listening: no other process gets the port meanwhile
         bound.bind(("127.0.0.1", 0))
         driver = drivers(f"127.0.0.1:{bound.getsockname()[1]}")
 

@@ -31,7 +31,7 @@ FAR: Final = 3_600_000
 
 
 def pattern(size: int) -> bytes:
-    """A body that no cut and no repetition leaves equal."""
+    """Return a body that no cut and no repetition leaves equal."""
     return (NOT_TEXT * 257 + b"spoolrack")[: min(size, 65_801)].ljust(size, b"\xfe")
 
 

@@ -40,7 +40,7 @@ def most_leased(stub: Stubs, queue: str) -> Iterator[list[int]]:
 
 
 def end_of(driver: Driver, stream: Stream, name: str) -> int:
-    """The code with which a stream ends that is cancelled."""
+    """Return the code with which a stream ends that is cancelled."""
     driver.do("cancel", stream=name)
     end, _ = stream.ended()
     assert end.reason == ""
@@ -177,7 +177,7 @@ def test_a_long_poll_that_exceeds_its_deadline_says_so_and_leases_nothing_any_mo
     refused = driver.refused(lambda: driver.receive(queue.name, wait_ms=LONG_MS, timeout_ms=250))
 
     assert (refused.code, refused.reason) == (DEADLINE_EXCEEDED, "")
-    # Over the connection on which the server hears that nobody waits any more.
+    # Over the connection on which the server learns that the receive was cancelled.
     driver.send(queue.name, [outgoing(b"for somebody else")])
     (message,) = queue.receive(wait=60)
     assert message.receive_count == 1

@@ -30,7 +30,7 @@ from tests.support.mutant import AUDIT, CHECKOUT, Mutant
 from tests.support.mutants import MUTANTS
 
 ALL: Final = ("tests/store", "tests/unit", "tests/crash", AUDIT, "tests/server")
-"""What tests the store. Not the tests of style and of these bugs: they would fail for wrong reasons."""
+"""Tests of the store. Not the tests of style and of these bugs: they would fail for wrong reasons."""
 STUCK: Final = 600.0
 """Seconds that no selection takes."""
 STORIES: Final = "15"
@@ -49,7 +49,7 @@ _NOT_COPIED: Final = (
 )
 _FAILED: Final = re.compile(r"(?:FAILED|ERROR) (?P<test>\S.*?)(?: - .*)?")
 _PASSED, _A_TEST_FAILED = 0, 1
-"""What pytest exits with."""
+"""Exit codes of pytest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ def judge(copy: Copy, mutant: Mutant, by: Sequence[str] | None) -> Verdict:
 
 
 def is_sound(copy: Copy, mutants: Sequence[Mutant], by: Sequence[str] | None) -> bool:
-    """Whether the tests that should catch these pass as long as there is nothing to catch."""
+    """Return whether the tests that should catch these pass as long as there is nothing to catch."""
     selection = by or sorted({each for mutant in mutants for each in mutant.caught_by})
     code, words = copy.test(selection, to_the_end=True)
     if code != _PASSED:
@@ -151,7 +151,7 @@ def is_sound(copy: Copy, mutants: Sequence[Mutant], by: Sequence[str] | None) ->
 def plant_all(
     mutants: Sequence[Mutant], jobs: int, by: Sequence[str] | None
 ) -> tuple[list[Verdict], bool]:
-    """The verdicts, and whether they mean anything."""
+    """Return the verdicts, and whether they mean anything."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(jobs) as pool:
         free: SimpleQueue[Copy] = SimpleQueue()
         for number in range(jobs):
@@ -179,7 +179,7 @@ def plant_all(
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """As Markdown."""
+    """Return the text in Markdown."""
     rows = [("bug", "caught by", "seconds"), ("---", "---", "---:"), *(each.row for each in verdicts)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 

@@ -34,7 +34,7 @@ SPARK_MUTANTS: Final = (
         breaks="a batch is deleted only when Spark has written down that it is done",
         edits=edit(
             "_queue_reader.py:StreamReading._latest",
-            "        self._keeper.hold(end)\n        return end\n",
+            "        self._extender.keep(end)\n        return end\n",
             "        self.commit(end)\n        return end\n",
         ),
         caught_by=(f"{_CALLS}::test_a_first_batch_is_done_again_from_a_new_beginning",),
@@ -83,20 +83,48 @@ SPARK_MUTANTS: Final = (
         breaks="a read that breaks is taken up where it was",
         edits=edit(
             "_queue_reader.py:read_slice",
-            "                seen.update(one.id for one in messages)\n",
+            "                begin = frame.next_index\n",
             "",
         ),
         caught_by=(f"{_CALLS}::test_a_read_that_breaks_is_taken_up_where_it_was",),
     ),
     Mutant(
+        name="bodies-by-column-have-other-checksums",
+        breaks="a repeated batch is known by its rows, whichever form they are staged in",
+        edits=edit(
+            "_row_sender.py:_before_body", "    while size > 0x7F:\n", "    while size > 0xFF:\n"
+        ),
+        caught_by=("tests/spark/test_spark_columns.py",),
+    ),
+    Mutant(
+        name="a-chunk-by-column-begins-with-the-batch",
+        breaks="the rows of an Arrow batch that is a slice of another are its own",
+        edits=edit(
+            "_columns.py:_body_chunks",
+            "[bodies.offset : bodies.offset + len(bodies) + 1]",
+            "[: len(bodies) + 1]",
+        ),
+        caught_by=("tests/spark/test_spark_columns.py",),
+    ),
+    Mutant(
+        name="what-is-done-is-refused-though-it-is-to-be-passed-over",
+        breaks="a checkpoint that is behind what is done can be gone on with, where that is asked for",
+        edits=edit(
+            "_queue_reader.py:StreamReading.extend",
+            "                return reserved.Reservation()\n            if error.reason not in GONE:\n",
+            "                raise\n            if error.reason not in GONE:\n",
+        ),
+        caught_by=(_CALLS,),
+    ),
+    Mutant(
         name="nobody-keeps-a-batch",
         breaks="a query that runs holds its batch, however long that takes",
         edits=edit(
-            "_reservation_extender.py:Keeper._run",
+            "_reservation_extender.py:ReservationExtender._run",
             "if self._extend(held):",
             "if not self._is_over or self._extend(held):",
         ),
-        caught_by=(f"{_CALLS}::test_the_keeper_holds_a_batch_for_as_long_as_its_query_lives",),
+        caught_by=(f"{_CALLS}::test_a_batch_stays_reserved_for_as_long_as_its_query_lives",),
     ),
     Mutant(
         name="a-run-has-streams-of-its-own",
@@ -164,10 +192,10 @@ SPARK_MUTANTS: Final = (
         name="a-chunk-is-renumbered-when-it-is-repeated",
         breaks="a chunk whose answer was lost is staged once",
         edits=edit(
-            "_window.py:RequestWindow._settle",
+            "_window.py:RequestWindow._finish_first",
             "                response = self._caller.once(self._method, sent[0])\n",
-            '                if hasattr(sent[0], "chunk"):\n'
-            "                    sent[0].chunk += 1_000_000\n"
+            '                if hasattr(sent[0], "chunk_number"):\n'
+            "                    sent[0].chunk_number += 1_000_000\n"
             "                response = self._caller.once(self._method, sent[0])\n",
         ),
         caught_by=(f"{_CALLS}::test_a_stage_is_whole_whatever_call_breaks",),
@@ -187,7 +215,7 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="a-message-that-moved-is-not-looked-for",
         breaks="a message that moves while a root is read is a row",
-        edits=edit("_root.py:_Reading.batches", "        if moved:\n", "        if not moved:\n"),
+        edits=edit("_root.py:_RangeReader.batches", "        if moved:\n", "        if not moved:\n"),
         caught_by=(f"{_ROOT}::test_a_message_that_moves_while_it_is_read_is_a_row",),
     ),
     Mutant(

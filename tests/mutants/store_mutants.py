@@ -18,6 +18,7 @@ _DEDUPLICATION: Final = "tests/store/test_deduplication_promises.py"
 _CLOSE: Final = "tests/store/test_shared_close.py"
 _DISK: Final = "tests/store/test_trouble_disk.py"
 _RETRIES: Final = "tests/crash/test_retry_crashes.py"
+_GROUP_ORDER: Final = "tests/store/test_group_order_shared.py"
 _FRONT: Final = "tests/store/test_front_store.py"
 _LOOKS: Final = "tests/store/test_questions.py"
 _HAND: Final = "tests/store/test_trouble_hand.py"
@@ -29,6 +30,7 @@ _REDRIVES: Final = "tests/store/test_redrive_promises.py"
 _REQUESTS: Final = "tests/store/test_store_requests.py"
 _SCHEDULES: Final = "tests/store/test_schedule_promises.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
+_SET_READS: Final = "tests/store/test_set_reads.py"
 _STAGES: Final = "tests/store/test_stages.py"
 _STAGES_ENDS: Final = "tests/store/test_stages_ends.py"
 _STORIES: Final = "tests/crash/test_engine_crashes.py"
@@ -469,7 +471,7 @@ STORE_MUTANTS: Final = (
         breaks="a damaged message goes to quarantine, and is delivered no more",
         edits=edit(
             "engine/leaser.py:Leaser._deliver_of",
-            "                self._put_aside(entry, index)\n",
+            "                self._put_aside(entry, index, body)\n",
             "",
         ),
         caught_by=(_DISK,),
@@ -703,6 +705,26 @@ STORE_MUTANTS: Final = (
         caught_by=(_SETS,),
     ),
     Mutant(
+        name="a-page-of-a-set-passes-over-what-it-has-no-room-for",
+        breaks="each message of a set is read, page by page",
+        edits=edit(
+            "engine/reservations.py:Reservations.page",
+            "page.following = place + below(members, unread).bit_count()\n",
+            "page.following = min(place + count, end)\n",
+        ),
+        caught_by=(_SET_READS,),
+    ),
+    Mutant(
+        name="a-run-of-messages-is-read-over-a-gap",
+        breaks="a read of a set leaves out deleted messages",
+        edits=edit(
+            "engine/reservations.py:Reservations._leased_runs",
+            "runs(entry.held & wanted)",
+            "runs(entry.name.members & wanted)",
+        ),
+        caught_by=(_SET_READS,),
+    ),
+    Mutant(
         name="a-committed-set-is-reserved-again",
         breaks="what was committed under a name is not reserved under it again",
         edits=edit(
@@ -817,6 +839,34 @@ STORE_MUTANTS: Final = (
             "tests/store/test_group_promises.py",
             "tests/store/test_killed_group_consumers.py",
         ),
+    ),
+    Mutant(
+        name="a-strict-group-is-answered-before-its-place",
+        breaks="a strict group has the order of the answered sends, whichever process answered them",
+        edits=edit(
+            "engine/engine.py:Engine.finish",
+            "        if work.assigned or work.ordered:\n",
+            "        if work.assigned:\n",
+        ),
+        caught_by=(_GROUP_ORDER, "tests/crash/test_group_crashes.py"),
+    ),
+    Mutant(
+        name="a-repetition-is-answered-before-its-place",
+        breaks="a repeated send of a strict group is in its queue once it is answered",
+        edits=edit(
+            "engine/sender.py:Sender._is_repeated",
+            "            self._order_first(id)\n",
+            "            pass\n",
+        ),
+        caught_by=(_GROUP_ORDER,),
+    ),
+    Mutant(
+        name="what-is-not-in-its-place-is-answered-as-sent",
+        breaks="a send of a strict group that the disk keeps in new/ is not answered as sent",
+        edits=edit(
+            "engine/sender.py:Sender.publish", "                    refused.append(entry)\n", ""
+        ),
+        caught_by=(_GROUP_ORDER,),
     ),
     # Pauses.
     Mutant(

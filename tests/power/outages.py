@@ -48,8 +48,8 @@ class Report:
     verdict: Verdict
     survey: Survey
     unwritten: Sequence[str]
-    """The notes about sends and publications that nobody was told of, and whose files have their length
-    and not their content: what ext4 leaves of them. Recovery can't tell them from rot, and puts them
+    """The notes about sends and publications without an answer, and whose files have their length and
+    not their content: what ext4 leaves of them. Recovery can't tell them from rot, and puts them
     aside."""
     quarantined: Sequence[str]
     """The notes about all else in quarantine: nothing is damaged or foreign, so there may be none."""
@@ -234,7 +234,7 @@ def await_not_serving(served: Served) -> None:
 def run(
     kind: str, folder: Path, seed: int, *, cuts: int, options: str | None = None, bug: str | None = None
 ) -> Report:
-    """One run with so many cuts of all manners; mount options at random if None are given."""
+    """Run once with so many cuts of all manners; mount options at random if None are given."""
     random = Random(seed)
     if options is None:
         options = random.choice(OPTIONS[kind])

@@ -62,7 +62,7 @@ def test_nothing_acknowledged_is_undone_by_power_cuts(kind: str, tmp_path: Path,
 def test_a_server_that_forgets_to_sync_is_found_out(
     kind: str, tmp_path: Path, seed: int, bug: str
 ) -> None:
-    # Whoever else syncs a file makes the file system write its journal, and so may hide the bug.
+    # An fsync of any other program makes the file system write its journal, and so may hide the bug.
     for at in range(RUNS_TO_FIND_OUT):
         folder = tmp_path / f"{at}"
         folder.mkdir()

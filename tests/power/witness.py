@@ -1,4 +1,4 @@
-"""Files that nobody asked to be durable, in the queue's file system: they show what a power cut took.
+"""Files that were never synced, in the queue's file system: they show what a power cut took.
 
 A thread makes them one after the other, each under a first name and then renamed, while the queue is at
 work. It syncs nothing but, at random moments, one of them or the whole file system: so the journal is
@@ -25,7 +25,7 @@ _CONTENT: Final = b"not synced by anybody"
 
 @dataclass(slots=True, kw_only=True)
 class Survey:
-    """What became of the files, over any number of cuts."""
+    """The fates of the files, over any number of cuts."""
 
     cuts: int = 0
     written: int = 0
@@ -69,7 +69,7 @@ class Witness:
             raise self._failure
 
     def survey(self) -> Survey:
-        """What is left of the files that were written when the power was cut."""
+        """Return what is left of the files that were written when the power was cut."""
         gone = empty = 0
         for number in range(self._written):
             try:

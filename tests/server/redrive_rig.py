@@ -65,7 +65,8 @@ async def listed(client: Client, **more: Any) -> rpc.ListRedrivesResponse:
 
 
 async def ended(client: Client, id: str, clock: ManualClock | None = None) -> rpc.Redrive:
-    """The redrive once it has ended, which it does in the background; with a rate, it takes time."""
+    """Return the redrive once it has ended, which it does in the background; with a rate, it takes
+    time."""
     for _ in range(MANY_LOOKS):
         found = await get(client, id)
         if found.state != RUNNING:
@@ -78,7 +79,8 @@ async def ended(client: Client, id: str, clock: ManualClock | None = None) -> rp
 
 
 async def moved(client: Client, clock: ManualClock, id: str, least: int) -> rpc.Redrive:
-    """The redrive once it has moved so many, which takes time; it never moves too many in that."""
+    """Return the redrive once it has moved so many, which takes time; it never moves too many in
+    that."""
     for _ in range(MANY_LOOKS):
         found = await get(client, id)
         seconds = (clock.wall() - found.start_time.ToMilliseconds()) / 1_000
@@ -91,7 +93,7 @@ async def moved(client: Client, clock: ManualClock, id: str, least: int) -> rpc.
 
 
 async def peek(client: Client, queue: str, **more: Any) -> list[pb.Message]:
-    """All messages of a queue, page by page."""
+    """Return all messages of a queue, page by page."""
     found: list[pb.Message] = []
     token = ""
     while True:

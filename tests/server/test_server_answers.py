@@ -77,4 +77,4 @@ def test_who_is_cancelled_takes_his_question_back() -> None:
     begun.set_running_or_notify_cancel()
     asyncio.run(leave(begun))
     assert not begun.done(), "what has begun goes on"
-    begun.set_result(None)  # Its loop is closed: nobody is told.
+    begun.set_result(None)  # Its loop is closed: there is no listener.

@@ -35,7 +35,7 @@ async def read_all(call: Any, into: list[rpc.StreamDeleteResponse]) -> None:
 
 
 async def leased(client: Client, count: int) -> list[str]:
-    """The receipts of so many messages."""
+    """Return the receipts of so many messages."""
     await client.create()
     await client.send(*(b"%d" % n for n in range(count)))
     return [message.receipt for message in await client.receive(count)]

@@ -1,4 +1,4 @@
-"""The doors: garbage, what is too large, health, reflection, HTTP."""
+"""Input of all kinds: garbage, too large requests, health, reflection, HTTP."""
 
 from __future__ import annotations
 

@@ -13,7 +13,15 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.server import Server
 
-from tests.support.server_rig import LONG, Client, connected, next_messages, refusal, refused
+from tests.support.server_rig import (
+    LONG,
+    Client,
+    connected,
+    next_messages,
+    refusal,
+    refused,
+    until_waiting,
+)
 
 
 async def test_a_drain_ends_streams_and_polls_with_a_status_that_says_try_again(
@@ -34,6 +42,8 @@ async def test_a_drain_ends_streams_and_polls_with_a_status_that_says_try_again(
     await next_messages(waiting, 1)
     await next_messages(without_credit, 1)
     poll = client.stub.Receive(rpc.ReceiveRequest(queue="empty", wait=LONG))
+    # Two streams and the poll. gRPC itself cancels a call that comes at the very last moment.
+    await until_waiting(server, 2)
     stopping = asyncio.ensure_future(server.stop())
     for call in (waiting.read(), without_credit.read(), sending.read()):
         no = await refused(call)
@@ -72,7 +82,7 @@ async def test_a_call_that_comes_during_a_drain_is_told_to_try_again(
 ) -> None:
     await client.create(max_message_size=64 * 1024 * 1024)
     await client.send(bytes(60 * 1024 * 1024))
-    # A frame under way that nobody reads holds up the drain.
+    # A frame in flight that its client doesn't read delays the drain.
     stream = client.stream()
     await stream.initial_metadata()
     watch = health_pb2_grpc.HealthStub(client.channel).Watch(health_pb2.HealthCheckRequest())

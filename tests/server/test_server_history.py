@@ -1,4 +1,4 @@
-"""The hour of samples that charts show: what is kept, for how long, and in how much memory."""
+"""The hour of samples that charts show: samples, their age, and their memory."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from spoolrack_server.observability.history import (
     combined,
 )
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.statistics import QueueFigures
+from spoolrack_store.model.statistics import QueueMetrics
 
 BEGAN = Millis(1_700_000_000_000)
 FIRST = BEGAN // EVERY
 
 
-def queue(name: str = "q", **figures: int) -> QueueFigures:
+def queue(name: str = "q", **figures: int) -> QueueMetrics:
     given = {"ready": 0, "leased": 0, "delayed": 0, "entered": 0, "left": 0, **figures}
-    return QueueFigures(name=name, bytes=0, oldest_ready=None, oldest_ready_receives=0, **given)
+    return QueueMetrics(name=name, bytes=0, oldest_ready=None, oldest_ready_receives=0, **given)
 
 
-def sample(history: History, slot: int, *queues: QueueFigures) -> None:
+def sample(history: History, slot: int, *queues: QueueMetrics) -> None:
     """A sample `slot` slots after the beginning."""
     history.sample(queues, Millis(BEGAN + slot * EVERY), Millis(slot * EVERY))
 
@@ -69,7 +69,7 @@ def test_a_queue_that_is_new_has_its_first_messages_in_its_rate() -> None:
 
 def test_the_age_of_the_oldest_is_kept_in_seconds() -> None:
     history = History()
-    figures = QueueFigures(
+    figures = QueueMetrics(
         name="q",
         ready=1,
         leased=0,
@@ -108,7 +108,7 @@ def test_with_too_many_queues_the_one_that_is_idle_longest_gives_its_place() -> 
     history = History(most=2)
     sample(history, 0, queue("a", ready=1), queue("b", ready=1))
     sample(history, 1, queue("a", ready=1), queue("b"), queue("c"))
-    assert history.of("c") is None, "an idle queue takes nobody's place"
+    assert history.of("c") is None, "an idle queue takes no other's place"
     sample(history, 2, queue("a", ready=1), queue("b"), queue("c", entered=5))
     assert (history.of("b"), history.of("c") is None) == (None, False)
     sample(history, 3, queue("a", ready=1), queue("b", ready=1), queue("c", ready=1))

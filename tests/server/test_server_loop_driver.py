@@ -293,9 +293,9 @@ async def test_nothing_is_begun_after_the_end(monkeypatch: pytest.MonkeyPatch) -
     driver, committer = LoopDriver(SystemClock()), Ending()
     ending: Any = committer
     driver.start(ending)
-    driver._look()  # Its own work may wait for a request's commit.
+    driver._start_commit()  # Its own work may wait for a request's commit.
     committer.is_over = True
-    driver._look()
+    driver._start_commit()
     await asyncio.to_thread(driver.stop)
     for _ in range(10):
         await asyncio.sleep(0)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from mmap import PAGESIZE, mmap
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -17,6 +18,7 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.logs import make_log
 from spoolrack_server.memory import Budget, MemoryLimiter, resident
+from spoolrack_server.rpc import Requests, ServerCalls
 from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 from spoolrack_store.model.errors import MemoryLimit
@@ -204,7 +206,7 @@ async def test_a_budget_is_shared_by_connections_and_given_back() -> None:
         assert not budget.fits("a", 20 * MIB)
         assert budget.fits("b", 100 * MIB)
         with budget.share("b", 100 * MIB), pytest.raises(MemoryLimit):
-            budget.take("c", 20 * MIB)
+            budget.reserve("c", 20 * MIB)
         assert budget.fits("a", 1_000)
     assert budget.used == 0
     # Or else it could never be sent.
@@ -219,3 +221,17 @@ async def test_the_resident_memory_is_measured() -> None:
             held[page] = 1
         assert resident() > before + 32 * MIB
     assert MemoryLimiter(make_log()).watermark is None
+
+
+def test_the_bytes_of_a_request_are_given_back_after_its_connection_is_gone() -> None:
+    memory = MemoryLimiter(make_log())
+    peers = iter(["ipv4:127.0.0.1:1"])
+    context: Any = SimpleNamespace(peer=lambda: next(peers, ""))
+    service = rpc.DESCRIPTOR.services_by_name["QueueService"]
+    method = service.methods_by_name["StreamSend"]
+    requests = Requests(ServerCalls(make_log(), memory=memory), memory, context, method)
+    body = b"x" * MIB
+    send = rpc.SendRequest(queue="q", messages=[pb.OutgoingMessage(body=body)])
+    assert requests.check(rpc.StreamSendRequest(request=send)) > MIB
+    requests.close()
+    assert memory.requests.used == 0

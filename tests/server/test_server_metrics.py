@@ -1,4 +1,4 @@
-"""What is served at `/-/metrics`: every metric of the list and the page about it, and nothing else."""
+"""Metrics at `/-/metrics`: every metric of the list and the page about it, and nothing else."""
 
 from __future__ import annotations
 

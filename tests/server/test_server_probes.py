@@ -21,7 +21,7 @@ from tests.support.server_rig import connected
 
 
 async def ask(url: str, path: str, method: str = "GET") -> tuple[int, str]:
-    """The status, and why it is bad."""
+    """Return the status, and why it is bad."""
     async with aiohttp.ClientSession(url) as http, http.request(method, path) as answer:
         if method == "HEAD":
             return answer.status, ""

@@ -1,4 +1,4 @@
-"""The server as a process: what it says, how it ends, and why it doesn't start."""
+"""The server as a process: its output, its end, and failed starts."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_second_signal_ends_at_once(start: Start) -> None:
             )
         )
         stub.Send(rpc.SendRequest(queue="q", messages=[pb.OutgoingMessage(body=bytes(1 << 25))]))
-        # A frame that nobody reads holds up the first signal's drain.
+        # A frame that its client doesn't read delays the first signal's drain.
         stream = stub.StreamReceive(iter([rpc.StreamReceiveRequest(queue="q")]))
         while stub.GetQueue(rpc.GetQueueRequest(name="q")).queue.counts.leased_count == 0:
             pass
@@ -102,7 +102,7 @@ def test_a_second_signal_ends_at_once(start: Start) -> None:
 
 
 def refused(process: subprocess.Popen[str], code: int) -> str:
-    """The one line with which a process of exit code `code` says why it doesn't start."""
+    """Return the one line with which a process of exit code `code` says why it doesn't start."""
     out, err = process.communicate()
     assert (process.returncode, out) == (code, ""), err
     # A file system may have deserved a warning of its own.
@@ -143,3 +143,23 @@ def test_a_root_that_is_a_file_is_told_in_one_line(start: Start, tmp_path: Path)
 def test_a_root_of_a_newer_format_is_told_in_one_line(start: Start, tmp_path: Path) -> None:
     (tmp_path / "FORMAT").write_text("spoolrack 3\n")
     assert "spoolrack 3" in refused(start(tmp_path), os.EX_DATAERR)
+
+
+WITHOUT_HTTP = """
+import asyncio, sys
+from spoolrack_server.serve import serve
+from spoolrack_server.serve_settings import ServeSettings
+
+settings = ServeSettings(root=sys.argv[1], grpc=("127.0.0.1", 0), http=None)
+loaded = lambda server: print("aiohttp" in sys.modules, flush=True)
+sys.exit(asyncio.run(serve(settings, loaded)))
+"""
+
+
+def test_a_server_without_http_starts_without_loading_what_serves_it(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WITHOUT_HTTP, str(tmp_path / "root")], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert address_of(process) == "False"
+        process.terminate()
+    assert process.returncode == 0

@@ -26,7 +26,7 @@ DEPTH = 4
 
 
 def texts_in(kind: Descriptor, depth: int = DEPTH) -> Iterator[Sequence[FieldDescriptor]]:
-    """The way to each text in a request."""
+    """Yield the way to each text in a request."""
     for field in kind.fields:
         if field.type == FieldDescriptor.TYPE_STRING:
             yield (field,)
@@ -36,7 +36,7 @@ def texts_in(kind: Descriptor, depth: int = DEPTH) -> Iterator[Sequence[FieldDes
 
 
 def asked(kind: Descriptor, way: Sequence[FieldDescriptor]) -> Message:
-    """A request about the queue "q", with `RAW` at the end of the way."""
+    """Return a request about the queue "q", with `RAW` at the end of the way."""
     request: Message = GetMessageClass(kind)()
     for field in kind.fields:
         if field.name in ("queue", "name") and field.type == FieldDescriptor.TYPE_STRING:

@@ -51,7 +51,7 @@ class Stream:
         return found
 
     async def answer(self) -> rpc.StreamReceiveResponse:
-        """The next answer to a request; the messages before it are kept."""
+        """Return the next answer to a request; the messages before it are kept."""
         while True:
             response: rpc.StreamReceiveResponse = await self.call.read()
             if response.WhichOneof("result") is not None:

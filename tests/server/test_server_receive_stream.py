@@ -190,7 +190,7 @@ async def test_a_client_that_leaves_while_it_waits_leaves_nothing_leased(client:
         poll.cancel()
         stream.cancel()
         await sending
-        # Nobody else can have it for good, or this would wait until the test's own limit.
+        # No other stream can keep it, or this would wait until the test's own limit.
         (message,) = await client.receive(wait=LONG)
         assert await client.delete(message.receipt) == []
 
@@ -198,7 +198,7 @@ async def test_a_client_that_leaves_while_it_waits_leaves_nothing_leased(client:
 async def test_a_frame_that_no_transport_took_is_given_back(server: Server, client: Client) -> None:
     await client.create(max_message_size=64 * MIB)
     await client.send(bytes(60 * MIB))
-    # Nobody reads: the most part of the frame stays with the server. A window that grew with the time
+    # The client doesn't read: most of the frame stays with the server. A window that grew with the time
     # that answers take would, on a busy machine, take all of it.
     async with connected(server, ("grpc.http2.bdp_probe", 0)) as reader:
         poll = reader.channel.unary_stream(RECEIVE)

@@ -213,7 +213,7 @@ async def test_a_redrive_serves_who_waits_for_its_messages(client: Client, clock
     stream.cancel()
 
 
-# What a dead letter tells.
+# Dead-letter records.
 
 
 async def test_a_dead_letter_tells_how_it_died_to_who_looks_at_it(

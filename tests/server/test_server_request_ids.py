@@ -52,18 +52,18 @@ def id_in(metadata: Any) -> str:
 @pytest.mark.parametrize("given", INSANE)
 def test_an_id_that_could_not_stand_in_a_log_or_header_is_replaced(given: str) -> None:
     ids = RequestIds("seed")
-    assert (ids.take(given), ids.take(given)) == ("seed-1", "seed-2")
+    assert (ids.choose(given), ids.choose(given)) == ("seed-1", "seed-2")
 
 
 @pytest.mark.parametrize(
     "given", ["1", "Root=1-67891233-abcdef012345678912345678", "a/b+c==", "x" * 128]
 )
 def test_an_id_that_can_is_taken_over(given: str) -> None:
-    assert RequestIds().take(given) == given
+    assert RequestIds().choose(given) == given
 
 
 def test_no_two_servers_make_the_same_id() -> None:
-    assert RequestIds().take(None) != RequestIds().take(None)
+    assert RequestIds().choose(None) != RequestIds().choose(None)
 
 
 async def test_a_call_that_succeeds_tells_its_id_at_its_end(client: Client) -> None:
@@ -131,7 +131,7 @@ async def test_a_line_of_a_commit_is_not_of_the_request_that_woke_it(tmp_path: P
         await client.create()
         await client.send(b"x")
         seen.clear()
-        # A message that somebody takes away is missed, and that is logged.
+        # A message whose file is removed by hand is missed, and that is logged.
         shutil.rmtree(tmp_path / "root" / "queues" / "q")
         await client.receive()
     log.removeHandler(handler)
@@ -145,10 +145,10 @@ def test_of_very_many_refusals_for_one_reason_only_some_are_told_and_the_rest_is
     refusals = ErrorLog(make_log(format="json", stream=stream), watch=lambda: now[0])
 
     for _ in range(BURST + 5):
-        refusals.tell("Send", "QUEUE_NOT_FOUND", "none", is_fault=False)
-    refusals.tell("Send", "DISK_FULL", "full", is_fault=True)
+        refusals.log("Send", "QUEUE_NOT_FOUND", "none", is_fault=False)
+    refusals.log("Send", "DISK_FULL", "full", is_fault=True)
     now[0] = 1.0
-    refusals.tell("Send", "QUEUE_NOT_FOUND", "none", is_fault=False)
+    refusals.log("Send", "QUEUE_NOT_FOUND", "none", is_fault=False)
 
     lines = refused(stream)
     assert len(lines) == BURST + 2

@@ -1,4 +1,4 @@
-"""What a request about reservations may hold: anything else is refused, and nothing is leased."""
+"""Bounds of requests about reservations: anything else is refused, and nothing is leased."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import grpc
+from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack_server.store_access import FRAME_BYTES
 
@@ -37,7 +38,7 @@ async def test_a_read_is_never_far_ahead_of_its_reader(client: Client) -> None:
     await reserve(client, max_bytes=BIG)
     call = reading(client)
     first = await call.read()
-    # Nobody reads on, while others delete: what was read ahead would still come.
+    # The reader pauses, while others delete: what was read ahead would still come.
     for _ in range(100):
         await client.counts()
     target = queues.DeleteTarget(id=ids[-1])
@@ -81,3 +82,38 @@ async def client_refusals(client: Client) -> bool:
     except grpc.aio.AioRpcError:
         return True
     return False
+
+
+async def test_a_read_by_column_has_the_messages_of_a_read_one_by_one(client: Client) -> None:
+    await client.create()
+    ids = await client.send(*[b"%d" % number for number in range(6)])
+    message = pb.OutgoingMessage(body=b"alone", group="g", priority=3)
+    message.attributes["n"].string_value = "v"
+    await client.stub.Send(queues.SendRequest(queue="q", messages=[message]))
+    await reserve(client, max_bytes=BIG)
+    target = queues.DeleteTarget(id=ids[2])
+    await client.stub.Delete(queues.DeleteRequest(queue="q", targets=[target]))
+
+    frames = [frame async for frame in reading(client, by_column=True)]
+
+    assert [frame.next_index for frame in frames] == [7]
+    (frame,) = frames
+    assert not frame.messages
+    assert sorted(len(run.columns.body_sizes) for run in frame.runs) == [0, 2, 3]
+    singles = {message.id: message for message in await read(client)}
+    for run in frame.runs:
+        alone = singles.pop(run.first.id)
+        if not run.HasField("columns"):
+            assert run.first == alone
+            continue
+        end = 0
+        for place, size in enumerate(run.columns.body_sizes):
+            begin, end = end, end + size
+            one = alone if not place else singles.pop(f"{run.first.id[:-3]}{_index(run) + place:03x}")
+            assert one.body == run.columns.bodies[begin:end]
+            assert (one.send_time, one.receive_count) == (run.first.send_time, run.first.receive_count)
+    assert not singles
+
+
+def _index(run: pb.MessageRun) -> int:
+    return int(run.first.id[-3:], 16)

@@ -65,7 +65,7 @@ async def test_a_client_that_leaves_while_it_waits_reserves_nothing_or_finds_it_
         sending = client.send(b"%d" % sequence_number)
         call.cancel()
         await sending
-        # Nobody else can have it for good, or this would wait until the test's own limit.
+        # No other reader can keep it, or this would wait until the test's own limit.
         assert (await reserve(client, sequence_number, wait=LONG)).message_count == 1
         assert await bodies(client, sequence_number) == [b"%d" % sequence_number]
         assert (await commit(client, sequence_number)).deleted_count == 1

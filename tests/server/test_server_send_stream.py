@@ -135,16 +135,16 @@ async def test_large_requests_go_one_after_the_other_through_the_window(client: 
 
 async def test_the_window_lets_in_no_more_than_its_bounds() -> None:
     window = streams.FlowWindow(requests=2, bytes=10)
-    await window.room()
+    await window.wait()
     window.enter(10)
-    waiting = asyncio.ensure_future(window.room())
+    waiting = asyncio.ensure_future(window.wait())
     await asyncio.sleep(0)
     assert not waiting.done()
     window.leave(10)
     await waiting
     window.enter(1)
     window.enter(1)
-    waiting = asyncio.ensure_future(window.room())
+    waiting = asyncio.ensure_future(window.wait())
     await asyncio.sleep(0)
     assert not waiting.done()
     window.leave(1)

@@ -1,4 +1,4 @@
-"""The RPCs about stages: what is staged is seen by nobody, and all of it appears at once or never."""
+"""The RPCs about stages: staged messages are invisible, and all of them appear at once or never."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def publish(
 
 
 async def listed(client: Client) -> dict[str, dict[str, int]]:
-    """The stages, and how many messages each has by queue."""
+    """Return the stages, and how many messages each has by queue."""
     response = await client.stub.ListStages(rpc.ListStagesRequest())
     return {stage.name: dict(stage.message_counts) for stage in response.stages}
 
@@ -359,3 +359,48 @@ async def test_an_epoch_with_another_digest_is_refused_and_stays_staged(client: 
     assert (await publish(client, digest="1-a")).duplicate
     assert await listed(client) == {"t": {"q": 1}}
     assert await bodies(client) == [b"1"]
+
+
+async def test_messages_are_staged_by_column(client: Client) -> None:
+    await client.create()
+    columns = pb.MessageColumns(bodies=b"abb", body_sizes=[1, 0, 2], groups={0: "g"})
+    columns.attributes[2].by_name["text"].string_value = "v"
+    request = rpc.StageRequest(stage="s", queue="q", columns=columns)
+
+    staged = await client.stub.Stage(request)
+    again = await client.stub.Stage(request)
+    await publish(client, "s")
+
+    assert [(one.message_count, one.duplicate) for one in (staged, again)] == [(3, False), (3, True)]
+    found = await client.receive(1_000)
+    assert [(m.body, m.group) for m in found] == [(b"a", "g"), (b"", ""), (b"bb", "")]
+    assert [len(m.attributes) for m in found] == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        pb.MessageColumns(),
+        pb.MessageColumns(bodies=b"ab", body_sizes=[1]),
+        pb.MessageColumns(bodies=b"ab", body_sizes=[3, -1]),
+        pb.MessageColumns(bodies=b"", body_sizes=[0] * 1_001),
+        pb.MessageColumns(bodies=b"a", body_sizes=[1], groups={1: "g"}),
+        pb.MessageColumns(bodies=b"a", body_sizes=[1], attributes={-1: pb.Attributes()}),
+    ],
+)
+async def test_columns_that_do_not_belong_together_are_refused(
+    client: Client, columns: pb.MessageColumns
+) -> None:
+    await client.create()
+    no = await refused(client.stub.Stage(rpc.StageRequest(stage="s", queue="q", columns=columns)))
+    assert no.code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_chunk_has_messages_or_columns(client: Client) -> None:
+    await client.create()
+    columns = pb.MessageColumns(bodies=b"a", body_sizes=[1])
+    messages = [pb.OutgoingMessage(body=b"b")]
+    request = rpc.StageRequest(stage="s", queue="q", columns=columns, messages=messages)
+    no = await refused(client.stub.Stage(request))
+    assert no.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert await listed(client) == {}

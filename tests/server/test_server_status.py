@@ -1,4 +1,4 @@
-"""What a client can read of an error: the code, the reason, the facts, and whether to try again."""
+"""Errors as a client reads them: the code, the reason, the facts, and whether to try again."""
 
 from __future__ import annotations
 

@@ -18,13 +18,13 @@ from opentelemetry.trace import SpanKind, StatusCode
 from spoolrack.tracing import context_of, link_of
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.observability.trace_context import context_in, is_traceparent, lend
+from spoolrack_server.observability.trace_context import context_in, inherit_context, is_traceparent
 from spoolrack_server.server import Server
 
 from tests.server.trace_rig import PARENT, SPAN, TRACE, exporter, named, provider, rpc_span, server
 from tests.support.server_rig import Client
 
-# What travels with a message.
+# Trace contexts of messages.
 
 
 async def test_a_trace_comes_from_a_sender_over_http_to_a_receiver_over_grpc_and_back(
@@ -80,8 +80,8 @@ def test_a_message_whose_attributes_are_full_goes_without_the_trace_of_its_call(
     full: dict[str, str | bytes] = {"x": "y" * (64 * 1024 - 100)}
     roomy: dict[str, str | bytes] = {}
 
-    lend(context, full, 64 * 1024)
-    lend(context, roomy, 64 * 1024)
+    inherit_context(context, full, 64 * 1024)
+    inherit_context(context, roomy, 64 * 1024)
 
     assert "traceparent" not in full
     assert roomy == context

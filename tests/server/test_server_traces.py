@@ -1,4 +1,4 @@
-"""What a server is asked is a span of its caller's trace, which comes to whom its operator names."""
+"""A call is a span of its caller's trace, which is exported to the operator's endpoint."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.server.trace_rig import (
 )
 from tests.support.server_rig import Client, connected
 
-# What the server makes of it.
+# The server's spans.
 
 
 async def test_a_call_is_a_span_that_continues_its_callers_and_names_its_request(

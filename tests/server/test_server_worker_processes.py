@@ -18,7 +18,7 @@ import aiohttp
 import pytest
 import spoolrack
 from spoolrack_server.control_channel import ControlChannel
-from spoolrack_server.worker_processes import FIGURES, WorkerProcess, WorkerProcesses
+from spoolrack_server.worker_processes import METRIC_ROWS, WorkerProcess, WorkerProcesses
 
 from tests.support.scrape import Scrape, scrape_at
 
@@ -165,13 +165,13 @@ class Told:
         self.state = state
 
     async def answer(self, what: str) -> Any:
-        return [["spoolrack_serving", [], 1]] if what == FIGURES else f"asked for {what}"
+        return [["spoolrack_serving", [], 1]] if what == METRIC_ROWS else f"asked for {what}"
 
 
 async def lined(
     workers: WorkerProcesses, number: int, told: Told | None
 ) -> tuple[WorkerProcess, list[asyncio.Task[None]]]:
-    """A member, and the tasks that serve its line."""
+    """Return a member, and the tasks that serve its line."""
     ours, theirs = socket.socketpair()
     member = WorkerProcess(number)
     if told is not None:
@@ -189,7 +189,7 @@ async def test_members_hear_of_each_other_and_not_of_themselves() -> None:
     _, more = await lined(workers, 1, Told("failed"))
     _, last = await lined(workers, 2, None)
 
-    assert await first.figures() == {1: [("spoolrack_serving", [], 1)], 2: []}
+    assert await first.metric_rows() == {1: [("spoolrack_serving", [], 1)], 2: []}
     assert await first.others("history q") == {1: "asked for history q", 2: []}
     assert await workers.states() == {0: "serving", 1: "failed", 2: "starting"}
     await end(*tasks, *more, *last)
@@ -205,11 +205,11 @@ async def test_who_asks_one_that_is_gone_gets_no_answer() -> None:
     workers = WorkerProcesses()
     first, tasks = await lined(workers, 0, Told())
     _, others = await lined(workers, 1, Told())
-    assert await first.figures() == {1: [("spoolrack_serving", [], 1)]}
+    assert await first.metric_rows() == {1: [("spoolrack_serving", [], 1)]}
     await end(others[0])
     await others[1]  # Its end of the line is broken.
 
-    assert await first.figures() == {1: None}
+    assert await first.metric_rows() == {1: None}
     assert await workers.states() == {0: "serving", 1: None}
     await end(*tasks)
 

@@ -1,4 +1,5 @@
-"""softlayer/mq's --workers: so many fetches and saves at a time; who waits keeps none of them busy."""
+"""softlayer/mq's --workers: so many fetches and saves at a time; a receive that waits keeps none of
+them busy."""
 
 from __future__ import annotations
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.spark_rig import environment, missing
+from tests.spark.spark_rig import CHECKOUT, environment, missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,3 +73,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     SparkContext._gateway = SparkContext._jvm = None
     gateway.proc.stdin.close()
     gateway.proc.wait(_STUCK)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as it is published."""
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder],
+        cwd=CHECKOUT,
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    (built,) = folder.glob("*.whl")
+    return built

@@ -12,7 +12,7 @@ import grpc
 
 
 def caller_of(context: grpc.ServicerContext) -> int:
-    """The process at the other end of a call, on this machine."""
+    """Return the process at the other end of a call, on this machine."""
     port = int(unquote(context.peer()).rpartition(":")[2])
     # gRPC's sockets are of both kinds of IP.
     found = [
@@ -51,7 +51,7 @@ def parent_of(pid: int) -> int:
 
 
 def session_of(leader: int) -> list[int]:
-    """All processes in the session that a process has begun. Who is orphaned stays in it."""
+    """Return all processes in the session that a process has begun. Who is orphaned stays in it."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():

@@ -32,7 +32,7 @@ Move = Callable[..., int]
 def moving(folder: Path, endpoint: str) -> Iterator[Move]:
     """A function that runs the program until it ends well; it answers how often it didn't."""
     (folder / "marks").mkdir()
-    # Where a local cluster keeps the executors' logs, and nobody can say otherwise.
+    # The fixed folder in which a local cluster keeps the executors' logs.
     work = Path(pyspark.__file__).parent / "work"
     before = set(work.iterdir()) if work.exists() else set()
     log = folder / "log"

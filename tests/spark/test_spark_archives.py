@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import site
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +14,7 @@ import pytest
 import spoolrack
 from spoolrack.testing import RunningServer, running_server
 
-from tests.spark.spark_rig import CHECKOUT, HERE, environment
+from tests.spark.spark_rig import HERE, bare, submit
 
 LOCAL = "local[2]"
 CLUSTER = "local-cluster[1,2,1024]"
@@ -27,50 +24,10 @@ BESIDE = ("google", "grpc", "typing_extensions.py")
 ROWS = {str(number).encode() for number in range(20)}
 
 
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package as it is published."""
-    folder = tmp_path_factory.mktemp("dist")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder],
-        cwd=CHECKOUT,
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
-    (built,) = folder.glob("*.whl")
-    return built
-
-
 @pytest.fixture
 def queues() -> Iterator[RunningServer]:
     with running_server() as running:
         yield running
-
-
-def bare(folder: Path, packages: Path) -> dict[str, str]:
-    """The environment of a Spark whose Python knows only these packages, and not this checkout."""
-    python = folder / "python"
-    # Without `site` the file that leads from the environment to this checkout isn't read.
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
-    python.chmod(0o755)
-    alone = {"PYTHONPATH": str(packages)}
-    alone |= dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), str(python))
-    return os.environ | environment(folder) | alone
-
-
-def submit(environment: dict[str, str], master: str, *arguments: object, folder: Path) -> str:
-    """What the job printed."""
-    run = subprocess.run(
-        [f"{environment['SPARK_HOME']}/bin/spark-submit", "--master", master, *map(str, arguments)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )
-    assert run.returncode == 0, run.stderr
-    return run.stdout
 
 
 def place(queues: RunningServer) -> str:

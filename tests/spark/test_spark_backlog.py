@@ -1,4 +1,4 @@
-"""What waits in a root, by queue and age, is read from its names by Spark's executors."""
+"""The backlog of a root, by queue and age, is read from its names by Spark's executors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Who dies in the middle of a batch, and when: each row is counted, none is lost and none doubled.
+"""Deaths of Spark's processes in the middle of a batch: each row is counted, none is lost and none
+doubled.
 
 The queries of the shared session are started again from their checkpoint, as an orchestrator would.
 What repeats tasks by itself, or dies with its driver, is in test_spark_fates. Each death takes seconds:

@@ -105,7 +105,7 @@ def test_a_driver_that_dies_is_started_again(
     killer = Killer(java=True)
     server.faults.append(Fault(method=method, skip=skip, is_after=is_after, action=killer))
 
-    # Of a first reservation that Spark never wrote down nobody knows: it comes back after the hold.
+    # A first reservation that Spark never wrote down is unknown: its messages come back after the hold.
     read = {"maxMessagesPerTrigger": 8_000, "numPartitions": 2, "holdSeconds": 60}
     failures = move("local[2]", read=read)
 

@@ -104,7 +104,7 @@ def test_a_server_that_is_killed_in_mid_batch_loses_and_doubles_nothing(
     known: set[str] = set()
     query = start(spark, served.address, tmp_path / "checkpoint", batch)
     for _ in range(kills):
-        # In mid-batch: a task has staged, and nobody has published.
+        # In mid-batch: a task has staged, and nothing is published.
         while not (new := {one.name for one in staged.iterdir()} - known):
             assert query.isActive, "it has come to its end before it was killed so often"
             time.sleep(0.005)
@@ -262,7 +262,7 @@ def test_a_server_that_is_killed_under_executors_is_waited_for(
 ) -> None:
     def kill(_: grpc.ServicerContext) -> None:
         served.kill()
-        threading.Thread(target=served.restart).start()  # calls of others find nobody meanwhile
+        threading.Thread(target=served.restart).start()  # calls of others find no server meanwhile
 
     gate.moments += [
         Moment(method=method, skip=skip, is_after=True, action=kill)

@@ -1,4 +1,4 @@
-"""Queries over queues in memory: what Spark is given, and what it is refused. Every row is counted."""
+"""Queries over queues in memory: rows for Spark, and refusals. Every row is counted."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def client(root: Path) -> Iterator[spoolrack.Client]:
 
 
 def rows_of(path: Path, **options: object) -> list[dict[str, Any]]:
-    """All rows, without Spark."""
+    """Return all rows, without Spark."""
     read = _root.root_options({"path": str(path), **{name: str(it) for name, it in options.items()}})
     shares = _root.ranges(read)
     return [row for share in shares for batch in _root.read(read, share) for row in batch.to_pylist()]
@@ -322,7 +322,7 @@ def test_a_message_that_moves_while_it_is_read_is_a_row(root: Path, client: spoo
         jobs.send(str(number).encode())
     options = _root.root_options({"path": str(root), "bodies": "true"})
     (share,) = _root.ranges(options)
-    reading = _root._Reading(options, share)
+    reading = _root._RangeReader(options, share)
     listed = reading._root.all_names
 
     def move_after_the_list() -> dict[str, list[str]]:

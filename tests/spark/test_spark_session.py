@@ -18,7 +18,7 @@ LISTENING = "0A"
 
 
 def listeners(pid: int) -> Iterator[IPv4Address | IPv6Address]:
-    """The addresses at which a process listens for TCP."""
+    """Yield the addresses at which a process listens for TCP."""
     sockets = set()
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         try:

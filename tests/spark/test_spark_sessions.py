@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import spoolrack
@@ -26,6 +27,7 @@ TRACE = re.compile(rb"^([0-9]+\.[0-9]+) (\S+)\(([0-9]+)\)")
 GAP = Decimal("0.05")
 ROWS = 2_500
 STUCK = 250
+SVG = "{http://www.w3.org/2000/svg}"
 
 Session = tuple[str, int, int]
 """Its key, how many records it has, and how many bytes."""
@@ -49,7 +51,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def sessions_of(log: Path) -> list[Session]:
-    """The same in plain Python, of the whole log at once."""
+    """Return the same in plain Python, of the whole log at once."""
     last: dict[str, Decimal] = {}
     of: dict[str, list[int]] = {}
     found: list[tuple[str, list[int]]] = []
@@ -85,7 +87,7 @@ def test_every_record_of_a_real_log_is_in_one_session_in_both_outputs(
     expected = sessions_of(log)
     assert len({key for key, _, _ in expected}) > 3
 
-    late = run(pipeline, log, None, ROWS)
+    late = run(pipeline, log, None, ROWS, tmp_path / "plot.svg")
     pipeline.stop()
 
     assert late == 0
@@ -93,6 +95,11 @@ def test_every_record_of_a_real_log_is_in_one_session_in_both_outputs(
     assert in_parquet(spark, tmp_path) == expected
     with queues.client() as client:
         assert in_queue(client) == expected
+    drawn = ElementTree.parse(tmp_path / "plot.svg").getroot()
+    sent, read = [str(line.get("points")).split()[-1] for line in drawn.iter(f"{SVG}polyline")]
+    # By the end all is read; the message that ends the sessions is one more.
+    assert sent.startswith("780.0,20.")
+    assert read == "780.0,20.0"
 
 
 ACCESS = [

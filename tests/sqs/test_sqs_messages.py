@@ -1,4 +1,5 @@
-"""Messages over SQS, by boto3: what was sent comes back, leases end as SQS says, nothing is lost."""
+"""Messages over SQS, by boto3: messages come back as they were sent, leases end as with SQS, nothing is
+lost."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from spoolrack_server.sqs.sqs_errors import SqsError
 from spoolrack_store.model.operations import Receive, Send, messages_of
 from spoolrack_store.testing import ManualClock
 
-from tests.support.sqs_rig import Sqs, raw, refused, until_ended, until_waiting
+from tests.support.server_rig import until_waiting
+from tests.support.sqs_rig import Sqs, raw, refused, until_ended
 
 
 async def test_a_message_comes_back_with_its_attributes_and_their_md5(sqs: Sqs) -> None:

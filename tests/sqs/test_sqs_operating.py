@@ -17,7 +17,8 @@ from spoolrack_server.observability.otel import OtelTraces
 from spoolrack_server.server import Server
 from spoolrack_store.model.operations import Receive, messages_of
 
-from tests.support.sqs_rig import Sqs, raw, refused, serving_sqs, until_waiting
+from tests.support.server_rig import until_waiting
+from tests.support.sqs_rig import Sqs, raw, refused, serving_sqs
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -25,7 +25,8 @@ from spoolrack_store.testing import ManualClock
 from yarl import URL
 
 from tests.support.access_rig import Files
-from tests.support.sqs_rig import REGION, Sqs, refused, serving_sqs, until_ended, until_waiting
+from tests.support.server_rig import until_waiting
+from tests.support.sqs_rig import REGION, Sqs, refused, serving_sqs, until_ended
 
 NAME = "q"
 

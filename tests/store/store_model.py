@@ -1,4 +1,4 @@
-"""What the new store promises, in the simplest form that can be run: dictionaries, and no disk.
+"""A model of the store's promises, in the simplest form that can be run: dictionaries, and no disk.
 
 It is told the ids and receipts that the engine made, which are the engine's to choose, and predicts
 everything else: which messages come in which order, with which counts, dues and errors.
@@ -184,7 +184,7 @@ class StoreModel:
         return told
 
     def delete(self, requests: Sequence[Delete]) -> list[Told]:
-        """All deletes of a commit see what was there before any of them."""
+        """Return all deletes of a commit see what was there before any of them."""
         told: list[Told] = []
         leaving: set[tuple[str, str]] = set()
         for request in requests:

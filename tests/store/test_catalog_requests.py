@@ -1,4 +1,4 @@
-"""What a user or an operator sees of queues: requests, settings that are damaged or lost, figures."""
+"""Queues, as a user or an operator sees them: requests, settings that are damaged or lost, figures."""
 
 from __future__ import annotations
 

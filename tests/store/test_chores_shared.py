@@ -72,7 +72,7 @@ def test_without_mover_and_reaper_a_store_sends_receives_and_deletes(
         rig.in_turn()
         rig.ask(CreateQueue(name="q", settings=QueueSettings()))
         assert rig.receive() == []
-        assert len(names(tmp_path, "remove")) == 2, "nobody has unlinked anything"
+        assert len(names(tmp_path, "remove")) == 2, "nothing is unlinked"
 
 
 def test_a_receive_that_waits_gets_what_is_due_without_a_mover(

@@ -1,4 +1,4 @@
-"""What a sender with deduplication ids, and an operator, are promised."""
+"""Promises to senders with deduplication ids, and to operators."""
 
 from __future__ import annotations
 

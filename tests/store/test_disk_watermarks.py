@@ -17,10 +17,10 @@ from spoolrack_store.model.stage_requests import Stage
 
 from tests.support.root_rig import SETTINGS, Bytes, Still, done, lay_out, settle
 
-ROOMY = Space(bytes=100 * MIB, files=10_000, unlimited=False)
+ROOMY = Space(bytes=100 * MIB, files=10_000)
 LOW = [
-    Space(bytes=50 * MIB - 1, files=10_000, unlimited=False),
-    Space(bytes=100 * MIB, files=999, unlimited=False),
+    Space(bytes=50 * MIB - 1, files=10_000),
+    Space(bytes=100 * MIB, files=999),
 ]
 
 
@@ -87,7 +87,6 @@ def test_receives_and_deletes_go_on_below_a_watermark(
 
 def test_a_file_system_without_a_limit_of_files_has_no_watermark_of_them() -> None:
     watermark = DiskWatermark(bytes=0, files=1_000)
-    assert Space(bytes=1, files=0, unlimited=True).files_left is None
     assert not watermark.is_reached(100 * MIB, None)
 
 

@@ -1,4 +1,5 @@
-"""Processes that share a root: what one sends another receives, and to kill some of them loses nothing.
+"""Processes that share a root: messages of one are received by others, and to kill some of them loses
+nothing.
 
 `SPOOLRACK_KILLS` says how many are killed; a thousand take some minutes.
 """

@@ -18,7 +18,12 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import QueueNotFound, RootUnusable
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.read_only_root import has_owners, may_have_owners, open_to_look, owners_changed_ns
+from spoolrack_store.read_only_root import (
+    has_owners,
+    may_have_owners,
+    open_read_only,
+    owners_changed_ns,
+)
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 
@@ -56,7 +61,7 @@ def test_a_look_at_a_root_at_rest_changes_nothing_and_shows_all(tmp_path: Path) 
     with opened(tmp_path, clock) as rig:
         fill(rig)
     before = state_of(tmp_path)
-    with open_to_look(tmp_path, clock=clock) as store:
+    with open_read_only(tmp_path, clock=clock) as store:
         assert bodies(store) == [b"two", b"three", b"four"]
         counts = store.queue("q").counts
         assert (counts.ready_count, counts.leased_count) == (2, 1)
@@ -69,7 +74,7 @@ def test_a_look_beside_a_server_shows_what_is_there_and_keeps_it_from_nothing(tm
     with opened(tmp_path, clock, Chores(unlinks=False)) as rig:
         fill(rig)
         before = state_of(tmp_path)
-        with open_to_look(tmp_path, clock=clock) as store:
+        with open_read_only(tmp_path, clock=clock) as store:
             assert state_of(tmp_path) == before
             assert bodies(store) == [b"two", b"three", b"four"]
             assert bodies_of(rig.receive(9)) == [b"three", b"four"]
@@ -88,7 +93,7 @@ def test_what_a_start_would_decide_is_shown_and_not_done(tmp_path: Path) -> None
     lost.write_bytes(b"{")
     clock.advance(5_000)
     before = state_of(tmp_path)
-    with open_to_look(tmp_path, clock=clock) as store:
+    with open_read_only(tmp_path, clock=clock) as store:
         assert bodies(store) == [b"two", b"three", b"four", b"hello"]
         assert store.queue("q").counts.ready_count == 4, "what is due has come back"
         assert bodies(store, "gone") == [b"x"], "with the default settings"
@@ -104,7 +109,7 @@ def test_a_queue_whose_tombstone_is_there_is_gone(tmp_path: Path) -> None:
         fill(rig)
     with opened(tmp_path) as rig:
         rig.ask(DeleteQueue(name="gone"))
-        with open_to_look(tmp_path, clock=rig.clock) as store, pytest.raises(QueueNotFound):
+        with open_read_only(tmp_path, clock=rig.clock) as store, pytest.raises(QueueNotFound):
             store.queue("gone")
 
 
@@ -118,13 +123,13 @@ def test_the_dead_and_the_living_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "owners" / "dead1234").touch()
     assert may_have_owners(tmp_path)
     assert not has_owners(tmp_path)
-    with open_to_look(tmp_path):
+    with open_read_only(tmp_path):
         assert (tmp_path / "owners" / "dead1234").exists()
 
 
 def test_a_folder_that_is_no_root_is_not_made_one(tmp_path: Path) -> None:
     with pytest.raises(RootUnusable, match="none yet"):
-        open_to_look(tmp_path)
+        open_read_only(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -135,7 +140,7 @@ def test_a_look_waits_for_the_commit_under_way(tmp_path: Path) -> None:
     held = disk.lock(LOCK)
     assert held is not None
     found: list[Store] = []
-    thread = threading.Thread(target=lambda: found.append(open_to_look(tmp_path)))
+    thread = threading.Thread(target=lambda: found.append(open_read_only(tmp_path)))
     thread.start()
     thread.join(0.1)
     assert not found
@@ -162,9 +167,9 @@ def test_a_root_that_may_only_be_read_can_be_looked_at(public_folder: Path) -> N
         path.chmod(0o755 if path.is_dir() else 0o644)
     (root / PATH).chmod(0o600)
     code = (
-        "import os, sys; from spoolrack_store.read_only_root import open_to_look\n"
-        "open_to_look(sys.argv[1]).close(); os.setuid(65534)  # Python's own files may be private.\n"
-        "with open_to_look(sys.argv[1]) as store: print(store.messages('q')[0].body)"
+        "import os, sys; from spoolrack_store.read_only_root import open_read_only\n"
+        "open_read_only(sys.argv[1]).close(); os.setuid(65534)  # Python's own files may be private.\n"
+        "with open_read_only(sys.argv[1]) as store: print(store.messages('q')[0].body)"
     )
     told = subprocess.run(
         [sys.executable, "-c", code, str(root)],

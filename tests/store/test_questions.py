@@ -1,4 +1,4 @@
-"""What the new store shows of its messages, without leasing them and without stopping commits."""
+"""Queries of messages, without leasing them and without stopping commits."""
 
 from __future__ import annotations
 

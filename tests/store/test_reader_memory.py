@@ -1,4 +1,4 @@
-"""What is kept in memory of files that were read or written: the last ones only."""
+"""Memory of files that were read or written: the last ones only."""
 
 from __future__ import annotations
 

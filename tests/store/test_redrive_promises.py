@@ -88,16 +88,16 @@ def test_what_was_sent_to_the_queue_itself_goes_only_where_a_destination_says(ri
 
 def test_the_history_says_where_a_message_went_and_when(rig: Rig) -> None:
     (id,) = rig.bury(b"a")
-    died_at = rig.clock.wall()
+    dead_lettered_at = rig.clock.wall()
     (told,) = rig.deaths(id)
     assert (told.source_queue, told.reason, told.receives) == ("q", "max_receives", 1)
-    assert (told.died_at, told.redriven_to, told.redriven_at) == (died_at, "", None)
+    assert (told.dead_lettered_at, told.redriven_to, told.redriven_at) == (dead_lettered_at, "", None)
     rig.after(10)
     rig.redrive()
-    assert rig.deaths(id) == [replace(told, redriven_to="q", redriven_at=died_at + 10)]
+    assert rig.deaths(id) == [replace(told, redriven_to="q", redriven_at=dead_lettered_at + 10)]
     rig.receive()
     assert rig.deaths(id)[0].redriven_to == "q", "a lease forgets the redrive"
-    assert rig.restart().deaths(id)[0].redriven_at == died_at + 10
+    assert rig.restart().deaths(id)[0].redriven_at == dead_lettered_at + 10
 
 
 def test_a_second_death_is_told_after_the_first(rig: Rig) -> None:
@@ -107,7 +107,7 @@ def test_a_second_death_is_told_after_the_first(rig: Rig) -> None:
     rig.fail_all()
     first, second = rig.deaths(id)
     assert (first.redriven_to, first.redriven_at) == ("q", at)
-    assert (second.died_at, second.redriven_to) == (rig.clock.wall(), "")
+    assert (second.dead_lettered_at, second.redriven_to) == (rig.clock.wall(), "")
     assert rig.ids("dead") == [id]
 
 
@@ -129,7 +129,7 @@ def test_a_message_that_dies_for_ever_keeps_its_last_deaths(rig: Rig) -> None:
         rig.fail_all()
     told = rig.deaths(id)
     assert len(told) == 20
-    assert told[-1].died_at == rig.clock.wall()
+    assert told[-1].dead_lettered_at == rig.clock.wall()
 
 
 def test_messages_that_never_died_have_no_history(rig: Rig) -> None:

@@ -19,7 +19,7 @@ from tests.store.front_rig import bodies_of, opened
 from tests.store.trouble_rig import Rig
 
 STEPS = RESERVE_BYTES // BIT
-FULL = Space(bytes=0, files=0, unlimited=False)
+FULL = Space(bytes=0, files=0)
 
 
 @pytest.fixture

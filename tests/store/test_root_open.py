@@ -1,4 +1,4 @@
-"""A folder becomes a root of format 2, several processes open it, and one that dies holds up nobody."""
+"""A folder becomes a root of format 2, several processes open it, and one that dies delays no other."""
 
 from __future__ import annotations
 

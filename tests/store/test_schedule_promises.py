@@ -1,4 +1,4 @@
-"""What schedules promise: a tick is sent once, whichever process asks, and whatever ends."""
+"""Promises of schedules: a tick is sent once, whichever process asks, and whatever ends."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from spoolrack_store.model.operations import Delete, Message, Send
 from spoolrack_store.model.reservation_requests import (
     CommitReservations,
     ExtendReservation,
+    Page,
     Release,
     Reservation,
     Reserve,
@@ -59,7 +60,11 @@ def asked(sequence_number: int = 0, wait: int | None = 0, most: int = 1_000) -> 
 
 def read(rig: FrontRig, sequence_number: int = 0, begin: int = 0, end: int = 0) -> list[Message]:
     pages = rig.store.read_reservation("s", sequence_number, begin=begin, end=end)
-    return [message for page in pages for message in page]
+    return messages_of(pages)
+
+
+def messages_of(pages: Iterable[Page]) -> list[Message]:
+    return [message for page in pages for message in page.messages]
 
 
 def reserved(rig: FrontRig) -> list[Path]:
@@ -104,9 +109,9 @@ def test_a_read_comes_in_pages_of_bounded_size(rig: FrontRig) -> None:
 
     pages = list(rig.store.read_reservation("s", 0))
 
-    assert sum(map(len, pages)) == 11
-    assert max(map(len, pages)) <= 5
-    assert all(pages)
+    counts = [len(messages_of([page])) for page in pages]
+    assert sum(counts) == 11
+    assert 0 < min(counts) <= max(counts) <= 2
 
 
 def test_a_read_ends_where_the_hold_does(rig: FrontRig) -> None:
@@ -130,9 +135,47 @@ def test_a_read_goes_on_while_the_hold_is_extended_and_a_message_deleted(rig: Fr
     rig.ask(ExtendReservation(stream="s", sequence_number=0))
     rig.ask(Delete(queue="q", ids=ids[-1:]))
 
-    rest = [message for page in pages for message in page]
+    assert [m.id for m in messages_of([first, *pages])] == ids[:-1]
 
-    assert [m.id for m in first + rest] == ids[:-1]
+
+def test_a_file_whose_messages_are_all_there_is_read_as_one_run(rig: FrontRig) -> None:
+    ids = rig.ask(Send(queue="q", bodies=[b"a", b"", b"ccc"], attributes={1: {"n": "v"}})).results
+    rig.ask(asked())
+
+    (page,) = rig.store.read_reservation("s", 0)
+
+    (run,) = page.runs
+    assert (run.first.id, run.bodies, list(run.sizes)) == (ids[0], b"accc", [1, 0, 3])
+    assert (dict(run.attributes), dict(run.groups)) == ({1: {"n": "v"}}, {})
+    assert [message.id for message in page.messages] == ids
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, 0), (1, 0), (2, 5), (5, 6), (3, 3)])
+def test_a_read_by_runs_leaves_out_what_is_deleted_and_keeps_all_places(
+    rig: FrontRig, begin: int, end: int
+) -> None:
+    bodies = [b"%d" % number for number in range(8)]
+    ids = [*rig.send(*bodies[:4]), *rig.send(*bodies[4:])]
+    rig.ask(asked())
+    rig.ask(Delete(queue="q", ids=[ids[2], ids[5]]))
+    there = [place for place in range(8) if place not in (2, 5)]
+
+    pages = list(rig.store.read_reservation("s", 0, begin=begin, end=end))
+
+    found = [(message.id, message.body) for message in messages_of(pages)]
+    assert found == [(ids[at], bodies[at]) for at in there if begin <= at < (end or 8)]
+
+
+def test_a_page_says_where_the_next_one_begins_whatever_was_deleted(rig: FrontRig) -> None:
+    ids = rig.send(*[b"x" * 900_000] * 4)
+    rig.ask(asked())
+    rig.ask(Delete(queue="q", ids=[ids[1]]))
+
+    pages = list(rig.store.read_reservation("s", 0))
+
+    assert [page.following for page in pages] == [3, 4]
+    assert [len(page.runs) for page in pages] == [2, 1]
+    assert messages_of(rig.store.read_reservation("s", 0, begin=3))[0].id == ids[3]
 
 
 def test_what_can_not_be_read_is_told_at_once(rig: FrontRig) -> None:

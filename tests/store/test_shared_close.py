@@ -3,58 +3,10 @@
 from __future__ import annotations
 
 import errno
-from random import Random
-from typing import Any
 
 import pytest
-from spoolrack_store.engine.engine import Engine
-from spoolrack_store.model.operations import Receive, Send
-from spoolrack_store.model.settings import QueueSettings
 
-from tests.store.trouble_rig import Bytes, PickyDisk
-from tests.support.engine_story import Clock
-from tests.support.linked_disk import made
-from tests.support.power_disk import Model
-
-
-class TwoProcesses:
-    def __init__(self) -> None:
-        self.disk: Any = PickyDisk(made(["q"], can_sync_all=True, model=Model.ANY_SUBSET))
-        self.clock = Clock()
-        self.changes = Bytes()
-        self.living = {"p1", "p2"}
-        self.first, self.second = self.opened("p1"), self.opened("p2")
-
-    def opened(self, owner: str) -> Engine:
-        engine = Engine(
-            self.disk,
-            self.changes,
-            clock=self.clock,
-            random=Random(owner),
-            owner=owner,
-            is_living=lambda owner: owner in self.living,
-        )
-        engine.catalog.add("q", QueueSettings())
-        assert engine.open()
-        return engine
-
-    def commit(self, engine: Engine, *requests: Any, tick: bool = False) -> list[Any]:
-        work = engine.apply(requests, tick=tick)
-        assert work is not None
-        if work.commit is not None:
-            work.commit.sync()
-        outcomes = engine.finish(work)
-        assert outcomes is not None
-        return outcomes
-
-    def send(self, body: bytes) -> None:
-        """Send by the first process, and answer; a later commit would publish it."""
-        self.commit(self.first, Send(queue="q", bodies=[body]))
-
-    def received(self) -> list[bytes]:
-        """What the second process gets."""
-        (found,) = self.commit(self.second, Receive(queue="q", max_messages=9))
-        return [body for each in found for body in each.bodies]
+from tests.store.trouble_rig import TwoProcesses
 
 
 @pytest.fixture

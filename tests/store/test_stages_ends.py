@@ -1,5 +1,4 @@
-"""The ends of stages in the new store: what is dropped or expires, what a start finds, and what
-another process goes on with."""
+"""The ends of stages in the new store: aborts and expiry, starts, and takeover by another process."""
 
 from __future__ import annotations
 
@@ -40,11 +39,11 @@ def test_a_publication_that_the_disk_refuses_leaves_all_staged(rig: Rig) -> None
 
 
 def test_a_chunk_leaves_room_on_the_disk_for_deletes(rig: Rig) -> None:
-    rig.disk.room = Space(bytes=KEPT_BYTES, files=1 << 20, unlimited=False)
+    rig.disk.room = Space(bytes=KEPT_BYTES, files=1 << 20)
     with pytest.raises(DiskFull):
         rig.stage("s", 0, b"a")
     assert rig.names("staged") == []
-    rig.disk.room = Space(bytes=2 * KEPT_BYTES, files=1 << 20, unlimited=False)
+    rig.disk.room = Space(bytes=2 * KEPT_BYTES, files=1 << 20)
     assert not rig.stage("s", 0, b"a").is_repeated
 
 

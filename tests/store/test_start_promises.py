@@ -1,4 +1,4 @@
-"""What a start makes of the files that a crash or a copy has left."""
+"""Starts on files that a crash or a copy has left."""
 
 from __future__ import annotations
 

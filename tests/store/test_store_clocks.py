@@ -1,4 +1,4 @@
-"""What wall clocks do to hidden messages and to the order: they step while a server is away."""
+"""Effects of wall clocks on hidden messages and on the order: they step while a server is away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests for queues promise on a disk that refuses a call."""
+"""Promises of requests for queues on a disk that refuses a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the new store tells of itself is what it did, and costs no look at the disk."""
+"""The store's metrics are exact, and cost no access to the disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spoolrack_store.model.redrive_requests import StartRedrive
 from spoolrack_store.model.reservation_requests import CommitReservations, Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import Publish, Stage
-from spoolrack_store.model.statistics import SECONDS, QueueFigures, Statistics
+from spoolrack_store.model.statistics import SECONDS, QueueMetrics, Statistics
 from spoolrack_store.store import Store
 from spoolrack_store.store_metrics import AT_ONCE
 from spoolrack_store.testing import ManualClock
@@ -41,7 +41,7 @@ def create(rig: FrontRig, name: str, **settings: object) -> None:
     rig.ask(CreateQueue(name=name, settings=QueueSettings().changed(settings)))
 
 
-def of(rig: FrontRig, queue: str = "q") -> QueueFigures:
+def of(rig: FrontRig, queue: str = "q") -> QueueMetrics:
     """Return the figures once no answered send waits in `new/`."""
     rig.store.queue(queue)
     (found,) = [each for part in rig.store.tally.queues() for each in part if each.name == queue]

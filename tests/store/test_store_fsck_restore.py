@@ -1,4 +1,4 @@
-"""What was put into quarantine comes back, if it is whole, and nothing else does."""
+"""Quarantined files come back, if they are whole, and no others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def restore(root: Path, id: str, queue: str | None = None) -> str:
 
 
 def put_a_part_aside(root: Path) -> str:
-    """Messages 1 and 2 of the batch go to quarantine; return the batch's id."""
+    """Return messages 1 and 2 of the batch go to quarantine; return the batch's id."""
     path = batch(root)
     os.link(path, root / "quarantine" / f"q:{stem_of(path)},v3,i1-2")
     return path.name[:36]

@@ -1,4 +1,4 @@
-"""Whatever is asked of the new engine, it answers as the model does, and leaves what the model has.
+"""The engine answers every request as the model does, and leaves the same state.
 
 Hypothesis makes up the story and shrinks it. After each step the index must be what the model says and
 what the folders say; and all of it must survive a kill at any seam of a commit.
@@ -66,7 +66,7 @@ visibilities = st.sampled_from([None, 1, 500, 5_000, 30_000])
 
 @st.composite
 def all_settings(draw: Any, name: str) -> QueueSettings:
-    """A queue's dead letters go to the next one, so that nothing leads back."""
+    """Return a queue's dead letters go to the next one, so that nothing leads back."""
     dead = {"a": ["", "b", "c"], "b": ["", "c"], "c": [""]}[name]
     target = draw(st.sampled_from(dead))
     return QueueSettings(
@@ -205,7 +205,7 @@ class StoreStory(RuleBasedStateMachine):
         self.credits = {name: Credits(limit, lambda: None) for name, limit in CONSUMERS.items()}
         self.model.limits = dict(CONSUMERS)
 
-    # What is asked.
+    # Requests.
 
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
@@ -451,7 +451,7 @@ class StoreStory(RuleBasedStateMachine):
             else:
                 assert not isinstance(outcome, StoreError), outcome
 
-    # What always holds.
+    # Invariants.
 
     @invariant()
     def the_engine_and_the_model_say_the_same(self) -> None:
@@ -481,7 +481,7 @@ class StoreStory(RuleBasedStateMachine):
             states = Counter(message.state for message in queue.messages.values())
             wanted = [states[each] for each in ("ready", "leased", "delayed")]
             assert [found.ready_count, found.leased_count, found.delayed_count] == wanted
-            figures = views.figures(name)
+            figures = views.metrics_of(name)
             assert figures is not None
             ready = queue.in_order("ready")
             assert figures.oldest_ready_receives == (ready[0].receives if ready else 0)

@@ -1,4 +1,4 @@
-"""What several processes on one root promise: each goes on with what another one has begun."""
+"""Promises of several processes on one root: each goes on with what another one has begun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of messages, stages, redrives and deduplication ids as settings change or are lost."""
+"""Messages, stages, redrives and deduplication ids as settings change or are lost."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_what_is_no_message_makes_no_queue(rig: Rig) -> None:
     assert rig.engine.catalog.records == {}
 
 
-# What operations cost.
+# Costs of operations.
 
 
 def calls_with(backlog: int, size: int) -> list[Counter[str]]:

@@ -1,4 +1,4 @@
-"""What requests promise for single messages: repeated and stale receipts, bounds, missing queues."""
+"""Promises of requests for single messages: repeated and stale receipts, bounds, missing queues."""
 
 from __future__ import annotations
 
@@ -520,7 +520,7 @@ def one_of_each(rig: Rig) -> list[str]:
 
 
 def is_empty_for_good(rig: Rig) -> bool:
-    """Whether nothing is in the queue, and nothing is after a restart long after all dues."""
+    """Return whether nothing is in the queue, and nothing is after a restart long after all dues."""
     before = rig.engine.index.queue("q").total
     rig.advance(10 * 60_000)
     rig.start()

@@ -1,4 +1,4 @@
-"""What a disk refuses costs what needed it, and nothing else."""
+"""A refused disk call fails the requests that needed it, and nothing else."""
 
 from __future__ import annotations
 
@@ -101,11 +101,11 @@ def test_deleted_files_are_unlinked_at_once_where_a_full_disk_refuses_a_file(rig
 
 def test_sends_leave_room_for_deletes(rig: Rig) -> None:
     (id,) = rig.send(b"a")
-    rig.disk.disk.room = Space(bytes=1 << 20, files=1 << 20, unlimited=False)
+    rig.disk.disk.room = Space(bytes=1 << 20, files=1 << 20)
     assert isinstance(rig.send(b"b")[0], DiskFull)
-    rig.disk.disk.room = Space(bytes=1 << 40, files=100, unlimited=False)
+    rig.disk.disk.room = Space(bytes=1 << 40, files=100)
     assert isinstance(rig.send(b"b")[0], DiskFull)
-    rig.disk.disk.room = Space(bytes=1 << 40, files=0, unlimited=True)
+    rig.disk.disk.room = Space(bytes=1 << 40, files=None)
     rig.send(b"c")
     assert rig.ask(Delete(queue="q", ids=[id])) == [None]
 
@@ -138,7 +138,7 @@ def test_what_is_given_up_counts_only_once_it_is_synced(rig: Rig) -> None:
         rig.delete(receipt)
 
 
-# What can't be moved, or not any more.
+# Messages that can't be moved, or not any more.
 
 
 def test_a_read_only_file_system_ends_all_promises(rig: Rig) -> None:
@@ -269,7 +269,7 @@ def test_a_message_that_dies_twice_in_one_millisecond_is_one_dead_letter(rig: Ri
     rig.check()
 
 
-# What was taken away by hand.
+# Files removed by hand.
 
 
 @pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b", b"c"]])
@@ -338,7 +338,7 @@ def test_what_was_deleted_stays_deleted_when_its_name_in_remove_was_unlinked_by_
     rig.check()
 
 
-# What can't be read.
+# Unreadable files.
 
 
 def test_a_file_that_cannot_be_read_waits_and_the_others_go_on(rig: Rig) -> None:

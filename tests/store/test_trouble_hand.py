@@ -42,7 +42,7 @@ def rig(root: Path) -> Rig:
 
 
 def put(root: Path, content: bytes, queue: str = "q") -> Path:
-    """As `mv` does: the whole file appears at once."""
+    """Write a file as `mv` does: the whole file appears at once."""
     outside = root.parent / "outside"
     outside.write_bytes(content)
     target = root / f"new/{queue}:{uuid4()}"

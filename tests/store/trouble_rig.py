@@ -159,3 +159,46 @@ class Rig:
         self.start()
         self.commit()
         assert counted == {queue: self.engine.index.queue(queue).counts for queue in self.queues}
+
+
+class TwoProcesses:
+    """One root with the queue `q` that two processes have open."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = QueueSettings(**settings)
+        self.disk: Any = PickyDisk(made(["q"], can_sync_all=True, model=Model.ANY_SUBSET))
+        self.clock = Clock()
+        self.changes = Bytes()
+        self.living = {"p1", "p2"}
+        self.first, self.second = self.opened("p1"), self.opened("p2")
+
+    def opened(self, owner: str) -> Engine:
+        engine = Engine(
+            self.disk,
+            self.changes,
+            clock=self.clock,
+            random=Random(owner),
+            owner=owner,
+            is_living=lambda owner: owner in self.living,
+        )
+        engine.catalog.add("q", self.settings)
+        assert engine.open()
+        return engine
+
+    def commit(self, engine: Engine, *requests: Any, tick: bool = False) -> list[Any]:
+        work = engine.apply(requests, tick=tick)
+        assert work is not None
+        if work.commit is not None:
+            work.commit.sync()
+        outcomes = engine.finish(work)
+        assert outcomes is not None
+        return outcomes
+
+    def send(self, body: bytes) -> None:
+        """Send by the first process, and answer; a later commit would publish it."""
+        self.commit(self.first, Send(queue="q", bodies=[body]))
+
+    def received(self) -> list[bytes]:
+        """Return what the second process gets."""
+        (found,) = self.commit(self.second, Receive(queue="q", max_messages=9))
+        return [body for each in found for body in each.bodies]

@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "find-java"
 
 
 def java(home: Path, version: str) -> Path:
-    """A Java of this version, as far as it tells."""
+    """Return a Java of this version, as far as it tells."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     told = (f"    java.home = {home}", f"    java.specification.version = {version}")

@@ -1,4 +1,4 @@
-"""A skip that nobody agreed to fails CI, and one that is listed doesn't."""
+"""A skip that isn't listed fails CI, and one that is listed doesn't."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ STUCK = 60.0
 
 
 class Files:
-    """What an operator keeps for one server."""
+    """An operator's access files for one server."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -37,7 +37,7 @@ class Files:
         self._clients = 0
 
     def write(self, name: str, content: str | bytes, mode: int = 0o600) -> str:
-        """A file that is there at once and as a whole, as an operator's tools make it."""
+        """Return a file that is there at once and as a whole, as an operator's tools make it."""
         path = self.folder / name
         fresh = self.folder / f"{name}.new"
         fresh.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -46,7 +46,7 @@ class Files:
         return os.fspath(path)
 
     def write_tokens(self, *identities: str) -> str:
-        """Tokens for these, and for nobody else; whoever had one keeps it."""
+        """Tokens for these identities alone; an identity keeps the token that it had."""
         for identity in identities:
             self.tokens.setdefault(identity, new_token())
         lines = [line_of(identity, self.tokens[identity]) for identity in identities]
@@ -56,7 +56,7 @@ class Files:
         return self.write("permissions", "\n".join([*rules, ""]))
 
     def write_certificate(self, ca: trustme.CA, *names: str) -> TlsFiles:
-        """A server's, for the loopback and `names`."""
+        """Return a server's, for the loopback and `names`."""
         made = ca.issue_cert("127.0.0.1", "localhost", *names)
         chain = b"".join(blob.bytes() for blob in made.cert_chain_pems)
         return TlsFiles(
@@ -65,7 +65,7 @@ class Files:
         )
 
     def write_client(self, ca: trustme.CA, *names: str, common_name: str | None = None) -> ClientFiles:
-        """A client's."""
+        """Return a client's."""
         made = ca.issue_cert(*names, common_name=common_name)
         chain = b"".join(blob.bytes() for blob in made.cert_chain_pems)
         self._clients += 1

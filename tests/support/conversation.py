@@ -27,7 +27,7 @@ class Typed(NamedTuple):
 
 
 def conversation(text: str) -> list[Typed]:
-    """All that is typed in a page, or in a part of it."""
+    """Return all that is typed in a page, or in a part of it."""
     lines = "".join(re.findall(r"```\n(\$ .*?)```", text, re.DOTALL)).splitlines()
     starts = [n for n, line in enumerate(lines) if line.startswith("$ ")]
     return [
@@ -37,7 +37,7 @@ def conversation(text: str) -> list[Typed]:
 
 
 def section(page: str, heading: str) -> str:
-    """What stands under a heading, up to the next one of its kind."""
+    """Return what stands under a heading, up to the next one of its kind."""
     level = heading.split()[0]
     found = re.search(rf"^{re.escape(heading)}\n(.*?)(?=^{level} |\Z)", page, re.MULTILINE | re.DOTALL)
     assert found is not None, heading

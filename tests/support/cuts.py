@@ -1,4 +1,4 @@
-"""What a power cut leaves: which of the changes that weren't synced survive, and what is in the files.
+"""Power cuts: which of the changes that weren't synced survive, and what is in the files.
 
 A cut is a value with a text, so that a history can be told again. The changes are numbered from 0 in
 the order in which they were made.
@@ -65,7 +65,7 @@ class Cut:
     bytes: tuple[Bytes, ...] = (Bytes.WHOLE,)
 
     def kept(self, pending: int, model: Model) -> frozenset[int]:
-        """The numbers of the changes that survive; with an ordered journal they are a prefix."""
+        """Return the numbers of the changes that survive; with an ordered journal they are a prefix."""
         every = range(pending)
         match self.keep:
             case Keep.ALL | Keep.KILL:
@@ -90,7 +90,7 @@ class Cut:
         return kept
 
     def contents(self, files: int) -> Iterator[Bytes]:
-        """What is in each of so many files."""
+        """Yield what is in each of so many files."""
         if self.keep is Keep.SOME:
             random = Random(f"bytes {self.numbers[0]}")
             kinds = list(Bytes)
@@ -100,7 +100,7 @@ class Cut:
             yield self.bytes[min(at, len(self.bytes) - 1)]
 
     def explicit(self, pending: int, files: int, model: Model) -> Cut:
-        """The same for this disk, without chance."""
+        """Return the same for this disk, without chance."""
         if self.keep is not Keep.SOME:
             return self
         kept = sorted(self.kept(pending, model))
@@ -120,7 +120,7 @@ KILL = Cut(Keep.KILL)
 
 
 def parse_cut(words: list[str]) -> Cut:
-    """The cut that the first one or two of `words` name; they are taken off."""
+    """Return the cut that the first one or two of `words` name; they are taken off."""
     word, _, numbers = words.pop(0).partition("=")
     keep = Keep(word)
     given = tuple(int(number) for number in numbers.split(",") if number)
@@ -130,7 +130,7 @@ def parse_cut(words: list[str]) -> Cut:
 
 
 def every_cut(pending: int, files: int) -> Iterator[Cut]:
-    """The cuts that are tried one by one where chance must not choose.
+    """Yield the cuts that are tried one by one where chance must not choose.
 
     All changes, none, each prefix, each one alone and all but each; every subset of a few. What is in
     the files is tried in full with all changes, and in turn with the rest.

@@ -7,10 +7,10 @@ from random import Random
 from typing import Any
 
 from spoolrack_store.engine.catalog import QueueRecord
-from spoolrack_store.engine.dead_letters import deaths_of
+from spoolrack_store.engine.dead_letters import records_of
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.dead_letter_records import Death
+from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.members import indexes
 from spoolrack_store.model.operations import Delivery, Receive, Request, Send, SendResults
@@ -66,7 +66,7 @@ class Rig:
         return Rig(self.queues, disk=self.disk, clock=self.clock, owner=owner, living=self.living)
 
     def restart(self, owner: str = "p9") -> Rig:
-        """All processes die, and one starts."""
+        """Return all processes die, and one starts."""
         self.living.clear()
         return self.join(owner)
 
@@ -152,10 +152,10 @@ class Rig:
             for index in indexes(entry.held)
         )
 
-    def deaths(self, id: str) -> list[Death]:
+    def deaths(self, id: str) -> list[DeadLetterRecord]:
         found = self.engine.index.holder(id)
         assert found is not None
-        return list(deaths_of(found[0].name, self.engine.reader.line(found[0])))
+        return list(records_of(found[0].name, self.engine.reader.line(found[0])))
 
 
 def is_done(redrive: Redrive) -> bool:

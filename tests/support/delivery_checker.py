@@ -1,14 +1,13 @@
-"""What became of every message of a run: a checker after Jepsen's total queue.
+"""The fate of every message of a run: a checker after Jepsen's total queue.
 
 It knows nothing of servers and processes, only facts. Delivery is at least once: that a message was
 delivered again is counted, and no fault. These are faults:
 
-lost         acknowledged or delivered once, in nobody's hands now, and nobody can have deleted it
+lost         acknowledged or delivered once, without a lease now, and no call can have deleted it
 resurrected  delivered under a lease that began after its deletion was acknowledged, or still there
-doubled      in two hands at once: delivered twice under one lease, or under two that overlap
-invented     delivered, and never sent, or refused when it was
-copied       one attempt to send has become two messages
-altered      another body than the one that was sent, or one id for two messages
+doubled      in two hands at once: delivered twice under one lease, or under two that overlap invented
+delivered, and never sent, or refused when it was copied       one attempt to send has become two
+messages altered      another body than the one that was sent, or one id for two messages
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class Verdict:
 
 
 def judge(facts: Iterable[Fact], *, left: Collection[str] = ()) -> Verdict:
-    """The verdict on a run that has ended, with the messages `left` in the queue."""
+    """Return the verdict on a run that has ended, with the messages `left` in the queue."""
     known = _Known()
     for fact in facts:
         known.learn(fact)

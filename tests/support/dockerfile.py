@@ -45,7 +45,7 @@ class Stage:
 
 
 def stages(path: Path = CHECKOUT / "Dockerfile") -> list[Stage]:
-    """The stages in their order; the last one is the image."""
+    """Return the stages in their order; the last one is the image."""
     found: list[Stage] = []
     arguments: dict[str, str] = {}
     for each in DockerfileParser(fileobj=io.BytesIO(path.read_bytes())).structure:

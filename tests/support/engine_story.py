@@ -8,6 +8,7 @@ states that were promised.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from random import Random
 from typing import Any, ClassVar, Final
 
@@ -20,7 +21,8 @@ from spoolrack_store.model.content import body, decode
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.members import indexes
-from spoolrack_store.model.names import body_path, index_of, parse
+from spoolrack_store.model.names import body_path, index_of
+from spoolrack_store.model.names import parse as _parse
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     Delete,
@@ -54,6 +56,13 @@ GONE: Final = ("gone",)
 DYING: Final = ("dying", "rejected")
 """On its way to the dead-letter queue: at some commit, and with the commit under way."""
 Seen = tuple[object, ...]
+parse = lru_cache(maxsize=10_000)(_parse)
+"""A story looks at the same names after every commit."""
+
+
+def seeds_from(first: int, count: int) -> Sequence[int]:
+    """Return the seeds below `count`, beginning with `first`: the story that is known to end badly."""
+    return (*range(first, count), *range(first))
 
 
 class Clock:
@@ -125,6 +134,8 @@ class Story:
         """Which commit leased what, if it isn't synced."""
         self.later: dict[str, tuple[int, str]] = {}
         """Receipts that are not told yet, and the commits that tell them."""
+        self.answered: set[str] = set()
+        """Messages whose senders have heard that they are sent."""
         self.crashes = self.replayed = self.buried = 0
         self.engines: dict[str, Engine] = {}
         self.flying: dict[str, list[tuple[int, Work]]] = {}
@@ -174,7 +185,7 @@ class Story:
         if self.looks.random() < 0.1:
             self.disk.steps_left = self.looks.randint(0, 6)
         try:
-            assert self.engines[owner].with_exact_index(lambda: True), "nobody holds the lock"
+            assert self.engines[owner].with_exact_index(lambda: True), "no process holds the lock"
             self._check(self.engines[owner])
             has_died = False
         except Died:
@@ -192,16 +203,19 @@ class Story:
         if self.random.random() < 0.1:
             self.disk.steps_left = self.random.randint(0, 4)
         try:
-            assert self.engines[owner].finish(work) is not None, "nobody holds the lock"
+            assert self.engines[owner].finish(work) is not None, "no process holds the lock"
             has_died = False
         except Died:
             has_died = True
             self.told.append(f"{owner} dies before it answers")
         self.disk.steps_left = None
+        for outcome in work.outcomes if not has_died else ():
+            if isinstance(outcome, SendResults):
+                self.answered.update(id for id in outcome.results if isinstance(id, str))
         reap(self.engines[owner], self.reaping.randrange(4))
         for id, history in self.may.items() if work.commit is not None else ():
             if history[0][1] == ABSENT and self.sender[id] != owner:
-                continue  # Nobody else knows of it.
+                continue  # No other process knows of it.
             last = max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
             if last:
                 self.may[id] = history[last:]
@@ -223,7 +237,7 @@ class Story:
         self._bring_back()
         engine = self.engines[owner]
         work = engine.apply(requests, tick=tick)
-        assert work is not None, "nobody holds the lock"
+        assert work is not None, "no process holds the lock"
         if work.commit is None and any(
             outcome and not isinstance(outcome, StoreError) for outcome in work.outcomes
         ):
@@ -341,7 +355,7 @@ class Story:
         if self.starts.random() < self.start_deaths:
             self.disk.steps_left = self.starts.randint(0, 8)
         try:
-            assert engine.open(), "nobody holds the lock"
+            assert engine.open(), "no process holds the lock"
             has_died = False
         except Died:
             has_died = True
@@ -358,7 +372,7 @@ class Story:
         contents = tuple(self.random.choice(list(Bytes)) for _ in range(3))
         return Cut(Keep.SOME, (self.random.getrandbits(30),), contents)
 
-    # What is there.
+    # Present state.
 
     def _check(self, engine: Engine) -> None:
         """A process that has just committed knows exactly what is there."""
@@ -366,7 +380,9 @@ class Story:
         known = {entry.name.path for batch in engine.index.batches.values() for entry in batch.entries}
         there = {path for path in self._paths() if not path.startswith("new/") or f",o{mine}" in path}
         known = {path for path in known if not path.startswith("new/") or f",o{mine}" in path}
-        # What may be unlinked at any time, each process forgets by itself.
+        if known == there:
+            return
+        # Each process drops by itself the names that may be unlinked at any time.
         for batch in resolve(map(parse, known | there)).values():
             if batch.is_over:
                 over = {entry.name.path for entry in batch.entries if entry.name.state is State.REMOVED}
@@ -387,7 +403,7 @@ class Story:
         ]
 
     def _found(self) -> dict[str, tuple[Seen, str]]:
-        """What a start would take each message to be, and in which queue; nothing of what isn't
+        """Return what a start would take each message to be, and in which queue; nothing of what isn't
         whole."""
         found: dict[str, tuple[Seen, str]] = {}
         # The copy of a dead letter counts once it has left new/.
@@ -487,7 +503,7 @@ class Story:
             if found != (here, words.count("delayed")):
                 raise Broken(f"{queue} counts {counts}, and has {sorted(map(str, words))}")
 
-    # What is asked.
+    # Requests.
 
     def _request(self) -> Request[Any]:
         chance = self.random
@@ -525,7 +541,7 @@ class Story:
             case _:
                 return purge_of(self.purges, queue, self.clock.now)
 
-    # What is promised.
+    # Promises.
 
     def _bring_back(self) -> None:
         """What is due comes back at the beginning of a commit."""
@@ -537,12 +553,12 @@ class Story:
                 self.receipts.pop(id, None)
 
     def _by_now(self, id: str, state: Seen) -> Seen:
-        """What has become of a message in this state, as time went on."""
+        """Return what has become of a message in this state, as time went on."""
         is_due = state[0] in ("leased", "delayed") and int(str(state[2])) <= self.clock.now
         return self._back(id, state) if is_due else state
 
     def _back(self, id: str, state: Seen) -> Seen:
-        """What becomes of a message whose lease or delay ends."""
+        """Return what becomes of a message whose lease or delay ends."""
         limit = SETTINGS[self.queue_of[id]].max_receives
         return ("dying", state[1]) if limit and int(str(state[1])) >= limit else ("ready", state[1])
 
@@ -598,7 +614,7 @@ class Story:
                     self._received(engine, request, outcome)
 
     def _takes(self, request: Purge, id: str, engine: Engine) -> bool:
-        """Whether a purge that was answered has deleted a message that was in its queue.
+        """Return whether a purge that was answered has deleted a message that was in its queue.
 
         While a message is on its way from one state to another, either counts: the index tells. One
         that is due may be on its way for long where the disk has refused something.
@@ -659,7 +675,7 @@ class Story:
                 if delivery.receives != int(str(now[1])) + 1:
                     raise Broken(f"{id} is received for the {delivery.receives}th time after {now[1]}")
                 if id in sent:
-                    # Leased as it was sent: nobody has the receipt before the commit is finished.
+                    # Leased as it was sent: no consumer has the receipt before the commit is finished.
                     self.receipts.pop(id, None)
                     self.later[id] = self.at, receipt
                 else:
@@ -685,9 +701,11 @@ class Story:
             raise Broken(f"nothing received, {len(left)} left")
 
     def _sent_only(self) -> set[str]:
-        """What is in `new/` still, for whichever process to publish."""
+        """Return what is in `new/` still, for whichever process to publish."""
         found: set[str] = set()
-        for batch in resolve(map(parse, self._paths())).values():
+        names = list(map(parse, self._paths()))
+        coming = {name.stem.text for name in names if name.state is State.SENT}
+        for batch in resolve(name for name in names if name.stem.text in coming).values():
             for entry in batch.entries:
                 if entry.name.state is State.SENT and not batch.stem.deaths:
                     found.update(map(batch.stem.message_id, indexes(entry.held)))
@@ -728,7 +746,7 @@ class Story:
 
 
 def purge_of(chance: Random, queue: str, now: int) -> Purge:
-    """A purge of all messages, or of those of an age or of some states."""
+    """Return a purge of all messages, or of those of an age or of some states."""
     return Purge(
         queue=queue,
         sent_before=chance.choice((None, None, Millis(now), Millis(now - DELAY))),
@@ -737,7 +755,7 @@ def purge_of(chance: Random, queue: str, now: int) -> Purge:
 
 
 def _takes_in(request: Purge, id: str, states: Sequence[Seen]) -> set[bool]:
-    """Whether a purge takes a message that is in one of these states, for each of them."""
+    """Return whether a purge takes a message that is in one of these states, for each of them."""
     words = {str(state[0]) for state in states} - {GONE[0], ABSENT[0]}
     hidden = (*DYING, "held")
     names = [name for word in words for name in (("leased", "ready") if word in hidden else (word,))]

@@ -59,7 +59,7 @@ class Answer:
 
 
 def template(path: str) -> str:
-    """The path in the description that a request's path belongs to."""
+    """Return the path in the description that a request's path belongs to."""
     parts = path.split("?")[0].split("/")
     if parts[1:3] == ["-", "queues"]:
         return "/".join(
@@ -85,7 +85,7 @@ def check_described(method: str, path: str, answer: Answer) -> None:
 
 
 def resolved(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a `$ref` stands for."""
+    """Return what a `$ref` stands for."""
     found: Any = item
     while "$ref" in found:
         path = found["$ref"].removeprefix("#/").split("/")
@@ -111,7 +111,7 @@ class Http:
         *,
         described: bool = True,
     ) -> Answer:
-        """The answer, which the description must know. A mistake of ours is not `described`."""
+        """Return the answer, which the description must know. A mistake of ours is not `described`."""
         url = URL(str(self._session._base_url).rstrip("/") + path, encoded=True)
         if isinstance(body, bytes):
             body = BytesIO(body)  # aiohttp warns of large ones in one piece
@@ -176,7 +176,7 @@ class Raw:
         await self.writer.drain()
 
     async def head(self) -> tuple[int, dict[str, str]]:
-        """The next answer's status and headers, by their names in lower case."""
+        """Return the next answer's status and headers, by their names in lower case."""
         raw = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), STUCK)
         first, *lines = raw.decode().split("\r\n")
         pairs = (line.partition(": ") for line in lines if line)
@@ -188,7 +188,7 @@ class Raw:
         return status, headers, body
 
     async def until_closed(self) -> bytes:
-        """What still comes until the server closes the connection."""
+        """Return what still comes until the server closes the connection."""
         try:
             return await asyncio.wait_for(self.reader.read(), STUCK)
         except ConnectionError:
@@ -200,7 +200,7 @@ class Raw:
 
 @asynccontextmanager
 async def raw_to(server: Server | Fragile, receive_buffer: int | None = None) -> AsyncIterator[Raw]:
-    """A connection that holds no more than `receive_buffer` bytes that nobody reads."""
+    """A connection that holds at most `receive_buffer` unread bytes."""
     assert server.http_port is not None
     made = socket.socket()
     if receive_buffer is not None:

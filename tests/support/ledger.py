@@ -1,4 +1,4 @@
-"""What the processes of a run write down, so that killing one loses nothing that it knew.
+"""Ledgers of the processes of a run, so that killing one loses nothing that it knew.
 
 A process appends a fact to its own file in one write, before it asks for something and after it was
 answered. A process that is killed in the middle of a write leaves a torn last line, which says nothing;
@@ -124,7 +124,7 @@ def now_ms() -> int:
 
 
 def delivery_of(message: spoolrack.Message, visibility_ms: int) -> Delivery:
-    """What to write down of a message that was just received with this visibility timeout."""
+    """Return what to write down of a message that was just received with this visibility timeout."""
     assert message.lease_expires_at is not None
     due_ms = round(message.lease_expires_at.timestamp() * 1_000)
     return Delivery(
@@ -154,7 +154,7 @@ class Ledger:
 
 
 def read_ledgers(folder: Path) -> Iterator[Fact]:
-    """All that the processes knew, one ledger after the other."""
+    """Yield all that the processes knew, one ledger after the other."""
     for path in sorted(folder.glob("*.ledger")):
         with path.open("rb") as lines:
             for line in lines:

@@ -46,7 +46,7 @@ class LinkedDisk(PowerDisk):
         self._change(node, None, (into, name))
 
     def touch(self, path: str) -> None:
-        """Nobody listens."""
+        """No listener."""
 
     def rename_new(self, source: str, target: str) -> None:
         self.step()

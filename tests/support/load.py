@@ -1,7 +1,7 @@
 """Senders and consumers of all manners at one queue, any of which is killed or stopped on the way.
 
 One that was killed is replaced by another in the same role. A sender's successor has a name of its own:
-what the killed one had under way is unknown, and nobody may send it again as the same copy.
+the outcome of the killed one's call in flight is unknown, and the same copy must not be sent again.
 """
 
 from __future__ import annotations

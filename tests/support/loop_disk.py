@@ -32,7 +32,7 @@ _MAKE: Final = {
 
 @cache
 def why_not(kind: str) -> str | None:
-    """What keeps this machine from having such a disk; None if nothing does."""
+    """Return what keeps this machine from having such a disk; None if nothing does."""
     if os.geteuid() != 0:
         return "needs root, to mount file systems: run it as root, or in CI"
     if not Path("/dev/loop-control").exists():

@@ -61,7 +61,7 @@ class MemoryDisk:
     def __init__(self, *, can_sync_all: bool = True) -> None:
         self.can_sync_all = can_sync_all
         self.root = Folder()
-        self.room = Space(bytes=ROOM, files=1 << 30, unlimited=False)
+        self.room = Space(bytes=ROOM, files=1 << 30)
         self._ticks = count(1)
 
     def _note(self, path: str) -> None:
@@ -179,7 +179,7 @@ class MemoryDisk:
     # The tree.
 
     def free_locks(self) -> None:
-        """Whoever held one has died."""
+        """Its holder has died."""
         waiting: list[Node] = [self.root]
         while waiting:
             node = waiting.pop()

@@ -1,5 +1,5 @@
-"""What a planted bug is, and how it gets into a copy of the store, or of what Spark runs. It never
-touches the checkout. A bug names a function and a text in it, so that other code may change."""
+"""Planted bugs, and their application to a copy of the store, or of Spark's side. It never touches the
+checkout. A bug names a function and a text in it, so that other code may change."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Mutant:
     """Whose known fault this is."""
 
     def mutated(self, checkout: Path) -> dict[Path, str]:
-        """The files as they are with the bug in them, by their paths; raises `DoesNotApply`."""
+        """Return the files as they are with the bug in them, by their paths; raises `DoesNotApply`."""
         texts: dict[Path, str] = {}
         for edit in self.edits:
             path = checkout / edit.package / edit.file
@@ -87,5 +87,5 @@ class Mutant:
 
 
 def edit(at: str, old: str, new: str, *, package: Path = STORE) -> tuple[Edit, ...]:
-    """The edits of a mutant that has one."""
+    """Return the edits of a mutant that has one."""
     return (Edit(at=at, old=old, new=new, package=package),)

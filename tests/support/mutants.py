@@ -13,5 +13,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (*STORE_MUTANTS, *COST_MUTANTS, *STEP_MUTAN
 
 
 def mutant_called(name: str) -> Mutant:
-    """The one of this name; raises `KeyError`."""
+    """Return the one of this name; raises `KeyError`."""
     return {mutant.name: mutant for mutant in MUTANTS}[name]

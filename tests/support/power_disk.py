@@ -132,7 +132,7 @@ class PowerDisk(MemoryDisk):
         parent, name = self._parent(path)
         parent.entries[name] = File(_zeros(size))
 
-    # What a fault does.
+    # Effects of a fault.
 
     @property
     def given_up(self) -> set[bytes]:
@@ -141,7 +141,7 @@ class PowerDisk(MemoryDisk):
 
     def give_up(self, path: str | None) -> None:
         """A sync of the file at `path`, or of everything, fails: what it should have written is never
-        written any more, though whoever reads it finds it until the power is cut."""
+        written any more, though a read finds it until the power is cut."""
         given = list(self._unsynced)
         if path is not None:
             node = self.node(path)
@@ -164,7 +164,7 @@ class PowerDisk(MemoryDisk):
         return len(self._unsynced) + len(self._given_up)
 
     def cut(self, cut: Cut) -> PowerDisk:
-        """The disk that is found at the next start; all of it is durable."""
+        """Return the disk that is found at the next start; all of it is durable."""
         kept = cut.kept(self.pending, self.model)
         numbers = count()
         names = {folder: dict(entries) for folder, entries in self._durable.items()}
@@ -181,7 +181,7 @@ class PowerDisk(MemoryDisk):
         return found
 
     def copy(self) -> PowerDisk:
-        """The same disk once more, with all that isn't durable yet, and nobody's locks."""
+        """Return the same disk once more, with all that isn't durable yet, and without locks."""
         nodes: dict[Node, Node] = {}
         other = type(self)(can_sync_all=self.can_sync_all, model=self.model)
         other.room, other.losses = self.room, self.losses

@@ -19,12 +19,12 @@ def frame(kind: int, payload: bytes = b"", *, flags: int = 0, stream: int = 0) -
 
 
 def header(name: bytes, value: bytes) -> bytes:
-    """A literal of HPACK without indexing or Huffman's code."""
+    """Return a literal of HPACK without indexing or Huffman's code."""
     return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
 def call(method: str) -> bytes:
-    """All that comes before the messages of a call of QueueService, on a new connection."""
+    """Return all that comes before the messages of a call of QueueService, on a new connection."""
     headers = b"".join(
         header(name, value)
         for name, value in (
@@ -40,7 +40,7 @@ def call(method: str) -> bytes:
 
 
 def message(content: bytes, *, length: int | None = None, compressed: int = 0) -> bytes:
-    """A message of a call; `length` is what its prefix says."""
+    """Return a message of a call; `length` is what its prefix says."""
     return struct.pack(">BI", compressed, len(content) if length is None else length) + content
 
 

@@ -32,7 +32,7 @@ STUCK: Final = 120.0
 """Seconds after which something is stuck: only a defect takes so long."""
 ONCE: Final = spoolrack.RetryPolicy(attempts=1)
 AS_MORTAL: Final = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
-"""Before a command of root's: permissions hold for it as for anybody."""
+"""Before a command of root's: permissions hold for it as for any user."""
 
 
 MakeDisk = Callable[..., LoopDisk]
@@ -150,7 +150,7 @@ class RealServer:
         self.start()
 
     def health(self) -> Health:
-        """What it says to both who ask; `why` is told by HTTP alone."""
+        """Return what it says to both who ask; `why` is told by HTTP alone."""
         with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
             request = health_pb2.HealthCheckRequest(service="spoolrack.v1.QueueService")
             check = channel.unary_unary(
@@ -217,7 +217,7 @@ def slowly(*values: object) -> list[object]:
 
 @cache
 def why_not_traced() -> str | None:
-    """What keeps this machine from letting system calls fail; None if nothing does."""
+    """Return what keeps this machine from letting system calls fail; None if nothing does."""
     if os.geteuid() != 0:
         return "needs root, to trace a process that runs: run it as root, or in CI"
     if shutil.which("strace") is None:

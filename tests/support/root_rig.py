@@ -129,7 +129,7 @@ def _deliveries(answer: object) -> list[Delivery]:
 
 
 def single(root: Path) -> Path:
-    """The file of the ready single message."""
+    """Return the file of the ready single message."""
     return next(path for path in sorted((root / "queues/q").iterdir()) if ",n" not in path.name)
 
 
@@ -146,5 +146,5 @@ def delayed(root: Path) -> Path:
 
 
 def stem_of(path: Path) -> str:
-    """What all names of the file have in common."""
+    """Return what all names of the file have in common."""
     return path.name.partition(":")[2].partition(",v")[0] or path.name.partition(",v")[0]

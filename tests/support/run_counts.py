@@ -1,4 +1,4 @@
-"""What a long run counted: the sums of many short ones, and every promise that was broken.
+"""Counts of a long run: the sums of many short ones, and every promise that was broken.
 
 A campaign is a loop over seeds until its time is up. Its program prints its tally as one line of JSON,
 the last line of its standard output; the summary of `make torture` is made of those.
@@ -60,7 +60,7 @@ FAULTS = ("lost", "resurrected", "doubled", "torn", "invented", "other")
 
 
 def run_campaign(name: str, once: Callable[[int], Tally], arguments: list[str] | None = None) -> int:
-    """The program of a campaign: tell `once` of seed after seed until the time is up.
+    """Return the program of a campaign: tell `once` of seed after seed until the time is up.
 
     Exits with 1 if a promise was broken. A run that has begun is finished, however long it takes.
     """

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -26,7 +25,7 @@ from typing import IO, Final
 
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 SILENCE: Final = 120.0
-"""Seconds without a word from anybody, after which a run is stuck: only a defect takes so long."""
+"""Seconds without a word from any process, after which a run is stuck: only a defect takes so long."""
 STARTS: Final = 10
 _TRIES: Final = 100
 """So many ports are tried, of which nearly all are free."""
@@ -103,7 +102,7 @@ class Crew:
     def kill(self, member: Member, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal that may end it; return at once."""
         member.wanted_dead = True
-        # The pid is its own until somebody has waited for it.
+        # The pid is its own until it is waited for.
         if member.process.poll() is None:
             os.kill(member.process.pid, number)
 
@@ -128,9 +127,9 @@ class Crew:
         return member.process.wait(SILENCE)
 
     def told(self, until: float | None = None) -> Iterator[Told]:
-        """What is told, as it comes: without end, or until that moment of the monotonic clock.
+        """Yield what is told, as it comes: without end, or until that moment of the monotonic clock.
 
-        Raises if a process has ended that nobody wanted to end, or if there is silence.
+        Raise if a process has ended unexpectedly, or if there is silence.
         """
         while until is None or time.monotonic() < until:
             silence = SILENCE if until is None else max(0.0, until - time.monotonic())
@@ -150,7 +149,7 @@ class Crew:
             assert code == 0, f"{member.name} has ended with {code}:\n{words}"
 
     def hear(self, member: Member, words: str) -> str:
-        """The next line of a process that holds these words."""
+        """Return the next line of a process that holds these words."""
         for told in self.told():
             if told.member is member and told.line is not None and words in told.line:
                 return told.line
@@ -175,8 +174,8 @@ class Served:
     Several may share a root.
     """
 
-    def __init__(self, crew: Crew, root: Path, *options: object) -> None:
-        """`options` are more of `spoolrack serve`'s."""
+    def __init__(self, crew: Crew, root: Path, *options: object, http: bool = False) -> None:
+        """`options` are more of `spoolrack serve`'s. HTTP is served if it is asked for."""
         self.root = root
         self.program: Sequence[str] = ("spoolrack_server",)
         """What begins the command of the next server: a module and arguments."""
@@ -184,7 +183,7 @@ class Served:
         self.member: Member
         self._crew = crew
         self.port = _port_of_its_own()
-        self.http_port = _port_of_its_own()
+        self.http_port = _port_of_its_own() if http else None
         self.restart()
 
     @property
@@ -215,7 +214,8 @@ class Served:
 
     def begin_restart(self) -> None:
         """Start it again, and don't wait for anything."""
-        at = ("--grpc", self.address, "--http", f"127.0.0.1:{self.http_port}")
+        http = "off" if self.http_port is None else f"127.0.0.1:{self.http_port}"
+        at = ("--grpc", self.address, "--http", http)
         self.member = self._crew.start(
             "server", *self.program, "serve", "--data", self.root, *at, *self._options
         )
@@ -232,11 +232,7 @@ class Served:
                     continue
                 if told.line is None:
                     break
-                found = re.fullmatch(r" +(gRPC|HTTP) .*:(\d+)(/.*)?", told.line)
-                if found is not None and found[1] == "gRPC":
-                    self.port = int(found[2])
-                elif found is not None:
-                    self.http_port = int(found[2])
+                if told.line.startswith("Next"):
                     member.wanted_dead = False
                     return
             code = member.process.wait(SILENCE)
@@ -246,8 +242,9 @@ class Served:
 
 
 def _ports() -> Iterator[int]:
-    """One after the other of those that no other worker of the tests uses, below those that the kernel
-    hands out (ip(7)): nobody is given by chance what belongs to a server that is dead for a moment."""
+    """Yield ports, one after the other, that no other worker of the tests uses, below those that the
+    kernel hands out (ip(7)): no program gets by chance the port of a server that is dead for a
+    moment."""
     handed_out = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     own = range(_LOWEST_PORT + worker % _WORKERS, int(handed_out[0]), _WORKERS)
@@ -259,7 +256,8 @@ _PORTS: Final = _ports()
 
 
 def _port_of_its_own() -> int:
-    """A port of this machine that is free, and that no other server here is given for a long time."""
+    """Return a port of this machine that is free, and that no other server here is given for a long
+    time."""
     for port in islice(_PORTS, _TRIES):
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))

@@ -20,7 +20,7 @@ class Scrape:
         return set(self.families)
 
     def labels(self, family: str, label: str) -> set[str]:
-        """All values of a label."""
+        """Return all values of a label."""
         return {sample.labels[label] for sample in self.families[family].samples}
 
     def value(self, name: str, **labels: str) -> float:

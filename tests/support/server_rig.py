@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -54,7 +55,7 @@ def refusal(error: grpc.aio.AioRpcError) -> Refusal:
 
 
 async def refused(call: Any) -> Refusal:
-    """What `call` is refused with, which it must be."""
+    """Return what `call` is refused with, which it must be."""
     try:
         answer = await call
     except grpc.aio.AioRpcError as error:
@@ -91,7 +92,7 @@ class Client:
         return list((await self.stub.Receive(request)).messages)
 
     async def delete(self, *receipts: str, queue: str = "q") -> list[str]:
-        """The reasons for which some are not deleted."""
+        """Return the reasons for which some are not deleted."""
         targets = [rpc.DeleteTarget(receipt=receipt) for receipt in receipts]
         response = await self.stub.Delete(rpc.DeleteRequest(queue=queue, targets=targets))
         return [result.error.reason for result in response.results if result.HasField("error")]
@@ -117,13 +118,13 @@ class Client:
         raise AssertionError(f"never {count} ready: {await self.counts(queue)}")
 
     def stream(self, max_in_flight: int = 0, queue: str = "q", **more: Any) -> Any:
-        """A stream whose client says what it wants, and nothing else."""
+        """Return a stream whose client says what it wants, and nothing else."""
         request = rpc.StreamReceiveRequest(queue=queue, max_in_flight=max_in_flight, **more)
         return self.stub.StreamReceive(iter([request]))
 
 
 async def next_messages(stream: Any, count: int) -> list[pb.Message]:
-    """The next `count` messages of a stream; more in the same frame are a mistake."""
+    """Return the next `count` messages of a stream; more in the same frame are a mistake."""
     found: list[pb.Message] = []
     while len(found) < count:
         frame = await stream.read()
@@ -146,3 +147,12 @@ async def connected(server: Server, *options: tuple[str, int]) -> AsyncIterator[
 async def served(root: Path, clock: ManualClock | None = None) -> AsyncIterator[tuple[Server, Client]]:
     async with Server(root, clock=clock or ManualClock()) as server, connected(server) as client:
         yield server, client
+
+
+async def until_waiting(server: Server, count: int) -> None:
+    """Return once so many receives wait in the store."""
+    for _ in range(MANY_LOOKS):
+        if server.store.waiting == count:
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError(f"{server.store.waiting} receives wait, not {count}")

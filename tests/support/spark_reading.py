@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from spoolrack.spark._light_client import Caller
+from spoolrack.spark._light_client import LightClient
 from spoolrack.spark._offsets import Offset, QueuesOffset, Slice
 from spoolrack.spark._options import ReadOptions
 from spoolrack.spark._queues_reader import QueuesReading
+from spoolrack.v1 import queue_pb2 as pb
 
 QUEUE = "jobs"
 
@@ -17,7 +19,7 @@ def offset_of(one: Offset) -> QueuesOffset:
 
 
 class JobsReading:
-    def __init__(self, options: ReadOptions, caller: Caller) -> None:
+    def __init__(self, options: ReadOptions, caller: LightClient) -> None:
         self._reading = QueuesReading(options, caller)
         self.only_what_is_there = self._reading.only_what_is_there
         self.stop = self._reading.stop
@@ -34,3 +36,15 @@ class JobsReading:
 
     def lag(self, offset: Offset) -> dict[str, Any] | None:
         return self._reading.lag(offset_of(offset))
+
+
+def bodies_of(runs: Iterable[pb.MessageRun]) -> Iterator[bytes]:
+    """Yield the body of each message of a page of `read_slice`."""
+    for run in runs:
+        if not run.HasField("columns"):
+            yield run.first.body
+            continue
+        end = 0
+        for size in run.columns.body_sizes:
+            begin, end = end, end + size
+            yield run.columns.bodies[begin:end]

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,19 @@ REGION = "eu-west-1"
 MANY = 10_000
 
 
+@cache
+def _session() -> boto3.session.Session:
+    """The one of all clients: each session reads the descriptions of all services anew."""
+    return boto3.session.Session(region_name=REGION)
+
+
 class Sqs:
     """boto3's client of SQS; each call in a thread of its own, because the server runs in this loop."""
 
     def __init__(self, url: str, **options: Any) -> None:
         config = Config(retries={"total_max_attempts": 1}, max_pool_connections=20)
         keys = {"aws_access_key_id": "any", "aws_secret_access_key": "any"}
-        session = boto3.session.Session(region_name=REGION)
-        self.client = session.client("sqs", endpoint_url=url, config=config, **{**keys, **options})
+        self.client = _session().client("sqs", endpoint_url=url, config=config, **{**keys, **options})
 
     def __getattr__(self, operation: str) -> Any:
         call = getattr(self.client, operation)
@@ -127,15 +133,6 @@ async def raw(
         session.post(f"{server.sqs_url}/", data=content, headers=sent) as response,
     ):
         return RawAnswer(status=response.status, headers=response.headers, body=await response.read())
-
-
-async def until_waiting(server: Server, count: int) -> None:
-    """Return once so many receives wait in the store."""
-    for _ in range(MANY):
-        if server.store.waiting == count:
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError(f"{server.store.waiting} receives wait, not {count}")
 
 
 async def ended(server: Server, operation: str, code: str) -> int:

@@ -59,12 +59,12 @@ class Call:
         return [_bytes(each["text"]) for each in found]
 
     def has(self, flag: str) -> bool:
-        """Whether a flag such as O_EXCL is among the arguments."""
+        """Return whether a flag such as O_EXCL is among the arguments."""
         return re.search(rf"\b{flag}\b", self.arguments) is not None
 
 
 def read_calls(lines: Iterable[str]) -> Iterator[Call]:
-    """Each call twice: where it begins, with what is known of its arguments, and where it ends.
+    """Yield each call twice: where it begins, with what is known of its arguments, and where it ends.
 
     One that hasn't ended when the trace ends is only begun.
     """

@@ -24,7 +24,7 @@ STUCK: Final = 120.0
 
 @cache
 def why_not() -> str | None:
-    """What keeps this machine from tracing; None if nothing does."""
+    """Return what keeps this machine from tracing; None if nothing does."""
     if shutil.which("strace") is None:
         return "needs strace: make system-tools installs it"
     tried = subprocess.run(

@@ -76,7 +76,7 @@ class Summary:
         return not self.died and all(tally.is_clean for tally in self.tallies.values())
 
     def table(self) -> str:
-        """The counts as a table of Markdown, then what was broken or didn't run."""
+        """Return the counts as a table of Markdown, then what was broken or didn't run."""
         head = ("campaign", *COUNTS)
         rows = [
             (name, *(f"{getattr(tally, count):,}" for count in COUNTS))

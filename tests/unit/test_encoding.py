@@ -80,14 +80,15 @@ def test_a_request_that_failed_as_a_whole_has_its_error() -> None:
 def deliveries(draw: st.DrawFn) -> Delivery:
     bodies = draw(st.lists(st.binary(max_size=400), min_size=1, max_size=5))
     count = len(bodies)
+    queue = "q" * draw(st.integers(1, 80))
     return Delivery(
-        queue="q",
+        queue=queue,
         sent_at=draw(times),
         receives=draw(st.integers(1, 10**9 - 1)),
         first=draw(st.none() | times),
         due=draw(times),
         ids=[ID.format(at) for at in range(count)],
-        receipts=[f"{'q' * draw(st.integers(1, 80))}:{ID.format(at)}~0123" for at in range(count)],
+        receipts=[f"{queue}:{ID.format(at)}~0123" for at in range(count)],
         bodies=bodies,
         attributes=draw(st.dictionaries(st.integers(0, count - 1), attributes)),
         groups=draw(st.dictionaries(st.integers(0, count - 1), st.text(min_size=1, max_size=128))),

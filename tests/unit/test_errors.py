@@ -57,7 +57,7 @@ kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
 def facts_of(kind: type[StoreError]) -> dict[str, object]:
-    """A fact for each field of the message, which is the docstring."""
+    """Return a fact for each field of the message, which is the docstring."""
     fields = [field for _, field, _, _ in Formatter().parse(inspect.getdoc(kind) or "") if field]
     return {field: f"the-{field}" for field in fields}
 

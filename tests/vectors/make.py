@@ -20,7 +20,7 @@ HERE: Final = Path(__file__).parent
 
 
 def made() -> dict[str, str]:
-    """The text of each file, by its name."""
+    """Return the text of each file, by its name."""
     return {
         "messages.json": _text({"vectors": message_vectors.vectors()}),
         "statuses.json": _text({"vectors": status_vectors.vectors()}),

@@ -1,7 +1,7 @@
 """The messages of the contract: for each request and response of each RPC, in JSON and in binary.
 
 What is said of each type is made from the contract itself, so that a new RPC or field has its vectors
-without anybody thinking of it: one in which nothing is set, and one for each choice of a oneof in which
+without a change here: one in which nothing is set, and one for each choice of a oneof in which
 everything is. By hand come those that a codec may get wrong. Knows nothing of servers.
 """
 
@@ -62,7 +62,7 @@ FULL: Final = _full_status()
 
 
 def vectors() -> list[dict[str, Any]]:
-    """Each: `name`, `type`, `json` (canonical protobuf JSON) and `binary` (base64)."""
+    """Return each: `name`, `type`, `json` (canonical protobuf JSON) and `binary` (base64)."""
     made = []
     for kind in types():
         made.append(_vector(f"{kind.full_name}, empty", GetMessageClass(kind)()))
@@ -72,7 +72,7 @@ def vectors() -> list[dict[str, Any]]:
 
 
 def types() -> list[Descriptor]:
-    """The requests and responses of all RPCs, in the contract's order."""
+    """Return the requests and responses of all RPCs, in the contract's order."""
     found = [kind for method in METHODS.values() for kind in (method.input_type, method.output_type)]
     return list({kind.full_name: kind for kind in found}.values())
 
@@ -141,7 +141,8 @@ def _fill_field(message: Any, field: FieldDescriptor, choice: int) -> None:
     is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
     if is_map:
         value = field.message_type.fields_by_name["value"]
-        for key in ("one", UNICODE):
+        is_text = field.message_type.fields_by_name["key"].type == FieldDescriptor.TYPE_STRING
+        for key in ("one", UNICODE) if is_text else (0, 2**31 - 1):
             if value.message_type is not None:
                 _fill(getattr(message, field.name)[key], choice)
             else:

@@ -95,7 +95,8 @@ def _refused(given: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
 
 
 def _listing(name: str, paths: tuple[str, ...]) -> dict[str, Any]:
-    """What a root with these names holds: each message with its state, and where its holder is."""
+    """Return what a root with these names holds: each message with its state, and where its holder
+    is."""
     index = Index()
     for path in paths:
         index.appear(parse(path), 1)
@@ -150,7 +151,7 @@ def _content(messages: tuple[tuple[bytes, dict[str, str | bytes]], ...]) -> dict
 
 
 def _external(crc: int | None) -> dict[str, Any]:
-    """A message whose body is in a file of its own."""
+    """Return a message whose body is in a file of its own."""
     line = Line([5], [crc], {0: {"k": "v"}}, is_external=True)
     encoded = encode(line)
     stem = stem_of(lists.LONE, line, encoded)
@@ -227,7 +228,7 @@ class _Memory:
 
 
 def _changes() -> dict[str, Any]:
-    """A log with its last record in doubt."""
+    """Return a log with its last record in doubt."""
     memory = _Memory()
     changes = Changes(memory, "p1")
     changes.begin_anew()

@@ -63,7 +63,7 @@ def is_refused(parse_name: Parse, name: str) -> bool:
 
 
 def said(value: Any) -> Any:
-    """What a parsed name says, as JSON: an object with its kind, and a member for each part."""
+    """Return what a parsed name says, as JSON: an object with its kind, and a member for each part."""
     if isinstance(value, Stem):
         return value.text
     if is_dataclass(value) and not isinstance(value, type):
@@ -80,7 +80,7 @@ def said(value: Any) -> Any:
 
 
 def _sealed(line: str) -> list[dict[str, Any]]:
-    """The same line, sealed, torn and changed."""
+    """Return the same line, sealed, torn and changed."""
     whole = line + f"{crc32(line.encode()):08x}\n"
     changed = whole.replace("7", "8", 1)
     made: list[dict[str, Any]] = [{"content": whole, "values": unseal(whole.encode())}]

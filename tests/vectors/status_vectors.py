@@ -35,8 +35,8 @@ FACTS: Final[dict[str, object]] = {
 
 
 def vectors() -> list[dict[str, Any]]:
-    """Each: `reason`, `domain`, `code`, `code_name`, `http_code`, `message`, `metadata`, `retry_ms`
-    (null: a repetition can't help), and `binary`, a `google.rpc.Status` in base64."""
+    """Return each: `reason`, `domain`, `code`, `code_name`, `http_code`, `message`, `metadata`,
+    `retry_ms` (null: a repetition can't help), and `binary`, a `google.rpc.Status` in base64."""
     failures = {failure.reason: failure for failure in _failures()}
     assert failures.keys() == CODES.keys() | {INTERNAL.reason}
     return [_vector(failures[reason]) for reason in sorted(failures)]

@@ -213,7 +213,7 @@ CHARACTERS = st.sampled_from(list("0123456789abcdefgknvsmribo,.-_:@~/ \n\0%Aé٣
 
 @st.composite
 def spoiled(draw: st.DrawFn) -> str:
-    """A name of which a few characters are other ones, more, or missing."""
+    """Return a name of which a few characters are other ones, more, or missing."""
     path = draw(st.sampled_from([*NAMES, *(path for path, _ in NO_NAMES)]))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(path)))

@@ -15,7 +15,7 @@ from spoolrack.vsqs._watcher import Watcher
 from tests.vsqs.vsqs_rig import Micros, no_inotify
 
 OFTEN = 20
-"""Milliseconds between the looks of those whom nobody tells."""
+"""Milliseconds between two listings of a folder without events."""
 
 
 @pytest.fixture(params=["told by the kernel", "by listing"])

@@ -42,7 +42,7 @@ class User:
         self._process.communicate(timeout=STUCK)
 
     def said(self) -> list[tuple[str, str]]:
-        """All that it did, once it has ended by itself."""
+        """Return all that it did, once it has ended by itself."""
         words, _ = self._process.communicate(timeout=STUCK)
         assert self._process.returncode == 0
         return [(id, body) for id, body in map(json.loads, words.splitlines())]

@@ -1,4 +1,4 @@
-"""Whoever is killed in the middle of a step leaves nothing lost, nothing twice, nothing half done."""
+"""A process killed in the middle of a step leaves nothing lost, nothing twice, nothing half done."""
 
 from __future__ import annotations
 

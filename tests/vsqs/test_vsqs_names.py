@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from spoolrack.vsqs import State, stored_messages
 from spoolrack.vsqs import _names as names
 from spoolrack.vsqs._folder_index import Content
-from spoolrack.vsqs._names import Name, parse
+from spoolrack.vsqs._names import FileName, parse
 
 NUMBERS = st.integers(min_value=0, max_value=10**17)
 
 
 @given(NUMBERS, NUMBERS)
 def test_what_is_written_is_read(number: int, expiration: int) -> None:
-    assert parse(names.new(number)) == Name(f"{number}.new", number, State.NEW)
-    assert parse(names.ready(number)) == Name(str(number), number, State.READY)
+    assert parse(names.new(number)) == FileName(f"{number}.new", number, State.NEW)
+    assert parse(names.ready(number)) == FileName(str(number), number, State.READY)
     lease = parse(names.leased(number, expiration))
     assert lease is not None
     assert (lease.number, lease.state) == (number, State.LEASED)
@@ -40,10 +40,10 @@ def test_a_content_is_what_it_was_told(told: list[tuple[str, int, str]]) -> None
     for sign, number, extension in told:
         text = f"{number}{extension}"
         if sign == "+":
-            assert content.appear(text) is (text not in there)
+            assert content.add(text) is (text not in there)
             there.add(text)
         else:
-            content.vanish(text)
+            content.remove(text)
             there.discard(text)
     assert [name.text for name in content] == sorted(there)
     assert len(content) == len(there)
@@ -51,17 +51,17 @@ def test_a_content_is_what_it_was_told(told: list[tuple[str, int, str]]) -> None
     oldest = content.oldest()
     assert (oldest.text if oldest else None) == (ready[0] if ready else None)
     leased = sorted(there - set(ready))
-    assert sorted(name.text for name in content.take_expired(2)) == leased
+    assert sorted(name.text for name in content.expired(2)) == leased
     assert not content.replace(sorted(there))
     assert content.replace([]) is bool(there)
 
 
 def test_a_content_does_not_grow_with_what_is_gone() -> None:
     content = Content()
-    content.appear("1")
+    content.add("1")
     for expiration in range(10_000):
-        content.appear(f"2.{expiration}")
-        content.vanish(f"2.{expiration}")
+        content.add(f"2.{expiration}")
+        content.remove(f"2.{expiration}")
     assert len(content._leased) < 1_000
 
 

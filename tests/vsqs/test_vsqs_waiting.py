@@ -23,7 +23,7 @@ FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:Depreca
 
 @pytest.fixture(autouse=True)
 def _told_or_never(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody finds by looking again what it should have been told."""
+    """No waiter finds by a second listing a change that an event should have reported."""
     monkeypatch.setattr(spoolrack.vsqs._folder, "LONGEST_WAIT", 10 * STUCK)
 
 

@@ -58,12 +58,12 @@ class Beside:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """All names in a folder with their content."""
+    """Return all names in a folder with their content."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 def received(queue: Queue, visibility_timeout: float = 10) -> list[str]:
-    """The contents of all messages that are ready."""
+    """Return the contents of all messages that are ready."""
     contents = []
     while (message := queue.receive(visibility_timeout, timeout=0))[1] is not None:
         contents.append(message[1].decode())

@@ -1,10 +1,10 @@
-"""The client for programs of threads: what `spoolrack.connect` returns.
+"""The blocking client, for programs of threads: `spoolrack.connect` returns it.
 
 A facade: the logic is that of `spoolrack.aio`, run to its end in the calling thread over a transport
 that blocks. No thread hops, no event loop, and Ctrl-C interrupts a call as it does any other.
 
-Clients, queues and streams may be shared by threads; concurrent sends to a queue travel together. They
-must not be taken through a fork: the first use in the child raises `ForkedClient`.
+Clients, queues and streams may be shared by threads; concurrent sends to a queue are batched. They must
+not be taken through a fork: the first use in the child raises `ForkedClient`.
 """
 
 from .batch import Batch

@@ -34,12 +34,12 @@ class Batch:
 
     @property
     def message_count(self) -> int:
-        """How many messages the batch has by now."""
+        """Number of messages in the batch so far."""
         return self._core.message_count
 
     @property
     def expires_at(self) -> datetime | None:
-        """When the stage expires, unless it is published. None: nothing is staged yet."""
+        """Time at which the stage expires unless it is published. None: nothing is staged yet."""
         return self._core.expires_at
 
     @property
@@ -90,9 +90,9 @@ class Batch:
     ) -> None:
         """Add a message for a queue. A delay counts from the publication.
 
-        Whenever 1,000 messages or 1 MiB for one queue with one delay have come together, they are
-        staged beside the caller, who waits if the chunk before them isn't yet. What fails there is
-        raised by a later call, or by the end of the block.
+        Each 1,000 messages or 1 MiB for one queue with one delay are staged in the background as a
+        chunk; the caller waits while the chunk before is still being staged. An error of a chunk is
+        raised by a later call, or at the end of the block.
         """
         name = arguments.queue_name(queue)
         run(

@@ -9,7 +9,7 @@ from typing import Self, Unpack
 from weakref import WeakSet
 
 from .. import aio
-from .._calls import Calling
+from .._client_context import ClientContext
 from .._credentials import CredentialOptions
 from .._retry import RetryPolicy
 from .._runtime import Threads, run
@@ -33,32 +33,31 @@ def connect(
     retry: RetryPolicy | None = None,
     **credentials: Unpack[CredentialOptions],
 ) -> Client:
-    """A client of the server at `url`: `host:port` or `grpc://host:port`, with TLS
+    """Return a client of the server at `url`: `host:port` or `grpc://host:port`, with TLS
     `grpcs://host:port`; or, without a server, of the root `file:///the/root` or the vsqs folder
     `vsqs:///queue/folder`.
 
-    Returns at once; the first call makes the connection, or opens the root. `timeout` bounds each call
-    with all its retries, where the call doesn't say otherwise. `token`, `ca`, `certificate` and `key`
-    say who calls, and by whom the server is known: `CredentialOptions` tells of each. A token goes
-    over a connection without TLS only to this machine, or with `insecure=True`. Raises `InvalidUrl`
-    and `InvalidCredentials`.
+    No connection is made here: the first call connects, or opens the root. `timeout` bounds each call
+    that has none of its own, all retries included. `token`, `ca`, `certificate` and `key` identify the
+    caller and the server: see `CredentialOptions`. Without TLS, a token is sent only to this machine,
+    or with `insecure=True`. Raises `InvalidUrl` and `InvalidCredentials`.
     """
     runtime = Threads()
     core = aio.Client(
         open_transport(url, runtime, **credentials), runtime, timeout=timeout, retry=retry
     )
-    _left_open.add(core._calling)
+    _left_open.add(core._context)
     return Client(core)
 
 
-_left_open: WeakSet[Calling] = WeakSet()
+_left_open: WeakSet[ClientContext] = WeakSet()
 
 
 @atexit.register
 def _close_what_is_left_open() -> None:
-    """Give back, at the program's end, what its streams hold."""
-    for calling in list(_left_open):
-        run(calling.close())
+    """Release, at the program's end, the messages that its streams hold."""
+    for context in list(_left_open):
+        run(context.close())
 
 
 class Client:
@@ -79,7 +78,8 @@ class Client:
         """Schedules: messages that are sent again and again."""
 
     def queue(self, name: str) -> Queue:
-        """A handle on a queue. Makes no call: whether the queue exists shows at its first use."""
+        """Return a handle on a queue. Makes no call: a missing queue shows at the first use of the
+        handle."""
         return Queue(self._core.queue(name))
 
     def create_queue(
@@ -123,7 +123,7 @@ class Client:
         run(self._core.delete_queue(name, if_version=if_version, timeout=timeout))
 
     def batch(self, **options: Unpack[BatchOptions]) -> Batch:
-        """Messages for several queues that appear together, or not at all.
+        """Open a batch: messages for several queues that appear together, or not at all.
 
             with client.batch() as batch:
                 batch.send_to("jobs", "one")
@@ -131,15 +131,15 @@ class Client:
 
         They are staged, and published at the end of the block, or dropped if it raises. A publication
         is repeated like any call, and takes place once. With a `writer` and an `epoch` it also takes
-        place once if the whole program is run again: of a writer's epochs each is published only if
-        it is higher than the last; `batch.published.duplicate` says that this one wasn't. With
+        place once if the whole program is run again: of a writer's epochs each is published only if it
+        is higher than the last; `batch.published.duplicate` says that this one wasn't. With
         `publish=False` the block's end only stages: `staging.publish(writer, epoch, [batch.stage])`
         does the rest, here or elsewhere, before `time_to_live` is over.
         """
         return Batch(self._core.batch(**options))
 
     def close(self) -> None:
-        """End what is under way and close the connection. Any number of times, from any thread."""
+        """End the calls in flight and close the connection. Any number of times, from any thread."""
         run(self._core.close())
 
     def __enter__(self) -> Self:

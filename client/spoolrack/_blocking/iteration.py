@@ -1,4 +1,4 @@
-"""From an asynchronous iterator that never suspends to a plain one."""
+"""Plain iteration over asynchronous iterators that never suspend."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def blocking_iterator(items: AsyncIterator[T]) -> Iterator[T]:
-    """The items of an asynchronous generator that never suspends."""
+    """Iterate over an asynchronous generator that never suspends."""
     while True:
         try:
             yield run(_next(items))
@@ -20,7 +20,8 @@ def blocking_iterator(items: AsyncIterator[T]) -> Iterator[T]:
 
 
 def closing_iterator(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
-    """The same for one that has something to end; that is done when this one ends, or is forgotten."""
+    """Iterate over an asynchronous generator that has something to close; close it at the end, or when
+    this iterator is garbage-collected."""
     try:
         yield from blocking_iterator(items)
     finally:

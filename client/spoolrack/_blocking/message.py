@@ -15,9 +15,9 @@ from ..aio._message import (
     ack_message,
     delete_message,
     extend_message,
+    finish_message,
     reject_message,
     release_message,
-    settle_message,
 )
 from ..aio._worker import WorkerCore
 
@@ -101,7 +101,7 @@ class Message(MessageFacts):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        run(settle_message(self._queue._core, self, error, None))
+        run(finish_message(self._queue._core, self, error, None))
 
 
 class MessageStream(Iterator[Message]):
@@ -121,16 +121,16 @@ class MessageStream(Iterator[Message]):
         return Message(envelope, self._queue)
 
     def receive(self, max_messages: int = 1, *, wait: Seconds | None = None) -> list[Message]:
-        """Up to so many messages of those that have come, in order; waits for the first as long as
-        `wait` says, or for as long as it takes. Nobody waits for more than the first.
+        """Return up to `max_messages` of those that have arrived, in order. Waits up to `wait` seconds
+        for the first (None: without a bound), and not for more.
 
-        An empty list: there was none in time, or the stream is closed.
+        An empty list: none arrived in time, or the stream is closed.
         """
         envelopes = run(self._core.receive(max_messages, wait))
         return [Message(envelope, self._queue) for envelope in envelopes]
 
     def ack(self, message: Message) -> None:
-        """Delete a message without waiting for it; acks travel together.
+        """Delete a message without waiting for it; acks are batched.
 
         `close` waits for them. An ack that fails is logged: its message comes again when the lease is
         over, and so does one whose program dies at once. `Message.delete` waits, and raises.

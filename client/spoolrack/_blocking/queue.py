@@ -145,7 +145,8 @@ class Queue:
         return run(self._core.send_many(messages, timeout=timeout))
 
     def batch(self, **options: Unpack[BatchOptions]) -> Batch:
-        """Messages for this queue that appear together, or not at all: see `Client.batch`.
+        """Open a batch: messages for this queue that appear together, or not at all: see
+        `Client.batch`.
 
         with queue.batch() as batch:
             batch.send("one")
@@ -209,18 +210,18 @@ class Queue:
         visibility_timeout: Seconds | None = None,
         timeout: Seconds | None = None,
     ) -> MessageStream:
-        """The queue's messages as they come, without end: iterate it, and close it when done.
+        """Return the queue's messages as they arrive, without end: iterate it, and close it when done.
 
             for message in queue.messages():
                 with message:
                     ...
 
-        No more than `max_in_flight` messages are leased to it at once, those included that wait on
-        this side, and of `max_bytes_in_flight` bytes of bodies and attributes, which may be exceeded by
-        one message; raises `Unsupported` where bytes can't be limited. The leases of the waiting ones
-        are extended. After a broken connection or a restart of the server it goes on by itself, for
-        ever; only if there never was a connection does it raise the error after `timeout`. Closing it
-        gives back what it had not handed out.
+        No more than `max_in_flight` messages are leased to it at once, those included that wait on this
+        side, and of `max_bytes_in_flight` bytes of bodies and attributes, which may be exceeded by one
+        message; raises `Unsupported` where bytes can't be limited. The leases of the waiting ones are
+        extended. After a broken connection or a restart of the server it goes on by itself, for ever;
+        only if there never was a connection does it raise the error after `timeout`. Closing it
+        releases the messages that it had not handed out.
         """
         core = self._core._envelopes(
             max_in_flight=max_in_flight,
@@ -336,13 +337,13 @@ class Queue:
         timeout: Seconds | None = None,
     ) -> Redrive:
         """Begin to move this queue's dead letters to the queues that they came from, or to
-        `destination`; returns once that is on stable media.
+        `destination`; return once that is on stable media.
 
-        All that are in the queue now, or those with `message_ids` (1,000 at most), or those that came
-        from `source_queue`; no more than `max_messages_per_second`, if that isn't 0. It runs
-        by itself, also after a restart; `client.redrives.get` returns its progress. Over `file://`,
-        whoever has the root open moves them: stay, or leave it to a server. Raises `RedriveRunning`
-        if the queue has a redrive that goes on.
+        Selects all that are in the queue now, or those with `message_ids` (1,000 at most), or those
+        that came from `source_queue`; no more than `max_messages_per_second`, if that isn't 0. It runs
+        by itself, also after a restart; `client.redrives.get` returns its progress. Over `file://`, the
+        processes that have the root open move them: keep the client open, or run a server. Raises
+        `RedriveRunning` if the queue has a redrive that goes on.
         """
         return run(
             self._core.redrive(
@@ -355,7 +356,7 @@ class Queue:
         )
 
     def get(self, id: str, *, timeout: Seconds | None = None) -> Message:
-        """A message without leasing it; raises `MessageNotFound`."""
+        """Return a message without leasing it; raises `MessageNotFound`."""
         return Message(run(self._core._get_envelope(id, timeout=timeout)), self)
 
     def peek(
@@ -370,9 +371,9 @@ class Queue:
         limit: int | None = None,
         timeout: Seconds | None = None,
     ) -> Iterator[Message]:
-        """Messages in order, without leasing them: of some states ("ready", "leased", "delayed"), of
-        some age (`sent_since`, `sent_before`: datetimes with their zones), of a group, or with these
-        attributes; with the first `max_body_bytes` of each body, or all of it.
+        """Return messages in order, without leasing them: of some states ("ready", "leased",
+        "delayed"), of some age (`sent_since`, `sent_before`: datetimes with their zones), of a group,
+        or with these attributes; with the first `max_body_bytes` of each body, or all of it.
 
         A filter reads no bodies. By group and attributes it may look at many messages to find few: it
         asks for one page after the other, and `timeout` is for each.
@@ -396,18 +397,18 @@ class Queue:
         on_error: Callable[[Message, Exception], object] | None = None,
         grace: Seconds = 30.0,
     ) -> Worker:
-        """A worker that calls `handler` with each message, in `concurrency` threads.
+        """Return a worker that calls `handler` with each message, in `concurrency` threads.
 
         A message is deleted when the handler returns. When the handler raises, the message is released
         with a delay, and others are worked on meanwhile. The delay is that of `retry`, a `Backoff`, and
-        without one that of the queue's back-off: by default it doubles with each receive, from 1 s to
-        5 minutes. A handler that raises `Retry(after=...)` states the delay itself, and one that raises
+        without one that of the queue's back-off: by default it doubles with each receive, from 1 s to 5
+        minutes. A handler that raises `Retry(after=...)` states the delay itself, and one that raises
         `Reject(reason)` makes the message a dead letter. For every other exception `on_error` is called
         with message and exception (default: it is logged).
 
         Leases are extended for as long as handlers run. `prefetch` messages wait on this side so that
-        no thread is idle, as many as `concurrency` if not said; use 0 where handlers take long, to
-        leave them to other workers. At a stop the running handlers have `grace` to end.
+        no thread is idle, by default as many as `concurrency`; use 0 where handlers take long, to leave
+        them to other workers. At a stop the running handlers have `grace` to end.
         """
 
         arguments.function("handler", handler)

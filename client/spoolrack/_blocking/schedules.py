@@ -61,5 +61,5 @@ class Schedules:
         return run(self._core.resume(queue, name, timeout=timeout))
 
     def delete(self, queue: object, name: str, *, timeout: Seconds | None = None) -> None:
-        """Delete a schedule; raises `ScheduleNotFound`. What it has sent stays."""
+        """Delete a schedule; raises `ScheduleNotFound`. Its messages stay."""
         run(self._core.delete(queue, name, timeout=timeout))

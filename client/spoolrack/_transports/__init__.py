@@ -39,11 +39,11 @@ class Deliveries(Protocol):
     """Messages as they come. One reader at a time."""
 
     async def next(self) -> Sequence[Envelope]:
-        """At least one message; raises a `SpoolrackError` when the stream has ended, for whatever
+        """Return at least one message; raise a `SpoolrackError` when the stream has ended, for whatever
         reason: `cancel` included."""
 
     def connected(self) -> bool:
-        """Whether the other side has taken the stream up."""
+        """Return whether the server has accepted the stream."""
 
     def cancel(self) -> None:
         """End the stream, and with it a `next` that waits. From any thread, any number of times."""
@@ -53,7 +53,7 @@ class Pages(Protocol):
     """Messages of a reservation, some at a time. One reader."""
 
     async def next(self) -> Sequence[Envelope]:
-        """Messages, in order; none once there are no more."""
+        """Return messages, in order; none at the end."""
 
     def cancel(self) -> None:
         """End it early. Any number of times, also after its end."""
@@ -88,7 +88,7 @@ class StagingTransport(Protocol):
         """Drop a stage; answers how many messages it had."""
 
     async def list_stages(self, *, token: str, limit: int, timeout: float) -> StagePage:
-        """By name; `limit` 0 leaves the page's size to the other side."""
+        """Return a page by name; `limit` 0 leaves the page's size to the server."""
 
 
 class ReservationTransport(Protocol):
@@ -113,7 +113,7 @@ class ReservationTransport(Protocol):
     ) -> Reservation: ...
 
     def read(self, stream: str, sequence_number: int, *, begin: int, end: int) -> Pages:
-        """The messages from the place `begin` to before `end`; 0 is the end of the set."""
+        """Yield the messages from the place `begin` to before `end`; 0 is the end of the set."""
 
     async def commit(
         self, stream: str, last_sequence_number: int, *, timeout: float
@@ -124,7 +124,7 @@ class ReservationTransport(Protocol):
     async def list_reservations(
         self, *, queue: str, stream: str, token: str, limit: int, timeout: float
     ) -> ReservationPage:
-        """By stream and number; no queue, or no stream, means all."""
+        """Return a page by stream and number; an empty queue or stream means all."""
 
 
 class RedriveTransport(Protocol):
@@ -145,7 +145,7 @@ class RedriveTransport(Protocol):
     async def get(self, id: str, *, timeout: float) -> Redrive: ...
 
     async def list_redrives(self, *, queue: str, token: str, limit: int, timeout: float) -> RedrivePage:
-        """The oldest first; no queue means all."""
+        """Return a page, the oldest first; an empty queue means all."""
 
     async def cancel(self, id: str, *, timeout: float) -> Redrive:
         """End it; answers what has become of it."""
@@ -169,7 +169,7 @@ class ScheduleTransport(Protocol):
     async def list_schedules(
         self, *, queue: str, token: str, limit: int, timeout: float
     ) -> SchedulePage:
-        """By queue and name; no queue means all."""
+        """Return a page by queue and name; an empty queue means all."""
 
     async def pause(self, queue: str, name: str, *, timeout: float) -> Schedule: ...
 
@@ -205,7 +205,7 @@ class Transport(Protocol):
 
     @property
     def target(self) -> str:
-        """Where this leads, as a URL."""
+        """The server or folder that this connects to, as a URL."""
 
     async def create_queue(
         self, name: str, settings: Mapping[str, object], labels: Mapping[str, str], *, timeout: float
@@ -216,7 +216,7 @@ class Transport(Protocol):
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo: ...
 
     async def list_queues(self, *, prefix: str, token: str, limit: int, timeout: float) -> QueuePage:
-        """By name; `limit` 0 leaves the page's size to the other side."""
+        """Return a page by name; `limit` 0 leaves the page's size to the server."""
 
     async def update_queue(
         self,
@@ -265,8 +265,8 @@ class Transport(Protocol):
         max_bytes_in_flight: int,
         visibility_timeout: float | None,
     ) -> Deliveries:
-        """Messages as they come; a `max_bytes_in_flight` of 0 is without a limit. Raises `Unsupported`
-        for another where bytes can't be limited."""
+        """Open a stream of messages; a `max_bytes_in_flight` of 0 is no limit. Raises `Unsupported` for
+        another value where bytes can't be limited."""
 
     async def delete(
         self, queue: str, targets: Sequence[Target], *, timeout: float
@@ -300,10 +300,11 @@ class Transport(Protocol):
         max_body_bytes: int | None,
         timeout: float,
     ) -> MessagePage:
-        """In order, those that the filter takes; `max_body_bytes` None means whole bodies.
+        """Return a page of the messages that pass the filter, in order; `max_body_bytes` None means
+        whole bodies.
 
         A page may be empty although others follow.
         """
 
     async def close(self) -> None:
-        """End what is under way. Nothing is called afterwards."""
+        """End the calls in flight. Nothing is called afterwards."""

@@ -1,7 +1,8 @@
-"""Requests to the store of a folder: their answers awaited, by threads or tasks, and their errors ours.
+"""Requests to the store of a folder: answers are awaited by threads or tasks, and errors are translated
+to the client's.
 
-A receive whose caller has gone (its time is over, its task cancelled, its client closed) leases nothing
-any more; what it had leased by then is given back, and the receive isn't counted.
+A receive whose caller is gone (timeout over, task cancelled, client closed) leases nothing more. The
+messages that it had leased are released, and the receive isn't counted.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ class FolderCalls:
         """Receives and reserves that a caller waits for."""
         self._closed = False
 
-    async def ask(self, request: Request[Answer], timeout: float, *, make: bool = False) -> Answer:
-        """The answer to what doesn't wait in the store. `make`: see `SharedStore.store`."""
+    async def submit(self, request: Request[Answer], timeout: float, *, make: bool = False) -> Answer:
+        """Return the store's answer to a request that doesn't wait in the store. `make`: see
+        `SharedStore.store`."""
         self.refuse_if_read_only()
         store = await self._store(timeout, make=make)
         future = store.submit(request)
@@ -60,9 +62,9 @@ class FolderCalls:
             raise Timeout(f"No answer from {self.target} within {timeout:.3g} s: {done}.")
         return self._result(future)
 
-    async def look(self, question: Callable[[Store], Answer], timeout: float | None) -> Answer:
-        """The answer to a question that waits for no commit, but perhaps for the disk."""
-        return await self.work(question, timeout)
+    async def query(self, query: Callable[[Store], Answer], timeout: float | None) -> Answer:
+        """Return the answer to a query that waits for no commit, but perhaps for the disk."""
+        return await self.work(query, timeout)
 
     async def work(
         self,
@@ -72,8 +74,8 @@ class FolderCalls:
         undo: Callable[[Store, Answer], object] = _nothing,
         stop: Callable[[], object] = _nothing,
     ) -> Answer:
-        """The result of work of a thread; `undo` and `stop` as in `ThreadRunner.run`. The timeout is
-        that of the opening."""
+        """Return the result of work done in a thread; `undo` and `stop` as in `ThreadRunner.run`. The
+        timeout is that of the opening."""
         store = await self._store(timeout)
         try:
             return await self._threads.run(
@@ -87,7 +89,7 @@ class FolderCalls:
         return await self.leased(store, self.begin(store, request), timeout)
 
     async def store(self) -> Store:
-        """The store, whatever time it takes to open it."""
+        """Return the store, whatever time it takes to open it."""
         return await self._store(None)
 
     def begin(self, store: Store, request: Request[Answer]) -> Future[Answer]:
@@ -168,7 +170,7 @@ class FolderCalls:
         return await signal.wait(timeout)
 
     def _set(self, signal: Signal) -> None:
-        """From a thread of the store."""
+        """Set a signal from a thread of the store."""
         if self._suspends:
             self._runtime.soon(signal.set)
         else:
@@ -200,7 +202,7 @@ def _give_back(store: Store, done: Future[list[Delivery]]) -> None:
 
 
 def _unreserve(store: Store, done: Future[Reservation | None]) -> None:
-    """Undo a reservation that no caller was told of. If that fails, it is found by its name."""
+    """Undo a reservation whose caller is gone. If that fails, it is found by its name."""
     if done.cancelled() or done.exception() is not None:
         return
     made = done.result()

@@ -45,9 +45,9 @@ class FolderFiles:
         try:
             request = convert.send(queue, [message])
             request.bodies, request.written = [b""], body
-            (result,) = convert.send_results(await self._calls.ask(request, timeout))
+            (result,) = convert.send_results(await self._calls.submit(request, timeout))
         finally:
-            await self._calls.look(lambda store: store.discard_body(body), None)
+            await self._calls.query(lambda store: store.discard_body(body), None)
         return result
 
 

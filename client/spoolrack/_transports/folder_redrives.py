@@ -42,15 +42,15 @@ class FolderRedrives:
             source_queue=source_queue,
             rate=max_messages_per_second,
         )
-        return _redrive(await self._calls.ask(request, timeout))
+        return _redrive(await self._calls.submit(request, timeout))
 
     async def get(self, id: str, *, timeout: float) -> Redrive:
-        return _redrive(await self._calls.look(lambda store: store.redrive(id.lower()), timeout))
+        return _redrive(await self._calls.query(lambda store: store.redrive(id.lower()), timeout))
 
     async def list_redrives(self, *, queue: str, token: str, limit: int, timeout: float) -> RedrivePage:
         with convert.errors():
             size = convert.page_size(limit)
-        found = await self._calls.look(
+        found = await self._calls.query(
             lambda store: store.redrives(queue=queue, after=token, limit=size + 1), timeout
         )
         return RedrivePage(
@@ -59,7 +59,7 @@ class FolderRedrives:
         )
 
     async def cancel(self, id: str, *, timeout: float) -> Redrive:
-        return _redrive(await self._calls.ask(ops.CancelRedrive(id=id.lower()), timeout))
+        return _redrive(await self._calls.submit(ops.CancelRedrive(id=id.lower()), timeout))
 
 
 def _redrive(found: ops.Redrive) -> Redrive:

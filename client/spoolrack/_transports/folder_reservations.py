@@ -24,11 +24,11 @@ class FolderPages:
     ) -> None:
         self._calls = calls
         self._stream, self._seq, self._begin, self._end = stream, sequence_number, begin, end
-        self._pages: Iterator[Sequence[operations.Message]] | None = None
+        self._pages: Iterator[ops.Page] | None = None
         self._cancelled = False
 
     async def next(self) -> Sequence[Envelope]:
-        page = [] if self._cancelled else await self._calls.look(self._next, None)
+        page = [] if self._cancelled else await self._calls.query(self._next, None)
         return [convert.envelope(message, self._calls.root) for message in page]
 
     def _next(self, store: Store) -> Sequence[operations.Message]:
@@ -36,7 +36,8 @@ class FolderPages:
             self._pages = store.read_reservation(
                 self._stream, self._seq, begin=self._begin, end=self._end
             )
-        return next((page for page in self._pages if page), [])
+        page = next(self._pages, None)
+        return [] if page is None else page.messages
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -86,27 +87,27 @@ class FolderReservations:
             sequence_number=sequence_number,
             visibility_timeout=convert.optional_millis(visibility_timeout),
         )
-        return _reservation(await self._calls.ask(request, timeout))
+        return _reservation(await self._calls.submit(request, timeout))
 
     def read(self, stream: str, sequence_number: int, *, begin: int, end: int) -> FolderPages:
         return FolderPages(self._calls, stream, sequence_number, begin, end)
 
     async def commit(self, stream: str, last_sequence_number: int, *, timeout: float) -> CommitResult:
         request = ops.CommitReservations(stream=stream, last_sequence_number=last_sequence_number)
-        committed = await self._calls.ask(request, timeout)
+        committed = await self._calls.submit(request, timeout)
         return CommitResult(
             deleted_count=committed.messages, lost_sequence_numbers=tuple(committed.lost)
         )
 
     async def release(self, stream: str, sequence_number: int, *, timeout: float) -> None:
-        await self._calls.ask(ops.Release(stream=stream, sequence_number=sequence_number), timeout)
+        await self._calls.submit(ops.Release(stream=stream, sequence_number=sequence_number), timeout)
 
     async def list_reservations(
         self, *, queue: str, stream: str, token: str, limit: int, timeout: float
     ) -> ReservationPage:
         with convert.errors():
             size = convert.page_size(limit)
-        found = await self._calls.look(
+        found = await self._calls.query(
             lambda store: store.reservations(
                 queue=queue, stream=stream, after=_after(token), limit=size + 1
             ),

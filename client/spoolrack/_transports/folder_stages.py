@@ -33,7 +33,7 @@ class FolderStaging:
             convert.check_count(len(messages), "messages")
             lives = _span(time_to_live, ops.DEFAULT_TIME_TO_LIVE)
             request = convert.stage(stage, chunk, queue, messages, lives)
-        staged = await self._calls.ask(request, timeout)
+        staged = await self._calls.submit(request, timeout)
         return StageResult(
             message_count=staged.messages,
             duplicate=staged.is_repeated,
@@ -55,7 +55,7 @@ class FolderStaging:
             stages=stages,
             epoch_retention=_span(epoch_retention, ops.DEFAULT_EPOCH_RETENTION),
         )
-        published = await self._calls.ask(request, timeout)
+        published = await self._calls.submit(request, timeout)
         return PublishResult(
             message_count=published.messages,
             duplicate=published.is_already,
@@ -63,12 +63,14 @@ class FolderStaging:
         )
 
     async def abort(self, stage: str, *, timeout: float) -> int:
-        return await self._calls.ask(ops.Abort(stage=stage), timeout)
+        return await self._calls.submit(ops.Abort(stage=stage), timeout)
 
     async def list_stages(self, *, token: str, limit: int, timeout: float) -> StagePage:
         with convert.errors():
             size = convert.page_size(limit)
-        found = await self._calls.look(lambda store: store.stages(after=token, limit=size + 1), timeout)
+        found = await self._calls.query(
+            lambda store: store.stages(after=token, limit=size + 1), timeout
+        )
         return StagePage(
             stages=[_info(stage) for stage in found[:size]],
             next_token=found[size - 1].name if len(found) > size else "",

@@ -1,9 +1,9 @@
-"""The stores that this process has open: one for each root, shared by all who use it here.
+"""The stores that this process has open: one for each root, shared by all its clients.
 
 A root is opened when it is first needed, in a thread of its own, because a start may have millions of
-names to read; it is closed with the last who uses it. What can fail is the opening: the next call then
-tries again. A store whose disk has failed promises nothing any more: who comes after that gets another
-one, which reads the truth from the folders.
+names to read; it is closed with its last client. What can fail is the opening: the next call then tries
+again. A store whose disk has failed promises nothing any more: a later client gets a new one, which
+reads the folders again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, Self
 from spoolrack_store.files.root import is_root
 from spoolrack_store.model.clock import Clock, SystemClock
 from spoolrack_store.model.errors import RootUnusable
-from spoolrack_store.read_only_root import open_to_look
+from spoolrack_store.read_only_root import open_read_only
 from spoolrack_store.store import Store
 
 from .._threads import Ending, start_thread
@@ -47,14 +47,14 @@ _shared: Final[dict[tuple[str, bool], _Shared]] = {}
 """By root, and whether it is only looked at."""
 
 
-def _forget() -> None:
-    """A child that was forked off has none of the threads: it begins with no store open."""
+def _drop_after_fork() -> None:
+    """Drop the stores in a forked child: it has none of their threads."""
     global _lock
     _lock = threading.Lock()
     _shared.clear()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_drop_after_fork)
 
 
 class SharedStore:
@@ -83,10 +83,10 @@ class SharedStore:
         return self._place.read_only
 
     def store(self, *, make: bool = False) -> Future[Store]:
-        """The store, once it is open. The future can't be cancelled; it fails with a `StoreError` or an
-        `OSError`, and so may this call.
+        """Return the store, once it is open. The future can't be cancelled; it fails with a
+        `StoreError` or an `OSError`, and so may this call.
 
-        Only with `make` a folder becomes a root: who has mistyped a name must not make one by looking.
+        Only with `make` does a folder become a root: a mistyped name must not make one.
         """
         with _lock:
             opening = self._shared.opening
@@ -104,7 +104,7 @@ class SharedStore:
         place = self._place
         try:
             if place.read_only:
-                store = open_to_look(place.root, clock=self.clock)
+                store = open_read_only(place.root, clock=self.clock)
             else:
                 store = Store.open(place.root, clock=self.clock, group_access=place.group_access)
         except Exception as error:  # noqa: BLE001  # a caller that waits for the store raises it
@@ -136,7 +136,8 @@ class SharedStore:
             opening.add_done_callback(_close)
 
     def leave_soon(self) -> None:
-        """The same from a finalizer, which may run anywhere, in a thread of the store too."""
+        """Leave the store from a finalizer, which may run in any thread, one of the store's
+        included."""
         with suppress(Ending):
             start_thread(self.leave, "spoolrack-leave")
 

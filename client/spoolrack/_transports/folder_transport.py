@@ -108,7 +108,7 @@ class FolderTransport:
         self.redrives: RedriveTransport = FolderRedrives(self._calls)
         self.schedules: ScheduleTransport = NoSchedules()
         self.files: FileTransport = FolderFiles(self._calls)
-        # A client that was forgotten must not keep the store open for ever. At the interpreter's end
+        # A client that was never closed must not keep the store open for ever. At the interpreter's end
         # the system does what is needed.
         weakref.finalize(self, share.leave_soon).atexit = False
 
@@ -121,15 +121,15 @@ class FolderTransport:
     ) -> QueueInfo:
         with convert.errors():
             request = ops.CreateQueue(name=name, settings=convert.settings(settings), labels=labels)
-        return self._info(await self._calls.ask(request, timeout, make=True))
+        return self._info(await self._calls.submit(request, timeout, make=True))
 
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
-        return self._info(await self._calls.look(lambda store: store.queue(name), timeout))
+        return self._info(await self._calls.query(lambda store: store.queue(name), timeout))
 
     async def list_queues(self, *, prefix: str, token: str, limit: int, timeout: float) -> QueuePage:
         with convert.errors():
             size = convert.page_size(limit)
-        queues = await self._calls.look(
+        queues = await self._calls.query(
             lambda store: store.queues(prefix=prefix, after=token, limit=size + 1), timeout
         )
         return QueuePage(
@@ -149,10 +149,10 @@ class FolderTransport:
         request = ops.UpdateQueue(
             name=name, changes=convert.changes(changes), labels=labels, if_version=if_version
         )
-        return self._info(await self._calls.ask(request, timeout))
+        return self._info(await self._calls.submit(request, timeout))
 
     async def delete_queue(self, name: str, *, if_version: int, timeout: float) -> None:
-        await self._calls.ask(ops.DeleteQueue(name=name, if_version=if_version), timeout)
+        await self._calls.submit(ops.DeleteQueue(name=name, if_version=if_version), timeout)
 
     async def purge_queue(
         self,
@@ -167,14 +167,14 @@ class FolderTransport:
             sent_before=None if sent_before is None else Millis(millis_of(sent_before)),
             states=convert.states(states),
         )
-        return await self._calls.ask(request, timeout)
+        return await self._calls.submit(request, timeout)
 
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float
     ) -> list[SendResult]:
         with convert.errors():
             convert.check_count(len(messages), "messages")
-        return convert.send_results(await self._calls.ask(convert.send(queue, messages), timeout))
+        return convert.send_results(await self._calls.submit(convert.send(queue, messages), timeout))
 
     async def receive(
         self,
@@ -224,7 +224,7 @@ class FolderTransport:
         with convert.errors():
             convert.check_count(len(targets), "targets")
         request, places = convert.delete(queue, targets)
-        answers = dict(zip(places, await self._calls.ask(request, timeout), strict=True))
+        answers = dict(zip(places, await self._calls.submit(request, timeout), strict=True))
         return [convert.delete_result(answers[position]) for position in range(len(targets))]
 
     async def change_visibility(
@@ -243,7 +243,7 @@ class FolderTransport:
                 visibility=convert.millis(seconds),
                 last_receives=convert.last_receives(changes[position] for position in positions),
             )
-            found = await self._calls.ask(request, timeout)
+            found = await self._calls.submit(request, timeout)
             answers.update(zip(positions, map(convert.visibility_result, found), strict=True))
         return [answers[position] for position in range(len(changes))]
 
@@ -264,7 +264,7 @@ class FolderTransport:
                 explanation=reason,
                 is_uncounted=not count,
             )
-            found = await self._calls.ask(request, timeout)
+            found = await self._calls.submit(request, timeout)
             answers.update(zip(positions, map(convert.lease_result, found), strict=True))
         return [answers[position] for position in range(len(releases))]
 
@@ -283,12 +283,12 @@ class FolderTransport:
                 receipts=[rejections[position].receipt for position in positions],
                 explanation=reason,
             )
-            found = await self._calls.ask(request, timeout)
+            found = await self._calls.submit(request, timeout)
             answers.update(zip(positions, map(convert.lease_result, found), strict=True))
         return [answers[position] for position in range(len(rejections))]
 
     async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
-        found = await self._calls.look(lambda store: store.message(queue, id.lower()), timeout)
+        found = await self._calls.query(lambda store: store.message(queue, id.lower()), timeout)
         return convert.envelope(found, self._calls.root)
 
     async def list_messages(
@@ -303,7 +303,7 @@ class FolderTransport:
     ) -> MessagePage:
         with convert.errors():
             size = convert.page_size(limit)
-        found = await self._calls.look(
+        found = await self._calls.query(
             lambda store: store.page(
                 queue,
                 convert.message_filter(wanted),

@@ -17,7 +17,7 @@ from spoolrack_store.model import operations as ops
 from spoolrack_store.model import settings as store_settings
 from spoolrack_store.model.clock import HOUR, Millis, span_text
 from spoolrack_store.model.content import Attributes
-from spoolrack_store.model.dead_letter_records import Death as StoreDeath
+from spoolrack_store.model.dead_letter_records import DeadLetterRecord as StoreRecord
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.names import body_path
@@ -37,6 +37,8 @@ from .._values import (
     LeaseResult,
     MessageFilter,
     MessageState,
+    Obstacle,
+    OldLease,
     Outgoing,
     QueueCounts,
     QueueInfo,
@@ -114,7 +116,7 @@ def optional_millis(seconds: float | None) -> Millis | None:
 
 
 def number(value: int, what: str, *, default: int, most: int) -> int:
-    """`value`, which must be from 1 to `most`, or 0 for `default`."""
+    """Return `value` if it is from 1 to `most`, and `default` for 0."""
     if not 0 <= value <= most:
         raise InvalidRequest(what=what, value=value, rule=f"must be from 1 to {most}")
     return value or default
@@ -146,7 +148,7 @@ def check_count(count: int, what: str) -> None:
 
 
 def changes(named: Mapping[str, object]) -> dict[str, object]:
-    """Settings by the store's names; None is its default."""
+    """Return settings by the store's names; None is the default."""
     found: dict[str, object] = {}
     for name, value in named.items():
         if value is None:
@@ -170,7 +172,7 @@ def _settings(held: store_settings.QueueSettings) -> QueueSettings:
 
 
 def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
-    """A queue as it is at the Unix time `now`."""
+    """Return a queue as it is at the Unix time `now`."""
     counts, blocking = queue.counts, queue.blocking
     return QueueInfo(
         name=queue.name,
@@ -189,6 +191,20 @@ def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
         blocking_message=None
         if blocking is None
         else BlockingMessage(id=blocking.id, receive_count=blocking.receives, explanation=blocking.why),
+        obstacles=[
+            Obstacle(reason=each.reason, explanation=each.explanation) for each in queue.obstacles
+        ],
+        oldest_leases=[
+            OldLease(
+                message_id=each.id,
+                message_count=each.count,
+                first_received_at=None if each.first is None else moment_of(each.first),
+                lease_expires_at=moment_of(each.due),
+                receive_count=each.receives,
+                stream=each.stream,
+            )
+            for each in queue.oldest_leases
+        ],
     )
 
 
@@ -196,7 +212,7 @@ def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
 
 
 def send(queue: str, messages: Sequence[Outgoing]) -> Send:
-    """Messages whose bodies are bytes and whose delays are seconds, by column."""
+    """Return a send request by column: bodies as bytes, delays in seconds."""
     delays = {
         position: millis(cast(float, message.delay))
         for position, message in enumerate(messages)
@@ -302,22 +318,22 @@ def envelope(message: ops.Message, root: str) -> Envelope:
         due_ms=message.due,
         receipt=message.receipt or "",
         state=_STATES_BACK.get(message.state, MessageState.READY),
-        dead_letter_records=[_death(death) for death in message.deaths] if message.deaths else (),
+        dead_letter_records=[_record(record) for record in message.deaths] if message.deaths else (),
         path=f"{root}/{message.body_path}" if message.body_path else "",
     )
 
 
-def _death(death: StoreDeath) -> DeadLetterRecord:
-    first, redriven = death.first_receive, death.redriven_at
+def _record(record: StoreRecord) -> DeadLetterRecord:
+    first, redriven = record.first_receive, record.redriven_at
     return DeadLetterRecord(
-        source_queue=death.source_queue,
-        reason=death.reason,
-        receive_count=death.receives,
+        source_queue=record.source_queue,
+        reason=record.reason,
+        receive_count=record.receives,
         first_received_at=None if first is None else moment_of(first),
-        dead_lettered_at=moment_of(death.died_at),
-        redrive_queue=death.redriven_to,
+        dead_lettered_at=moment_of(record.dead_lettered_at),
+        redrive_queue=record.redriven_to,
         redriven_at=None if redriven is None else moment_of(redriven),
-        explanation=death.explanation,
+        explanation=record.explanation,
     )
 
 
@@ -337,7 +353,8 @@ def states(named: Collection[MessageState]) -> frozenset[StoreState]:
 
 
 def delete(queue: str, targets: Sequence[Target]) -> tuple[Delete, list[int]]:
-    """Targets by column; and, for each answer of the store, the position of its target."""
+    """Return a delete request by column; and, for each answer of the store, the position of its
+    target."""
     by_receipt = {at: named.receipt for at, named in enumerate(targets) if not isinstance(named, ById)}
     by_id = {at: named.id.lower() for at, named in enumerate(targets) if isinstance(named, ById)}
     request = Delete(
@@ -350,7 +367,7 @@ def delete(queue: str, targets: Sequence[Target]) -> tuple[Delete, list[int]]:
 
 
 def last_receives(named: Iterable[Target | VisibilityChange]) -> dict[int, LastReceive]:
-    """The last receives that are named, by position."""
+    """Return the last receives that are named, by position."""
     return {
         position: LastReceive(last.receive_count, Millis(last.first_receive_ms))
         for position, each in enumerate(named)
@@ -371,7 +388,8 @@ def errors() -> Iterator[None]:
 
 
 def error(failure: StoreError) -> SpoolrackError:
-    """The one table between the two is `errors.BY_REASON`: a store's reasons are a server's."""
+    """Translate an error of the store. `errors.BY_REASON` is the one table: a store's reasons are a
+    server's."""
     return error_of(
         failure.reason,
         str(failure),

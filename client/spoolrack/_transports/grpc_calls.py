@@ -1,4 +1,4 @@
-"""gRPC calls, blocking or suspending, and what their failures mean.
+"""gRPC calls, blocking or suspending, and the translation of their failures.
 
 The one difference between the two kinds of gRPC channel is kept here, and so is the translation of a
 status into our errors.
@@ -65,10 +65,10 @@ class Frames(Protocol):
     """The responses of a streaming call."""
 
     async def next(self) -> Any:
-        """The next one, of a call that has no end."""
+        """Return the next response of a call that has no end."""
 
     async def next_or_end(self) -> Any | None:
-        """The next one; None at the end."""
+        """Return the next response; None at the end."""
 
     def connected(self) -> bool: ...
 
@@ -216,7 +216,7 @@ class TaskFrames:
 
 
 def ended(target: str) -> SpoolrackError:
-    """A stream that the contract says has no end."""
+    """Return the error of a stream that ended although the contract says it has no end."""
     return Unreachable(f"The server at {target} ended the stream.")
 
 

@@ -1,4 +1,4 @@
-"""gRPC channels to a server: with TLS or without, and with what says who calls.
+"""gRPC channels to a server: with TLS or without, and with the caller's token.
 
 gRPC has call credentials for that, which need TLS also on the loopback, and cost each call a detour
 through a thread. So each method of a channel gets its metadata here.
@@ -33,9 +33,9 @@ def task_channel(
 
 
 def with_metadata(channel: Any, credentials: Credentials) -> Any:
-    """The channel as a stub wants it: each call says who makes it."""
+    """Wrap a channel for stubs so that each call carries the caller's token."""
     metadata = credentials.metadata
-    return channel if metadata is None else _Saying(channel, metadata)
+    return channel if metadata is None else _MetadataChannel(channel, metadata)
 
 
 def _tls(credentials: Credentials) -> grpc.ChannelCredentials:
@@ -46,7 +46,7 @@ def _tls(credentials: Credentials) -> grpc.ChannelCredentials:
     )
 
 
-class _Saying:
+class _MetadataChannel:
     """A channel of either kind, as far as stubs use it."""
 
     def __init__(self, channel: Any, metadata: Metadata) -> None:

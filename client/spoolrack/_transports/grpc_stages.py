@@ -1,4 +1,4 @@
-"""Stages over gRPC. Each call is one of its own: a chunk is as large as a call may well be."""
+"""Stages over gRPC, by unary calls: a chunk is as large as a call may be."""
 
 from __future__ import annotations
 

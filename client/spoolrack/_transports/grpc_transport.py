@@ -1,7 +1,7 @@
 """The transport to a server, over gRPC.
 
-Sends and deletes share a stream each. What is large has a call of its own, so that it holds up nobody,
-and so has everything if the server is too old to know these streams.
+Sends and deletes share a stream each. A large request has a call of its own, so that it delays no
+other; so has every request if the server is too old to know these streams.
 """
 
 from __future__ import annotations
@@ -39,18 +39,16 @@ from . import (
     StagingTransport,
 )
 from . import grpc_values as convert
-from .grpc_calls import Frames, ThreadCalls, open_calls
-from .grpc_own import OwnStreams, is_usable
+from .grpc_calls import Frames, open_calls
 from .grpc_redrives import GrpcRedrives
 from .grpc_reservations import GrpcReservations
 from .grpc_schedules import GrpcSchedules
 from .grpc_stages import GrpcStaging
-from .grpc_streams import Asks, NotKnown, RequestStream
+from .grpc_streams import RequestStream, StreamUnsupported
 from .whole_files import WholeFiles
 
 LARGE: Final = 1024 * 1024
-"""Bytes of bodies and attributes, or characters of receipts, from which on a request has a call of its
-own."""
+"""Bytes of bodies and attributes, or characters of receipts, from which a request is a unary call."""
 
 
 class GrpcDeliveries:
@@ -83,20 +81,12 @@ class GrpcTransport:
         self.redrives: RedriveTransport = GrpcRedrives(self._calls)
         self.schedules: ScheduleTransport = GrpcSchedules(self._calls)
         self.files: FileTransport = WholeFiles(self.send, runtime)
-        self._sends: Asks[rpc.StreamSendResponse]
-        self._deletes: Asks[rpc.StreamDeleteResponse]
-        if isinstance(self._calls, ThreadCalls) and is_usable(self._calls.channel):
-            channel = self._calls.channel
-            said = credentials.metadata
-            self._sends = OwnStreams(
-                channel, "StreamSend", rpc.StreamSendResponse, address, runtime, said
-            )
-            self._deletes = OwnStreams(
-                channel, "StreamDelete", rpc.StreamDeleteResponse, address, runtime, said
-            )
-        else:
-            self._sends = RequestStream(self._stub.StreamSend, address, runtime)
-            self._deletes = RequestStream(self._stub.StreamDelete, address, runtime)
+        self._sends: RequestStream[rpc.StreamSendResponse] = RequestStream(
+            self._stub.StreamSend, address, runtime
+        )
+        self._deletes: RequestStream[rpc.StreamDeleteResponse] = RequestStream(
+            self._stub.StreamDelete, address, runtime
+        )
 
     @property
     def target(self) -> str:
@@ -172,15 +162,15 @@ class GrpcTransport:
         request.queue = queue
         request.messages.extend(map(convert.outgoing, messages))
         try:
-            if not self._sends.is_known or sum(map(size_of, messages)) >= LARGE:
-                raise NotKnown
-            told = await self._sends.ask(streamed, timeout)
-            if told.HasField("error"):
-                raise convert.error(told.error)
-            answer = told.response
-        except NotKnown:
-            answer = await self._calls.unary(self._stub.Send, request, rpc.SendResponse, timeout)
-        return [convert.send_result(result) for result in answer.results]
+            if not self._sends.is_supported or sum(map(size_of, messages)) >= LARGE:
+                raise StreamUnsupported
+            streamed_response = await self._sends.request(streamed, timeout)
+            if streamed_response.HasField("error"):
+                raise convert.error(streamed_response.error)
+            response = streamed_response.response
+        except StreamUnsupported:
+            response = await self._calls.unary(self._stub.Send, request, rpc.SendResponse, timeout)
+        return [convert.send_result(result) for result in response.results]
 
     async def receive(
         self,
@@ -225,15 +215,15 @@ class GrpcTransport:
         request.queue = queue
         request.targets.extend(map(convert.target, targets))
         try:
-            if not self._deletes.is_known or sum(map(_length, targets)) >= LARGE:
-                raise NotKnown
-            told = await self._deletes.ask(streamed, timeout)
-            if told.HasField("error"):
-                raise convert.error(told.error)
-            answer = told.response
-        except NotKnown:
-            answer = await self._calls.unary(self._stub.Delete, request, rpc.DeleteResponse, timeout)
-        return [convert.delete_result(result) for result in answer.results]
+            if not self._deletes.is_supported or sum(map(_length, targets)) >= LARGE:
+                raise StreamUnsupported
+            streamed_response = await self._deletes.request(streamed, timeout)
+            if streamed_response.HasField("error"):
+                raise convert.error(streamed_response.error)
+            response = streamed_response.response
+        except StreamUnsupported:
+            response = await self._calls.unary(self._stub.Delete, request, rpc.DeleteResponse, timeout)
+        return [convert.delete_result(result) for result in response.results]
 
     async def change_visibility(
         self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float

@@ -1,4 +1,4 @@
-"""Between the contract's messages and the client's values, in both directions. Pure."""
+"""Conversion between the contract's messages and the client's values, in both directions. Pure."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from .._values import (
     LeaseResult,
     MessageRelease,
     MessageState,
+    Obstacle,
+    OldLease,
     Outgoing,
     QueueCounts,
     QueueInfo,
@@ -43,7 +45,7 @@ _SETTINGS: Final = pb.QueueSettings.DESCRIPTOR.fields_by_name
 
 
 def _numbers(setting: str) -> dict[str, int]:
-    """The numbers of a setting's choices in its enum: the one of "strict" is `..._STRICT`."""
+    """Return the numbers of a setting's choices in its enum: the one of "strict" is `..._STRICT`."""
     kind = cast(EnumDescriptor, _SETTINGS[setting].enum_type)
     prefix = kind.values_by_number[0].name.removesuffix("UNSPECIFIED")
     return {
@@ -87,7 +89,7 @@ def queue(
     labels: Mapping[str, str | None],
     version: int = 0,
 ) -> pb.Queue:
-    """A queue with the settings and labels that have a value; None is left out."""
+    """Return a queue with the settings and labels that have a value; None is left out."""
     values: dict[str, object] = {}
     for setting, value in settings.items():
         if value is None:
@@ -147,6 +149,22 @@ def queue_info(queue: pb.Queue) -> QueueInfo:
         )
         if queue.HasField("blocking_message")
         else None,
+        obstacles=[
+            Obstacle(reason=each.reason, explanation=each.explanation) for each in queue.obstacles
+        ],
+        oldest_leases=[
+            OldLease(
+                message_id=each.message_id,
+                message_count=each.message_count,
+                first_received_at=moment_of(millis(each.first_receive_time))
+                if each.HasField("first_receive_time")
+                else None,
+                lease_expires_at=moment_of(millis(each.lease_expire_time)),
+                receive_count=each.receive_count,
+                stream=each.stream,
+            )
+            for each in queue.oldest_leases
+        ],
     )
 
 
@@ -170,7 +188,7 @@ def outgoing(message: Outgoing) -> pb.OutgoingMessage:
 
 
 def leased(response: rpc.ReceiveResponse | rpc.StreamReceiveResponse) -> list[Envelope]:
-    """The messages that a response has leased."""
+    """Return the leased messages of a response."""
     said = response.HasField("visibility_timeout")
     visibility = _seconds(response.visibility_timeout) if said else None
     return [envelope(message, visibility) for message in response.messages]
@@ -206,18 +224,18 @@ def _due_of(message: pb.Message) -> int | None:
     return millis(message.deliver_time) if message.HasField("deliver_time") else None
 
 
-def _record(death: pb.DeadLetterRecord) -> DeadLetterRecord:
+def _record(record: pb.DeadLetterRecord) -> DeadLetterRecord:
     return DeadLetterRecord(
-        source_queue=death.source_queue,
-        reason=death.reason,
-        receive_count=death.receive_count,
-        first_received_at=moment_of(millis(death.first_receive_time))
-        if death.HasField("first_receive_time")
+        source_queue=record.source_queue,
+        reason=record.reason,
+        receive_count=record.receive_count,
+        first_received_at=moment_of(millis(record.first_receive_time))
+        if record.HasField("first_receive_time")
         else None,
-        dead_lettered_at=moment_of(millis(death.dead_letter_time)),
-        redrive_queue=death.redrive_queue,
-        redriven_at=moment_of(millis(death.redrive_time)) if death.HasField("redrive_time") else None,
-        explanation=death.explanation,
+        dead_lettered_at=moment_of(millis(record.dead_letter_time)),
+        redrive_queue=record.redrive_queue,
+        redriven_at=moment_of(millis(record.redrive_time)) if record.HasField("redrive_time") else None,
+        explanation=record.explanation,
     )
 
 

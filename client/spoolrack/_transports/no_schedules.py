@@ -1,4 +1,5 @@
-"""Schedules where no server looks at the clock: each operation is refused, with what to do instead."""
+"""Schedules of transports without a server: each operation is refused, and the error says what to do
+instead."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Work that blocks, for both runtimes: in the caller's thread, or beside the event loop in another.
+"""Blocking work for both runtimes: in the caller's thread, or in a thread beside the event loop.
 
-A thread for each piece of work, and no pool: a few that wait for messages must not keep the others
-from being done. A task that is cancelled leaves its thread to come to its end, and what came of it is
-undone.
+A thread for each piece of work, and no pool: a few that wait for messages must not delay the others. A
+cancelled task leaves its thread to finish, and the result is undone.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ class ThreadRunner:
         undo: Callable[[T], object] = _nothing,
         stop: Callable[[], object] = _nothing,
     ) -> T:
-        """The result of `work`. If the task is cancelled, `stop` is called at once, to end what waits,
-        and `undo`, beside the event loop, with a result that no caller gets any more."""
+        """Return the result of `work`. If the task is cancelled, call `stop` at once, to end what
+        waits, and `undo`, beside the event loop, with a result that no caller gets any more."""
         if not self._suspends:
             return work()
         loop = asyncio.get_running_loop()

@@ -1,6 +1,6 @@
-"""From a URL to a transport. The one place that knows which schemes there are.
+"""Transports by URL: the one place that knows the schemes.
 
-Each transport is loaded when it is asked for: who works on folders needs no gRPC, and the other way
+Each transport is imported on demand: a program that works on folders needs no gRPC, and the other way
 round.
 """
 
@@ -22,7 +22,7 @@ _KNOWN: Final = "use host:port, grpc://host:port or grpcs://host:port, file:///r
 
 
 def open_transport(url: str, runtime: Runtime, **credentials: Unpack[CredentialOptions]) -> Transport:
-    """The transport that `url` names. Makes no connection yet; raises `InvalidUrl`, or
+    """Return the transport for `url`. Makes no connection yet; raises `InvalidUrl`, or
     `InvalidCredentials`."""
     if not isinstance(url, str):
         raise InvalidUrl(f"{url!r} names no server and no folder, as it is no str: {_KNOWN}.")

@@ -43,9 +43,9 @@ from ..errors import (
     StaleReceipt,
     Unsupported,
 )
-from ..vsqs._folder import Folder, Full
+from ..vsqs._folder import Full, MessageFolder
 from ..vsqs._folder_index import Content
-from ..vsqs._names import SECOND, Name, in_micros
+from ..vsqs._names import SECOND, FileName, in_micros
 from ..vsqs.queue import now
 from .vsqs_values import (
     VsqsUrl,
@@ -67,7 +67,7 @@ FAILURE_DELAY: Final = 1.0
 
 @dataclass(eq=False)
 class Stop:
-    """Tells the waiting thread that its caller is gone."""
+    """Signals the waiting thread that its caller is gone."""
 
     told: bool = False
 
@@ -90,7 +90,7 @@ class ExtendedLeases:
         self._names[receipt] = name
 
     def put_off(self, receipt: str) -> None:
-        """The message is hidden, and not leased."""
+        """Hide the message again, without a lease."""
         self._put_off = {each for each in self._put_off if not _is_over(lease_of(self.name(each)))}
         self._put_off.add(receipt)
 
@@ -107,7 +107,7 @@ class VsqsCalls:
 
     def __init__(self, place: VsqsUrl) -> None:
         self._place = place
-        self._folder = Folder(place.path, now)
+        self._folder = MessageFolder(place.path, now)
         self._closed = False
         self.leases = ExtendedLeases()
 
@@ -126,8 +126,8 @@ class VsqsCalls:
     # The queue.
 
     @contextlib.contextmanager
-    def _opened(self, queue: str) -> Iterator[Folder]:
-        """The folder of the queue, and our errors for the system's."""
+    def _opened(self, queue: str) -> Iterator[MessageFolder]:
+        """Open the folder of the queue, and translate the system's errors."""
         place = self._place
         if queue != place.queue:
             raise QueueNotFound(
@@ -244,7 +244,7 @@ class VsqsCalls:
                 self._sync()
             return results
 
-    def _send(self, folder: Folder, message: Outgoing) -> SendResult:
+    def _send(self, folder: MessageFolder, message: Outgoing) -> SendResult:
         assert isinstance(message.body, bytes)
         if (refusal := refusal_of(message)) is not None:
             return SendResult(error=refusal)
@@ -283,7 +283,7 @@ class VsqsCalls:
         ]
 
     def give_back(self, envelopes: Sequence[Envelope]) -> None:
-        """Release messages whose caller is gone; what can't be released comes back by itself."""
+        """Release messages whose caller is gone; those that can't be released expire by themselves."""
         for envelope in envelopes:
             with contextlib.suppress(OSError):
                 self._folder.release(envelope.receipt)
@@ -295,7 +295,7 @@ class VsqsCalls:
                 self._sync()
             return results
 
-    def _delete(self, folder: Folder, target: Target) -> DeleteResult:
+    def _delete(self, folder: MessageFolder, target: Target) -> DeleteResult:
         queue = self._place.queue
         try:
             if isinstance(target, ByReceipt):
@@ -309,7 +309,7 @@ class VsqsCalls:
             return DeleteResult(error=self._explained(error))
         return DeleteResult()
 
-    def _drop(self, folder: Folder, receipt: str) -> None:
+    def _drop(self, folder: MessageFolder, receipt: str) -> None:
         name = lease_of(self.leases.name(receipt))
         # Gone is as good as deleted; under another name it may be another consumer's.
         if (_is_over(name) or not folder.drop(name.text)) and folder.named(name.number):
@@ -320,7 +320,7 @@ class VsqsCalls:
         with self._opened(queue) as folder:
             return [self._change(folder, change) for change in changes]
 
-    def _change(self, folder: Folder, change: VisibilityChange) -> LeaseResult:
+    def _change(self, folder: MessageFolder, change: VisibilityChange) -> LeaseResult:
         try:
             _refuse_expired(change)
             name = lease_of(self.leases.name(change.receipt))
@@ -346,7 +346,7 @@ class VsqsCalls:
         with self._opened(queue) as folder:
             return [self._release(folder, release) for release in releases]
 
-    def _release(self, folder: Folder, release: MessageRelease) -> LeaseResult:
+    def _release(self, folder: MessageFolder, release: MessageRelease) -> LeaseResult:
         delay = FAILURE_DELAY if release.delay is None else release.delay
         if delay:
             # Before the rename, which wakes the stream.
@@ -363,10 +363,10 @@ class VsqsCalls:
                 if not found:
                     break
                 with contextlib.suppress(FileNotFoundError):  # renamed in that moment
-                    return self._look(folder, found[0], None)
+                    return self._envelope(folder, found[0], None)
         raise MessageNotFound(f"There is no message {id} in the queue {queue}.")
 
-    def _look(self, folder: Folder, name: Name, limit: int | None) -> Envelope:
+    def _envelope(self, folder: MessageFolder, name: FileName, limit: int | None) -> Envelope:
         size = folder.facts(name.text).st_size
         return envelope_of(name, folder.read(name.text, limit), size=size, now=now())
 
@@ -389,12 +389,12 @@ class VsqsCalls:
                 if len(page) == (limit or PAGE):
                     return MessagePage(messages=page, next_token=page[-1].id)
                 with contextlib.suppress(FileNotFoundError):
-                    page.append(self._look(folder, name, max_body_bytes))
+                    page.append(self._envelope(folder, name, max_body_bytes))
             return MessagePage(messages=page)
 
 
-def _is_wanted(wanted: MessageFilter, name: Name, now: int) -> bool:
-    """Whether a filter takes a message: in vsqs none has a group or attributes."""
+def _is_wanted(wanted: MessageFilter, name: FileName, now: int) -> bool:
+    """Return whether a message passes a filter: in vsqs none has a group or attributes."""
     sent_ms = in_micros(name.number) // 1_000
     return (
         (not wanted.states or state_of(name, now) in wanted.states)
@@ -411,9 +411,9 @@ def _refuse_expired(named: ByReceipt | VisibilityChange) -> None:
         )
 
 
-def _is_over(lease: Name) -> bool:
+def _is_over(lease: FileName) -> bool:
     return lease.expiration is None or lease.expiration <= now()
 
 
-def _stale(lease: Name) -> StaleReceipt:
+def _stale(lease: FileName) -> StaleReceipt:
     return StaleReceipt(f"The lease on message {lease.number} is over.")

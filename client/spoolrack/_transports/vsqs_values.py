@@ -14,7 +14,7 @@ from .._settings import QueueSettings
 from .._values import Envelope, MessageState, Outgoing, seconds_of
 from ..errors import InvalidReceipt, InvalidUrl, MessageNotFound, SpoolrackError, Unsupported
 from ..vsqs import _names as names
-from ..vsqs._names import Name
+from ..vsqs._names import FileName
 
 _LAST_MS: Final = 10**13 - 1
 _RECEIPT: Final = re.compile(r"(0|[1-9][0-9]*)\.[0-9]+(\.[0-9]+)?", re.ASCII)
@@ -94,8 +94,8 @@ def refusal_of(message: Outgoing) -> SpoolrackError | None:
     return None
 
 
-def lease_of(receipt: str) -> Name:
-    """The name of the lease that a receipt proves; raises `InvalidReceipt`."""
+def lease_of(receipt: str) -> FileName:
+    """Return the name of the lease that a receipt proves; raise `InvalidReceipt`."""
     name = names.parse(receipt) if _RECEIPT.fullmatch(receipt) else None
     if name is None:
         raise InvalidReceipt(f"{receipt[:80]!r} is not a receipt of a vsqs folder.")
@@ -103,20 +103,20 @@ def lease_of(receipt: str) -> Name:
 
 
 def number_of(id: str, queue: str) -> int:
-    """The number that an id is; raises `MessageNotFound` for what can be none."""
+    """Return the number that an id is; raise `MessageNotFound` for an id of another form."""
     if not _NUMBER.fullmatch(id):
         raise MessageNotFound(f"There is no message {id[:80]} in the queue {queue}.")
     return int(id)
 
 
-def state_of(name: Name, now: int) -> MessageState:
+def state_of(name: FileName, now: int) -> MessageState:
     """Leased, or ready: also if a lease is over and the message isn't put back yet."""
     leased = name.expiration is not None and name.expiration > now
     return MessageState.LEASED if leased else MessageState.READY
 
 
-def envelope_of(name: Name, body: bytes, *, size: int, now: int, receipt: str = "") -> Envelope:
-    """`receive_count` stays 0: vsqs doesn't count."""
+def envelope_of(name: FileName, body: bytes, *, size: int, now: int, receipt: str = "") -> Envelope:
+    """Return a message of vsqs. Its `receive_count` stays 0: vsqs doesn't count."""
     state = state_of(name, now)
     leased = bool(receipt) or state is MessageState.LEASED
     return Envelope(

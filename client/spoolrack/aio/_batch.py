@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, Self, Unpack
 
 from .. import _arguments as arguments
-from .._calls import Calling
+from .._client_context import ClientContext
 from .._outgoing import outgoing_of, size_of
 from .._runtime import Signal, Started
 from .._stage_values import BatchOptions, PublishResult
@@ -36,8 +36,8 @@ MESSAGE_BYTES: Final = 200
 """Overhead of a message."""
 _OWN_RETENTION: Final = 3_600.0
 """Seconds. Only the batch itself repeats a publication without a writer."""
-PATIENCE: Final = 5.0
-"""Seconds for what a batch that failed still does. What it leaves expires."""
+CLEANUP_TIMEOUT: Final = 5.0
+"""Seconds for the cleanup of a batch that failed. Stages that are left expire."""
 
 log = logging.getLogger("spoolrack")
 
@@ -61,7 +61,7 @@ class Batch:
     """
 
     def __init__(
-        self, calling: Calling, queue: str | None = None, **options: Unpack[BatchOptions]
+        self, context: ClientContext, queue: str | None = None, **options: Unpack[BatchOptions]
     ) -> None:
         self._queue = queue
         self._writer, self._epoch = options.get("writer"), options.get("epoch")
@@ -71,9 +71,9 @@ class Batch:
             arguments.text("writer", self._writer)
             arguments.integer("epoch", self._epoch)
         self._in_flight = arguments.integer("in_flight", options.get("in_flight", 1), 1)
-        self._calling = calling
-        self._staging = calling.transport.staging
-        self._stage = f"{calling.random.getrandbits(128):032x}"
+        self._context = context
+        self._staging = context.transport.staging
+        self._stage = f"{context.random.getrandbits(128):032x}"
         self._in_doubt = False
         self._epoch_retention = arguments.optional_span(
             "epoch_retention", options.get("epoch_retention")
@@ -81,12 +81,12 @@ class Batch:
         self._time_to_live = arguments.optional_span("time_to_live", options.get("time_to_live"))
         self._publishes = arguments.flag("publish", options.get("publish", True))
         self._timeout = arguments.timeout(options.get("timeout"))
-        self._lock = calling.runtime.lock()
+        self._lock = context.runtime.lock()
         self._piles: dict[_Key, _Pile] = {}
         self._held = 0
-        self._under_way: deque[Started] = deque()
+        self._chunks_in_flight: deque[Started] = deque()
         self._staging_now: set[Signal] = set()
-        """Set when a call ends. Of one that a signal's handler kept from `_under_way`, too."""
+        """Set when a call ends. Of one that a signal's handler kept from `_chunks_in_flight`, too."""
         self._dropped = False
         self._chunks = 0
         self._landed = 0
@@ -103,12 +103,12 @@ class Batch:
 
     @property
     def message_count(self) -> int:
-        """How many messages the batch has by now."""
+        """Number of messages in the batch so far."""
         return self._messages
 
     @property
     def expires_at(self) -> datetime | None:
-        """When the stage expires, unless it is published. None: nothing is staged yet."""
+        """Time at which the stage expires unless it is published. None: nothing is staged yet."""
         return self._expire_time
 
     @property
@@ -193,21 +193,21 @@ class Batch:
 
     async def _set_off(self, key: _Key) -> None:
         """Stage a pile beside the caller, once there is a place for it."""
-        while len(self._under_way) >= self._in_flight:
+        while len(self._chunks_in_flight) >= self._in_flight:
             await self._await_first()
         self._check()
-        work = self._store(self._chunks, key[0], self._take(key))
+        work = self._store(self._chunks, key[0], self._next_chunk(key))
         self._chunks += 1
-        self._under_way.append(self._calling.runtime.start(work, "spoolrack-batch"))
+        self._chunks_in_flight.append(self._context.runtime.start(work, "spoolrack-batch"))
 
-    def _take(self, key: _Key) -> list[Outgoing]:
+    def _next_chunk(self, key: _Key) -> list[Outgoing]:
         pile = self._piles.pop(key)
         self._held -= pile.size + MESSAGE_BYTES * len(pile.messages)
         return pile.messages
 
     async def _await_first(self) -> None:
-        await self._under_way[0].join()  # Interrupted here, it is still the first.
-        self._under_way.popleft()
+        await self._chunks_in_flight[0].join()  # Interrupted here, it is still the first.
+        self._chunks_in_flight.popleft()
 
     def _check(self) -> None:
         """Raise what has failed beside the caller."""
@@ -215,8 +215,8 @@ class Batch:
             raise copy.copy(self._failure) from self._failure
 
     async def _store(self, chunk: int, queue: str, messages: Sequence[Outgoing]) -> None:
-        """Stage a chunk, unless the batch is dropped. What fails is kept for the caller."""
-        ended = self._calling.runtime.signal()
+        """Stage a chunk, unless the batch is dropped. An error is kept for the caller."""
+        ended = self._context.runtime.signal()
         with self._lock:
             if self._dropped:
                 return
@@ -229,7 +229,7 @@ class Batch:
 
     async def _stage_chunk(self, chunk: int, queue: str, messages: Sequence[Outgoing]) -> None:
         try:
-            staged = await self._calling.ask(
+            staged = await self._context.call(
                 lambda left: self._staging.stage(
                     self._stage,
                     chunk,
@@ -279,13 +279,13 @@ class Batch:
             if len(self._piles) > 1:
                 await self._set_off(key)
                 continue
-            while self._under_way:
+            while self._chunks_in_flight:
                 await self._await_first()
             self._check()
             # The last one needs no task beside the caller.
             self._chunks += 1
-            await self._store(self._chunks - 1, key[0], self._take(key))
-        while self._under_way:
+            await self._store(self._chunks - 1, key[0], self._next_chunk(key))
+        while self._chunks_in_flight:
             await self._await_first()
         self._check()
         if self._landed != self._chunks:
@@ -298,7 +298,7 @@ class Batch:
             return
         self._in_doubt = True
         try:
-            published = await self._calling.ask(
+            published = await self._context.call(
                 lambda left: self._staging.publish(
                     self.writer,
                     self.epoch,
@@ -327,23 +327,23 @@ class Batch:
         with self._lock:
             self._dropped = True
             staging_now = tuple(self._staging_now)
-        for started in self._under_way:
+        for started in self._chunks_in_flight:
             started.cancel()
-        self._under_way.clear()
+        self._chunks_in_flight.clear()
         for ended in staging_now:
-            await ended.wait(PATIENCE)
+            await ended.wait(CLEANUP_TIMEOUT)
         if not self._chunks:
             return
         try:
-            await self._calling.ask(
-                lambda left: self._staging.abort(self._stage, timeout=left), PATIENCE
+            await self._context.call(
+                lambda left: self._staging.abort(self._stage, timeout=left), CLEANUP_TIMEOUT
             )
         except SpoolrackError as error:
             log.warning("stage %s is left until it expires: %s", self._stage, error)
 
     def _describe(self) -> str:
         state = "published" if self._published else "ended" if self._ended else "open"
-        return f"{self._stage} at {self._calling.transport.target}, {self._messages} messages, {state}"
+        return f"{self._stage} at {self._context.transport.target}, {self._messages} messages, {state}"
 
     def __repr__(self) -> str:
         return f"<spoolrack.aio.Batch {self._describe()}>"

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
 from .. import _arguments as arguments
-from .._calls import Calling
+from .._client_context import ClientContext
 from .._credentials import CredentialOptions
 from .._retry import RetryPolicy
 from .._runtime import Runtime, Tasks
@@ -42,7 +42,7 @@ def connect(
     retry: RetryPolicy | None = None,
     **credentials: Unpack[CredentialOptions],
 ) -> Client:
-    """A client of the server at `url`, for the event loop that runs now: see `spoolrack.connect`."""
+    """Return a client of the server at `url`, for the running event loop: see `spoolrack.connect`."""
     runtime = Tasks()
     return Client(open_transport(url, runtime, **credentials), runtime, timeout=timeout, retry=retry)
 
@@ -59,22 +59,23 @@ class Client:
         retry: RetryPolicy | None = None,
         random: Random | None = None,
     ) -> None:
-        self._calling = Calling(transport, runtime, timeout=timeout, retry=retry, random=random)
+        self._context = ClientContext(transport, runtime, timeout=timeout, retry=retry, random=random)
         self._queues: dict[str, Queue] = {}
-        self.staging = Staging(self._calling)
+        self.staging = Staging(self._context)
         """Stages, which `batch` makes and publishes by itself."""
-        self.reservations = Reservations(self._calling)
+        self.reservations = Reservations(self._context)
         """Reservations, which `Queue.reserve` makes."""
-        self.redrives = Redrives(self._calling)
+        self.redrives = Redrives(self._context)
         """Redrives, which `Queue.redrive` begins."""
-        self.schedules = Schedules(self._calling)
+        self.schedules = Schedules(self._context)
         """Schedules: messages that are sent again and again."""
 
     def queue(self, name: str) -> Queue:
-        """A handle on a queue. Makes no call: whether the queue exists shows at its first use."""
+        """Return a handle on a queue. Makes no call: a missing queue shows at the first use of the
+        handle."""
         # One per name, so that all who send to a queue share its calls.
         found = self._queues.get(arguments.text("name", name))
-        return found or self._queues.setdefault(name, Queue(self._calling, name))
+        return found or self._queues.setdefault(name, Queue(self._context, name))
 
     async def create_queue(
         self,
@@ -90,8 +91,8 @@ class Client:
         given = {} if labels is None else labels
         arguments.labels(given)
         named = {name: value for name, value in _checked(settings).items() if value is not None}
-        transport = self._calling.transport
-        return await self._calling.ask(
+        transport = self._context.transport
+        return await self._context.call(
             lambda left: transport.create_queue(name, named, given, timeout=left), timeout
         )
 
@@ -102,12 +103,12 @@ class Client:
         return self._list_queues(arguments.text("prefix", prefix), arguments.timeout(timeout))
 
     async def _list_queues(self, prefix: str, timeout: float | None) -> AsyncIterator[QueueInfo]:
-        transport = self._calling.transport
+        transport = self._context.transport
 
         async def ask(token: str, left: float) -> QueuePage:
             return await transport.list_queues(prefix=prefix, token=token, limit=0, timeout=left)
 
-        async for page in pages(self._calling, ask, timeout):
+        async for page in pages(self._context, ask, timeout):
             for queue in page.queues:
                 yield queue
 
@@ -130,8 +131,8 @@ class Client:
         changes = _checked(settings)
         if not changes and not given and not version:
             return await self.queue(name).info(timeout=timeout)
-        transport = self._calling.transport
-        return await self._calling.ask(
+        transport = self._context.transport
+        return await self._context.call(
             lambda left: transport.update_queue(name, changes, given, if_version=version, timeout=left),
             timeout,
         )
@@ -141,24 +142,24 @@ class Client:
     ) -> None:
         """Delete a queue with all its messages, for good; raises `QueueNotFound`. With `if_version`,
         only the queue of this `QueueInfo.version`; else `VersionMismatch`."""
-        calling = self._calling
+        context = self._context
         version = arguments.version(if_version)
         arguments.text("name", name)
-        await calling.attempt(
-            lambda deadline: calling.transport.delete_queue(
-                name, if_version=version, timeout=calling.left(deadline)
+        await context.attempt(
+            lambda deadline: context.transport.delete_queue(
+                name, if_version=version, timeout=context.left(deadline)
             ),
             timeout,
             done_if=QueueNotFound,
         )
 
     def batch(self, **options: Unpack[BatchOptions]) -> Batch:
-        """Messages for several queues that appear together: see `spoolrack.Client.batch`."""
-        return Batch(self._calling, **options)
+        """Open a batch for several queues: see `spoolrack.Client.batch`."""
+        return Batch(self._context, **options)
 
     async def close(self) -> None:
-        """End the streams and what else is under way, and close the connection. Any number of times."""
-        await self._calling.close()
+        """End the streams and the calls in flight, and close the connection. Any number of times."""
+        await self._context.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -169,15 +170,15 @@ class Client:
         await self.close()
 
     def _describe(self) -> str:
-        closed = ", closed" if self._calling.closed else ""
-        return f"{self._calling.transport.target}{closed}"
+        closed = ", closed" if self._context.closed else ""
+        return f"{self._context.transport.target}{closed}"
 
     def __repr__(self) -> str:
         return f"<spoolrack.aio.Client of {self._describe()}>"
 
 
 def _checked(settings: Mapping[str, Any]) -> dict[str, object]:
-    """Settings as the transport takes them: known names, spans in seconds."""
+    """Return settings as the transport takes them: known names, spans in seconds."""
     checked: dict[str, object] = {}
     for name, value in settings.items():
         if name not in _KNOWN:

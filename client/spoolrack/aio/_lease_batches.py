@@ -1,4 +1,5 @@
-"""Deletions, extensions and releases of one queue: what is asked for at one time travels together."""
+"""Batching of one queue's deletes, extensions, releases and rejections: concurrent ones share a
+call."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from datetime import datetime
 from typing import cast
 
 from .. import _arguments as arguments
-from .._batcher import Coalescer
-from .._calls import Calling
+from .._batcher import Batcher
+from .._client_context import ClientContext
 from .._outgoing import chunks_of
 from .._values import (
     ById,
@@ -24,25 +25,25 @@ from .._values import (
 from ..errors import MessageNotFound, StaleReceipt
 
 
-class Settling:
+class LeaseBatches:
     """Those calls. They are repeated where that helps: each may take place twice."""
 
-    def __init__(self, calling: Calling, queue: str) -> None:
-        self._calling = calling
+    def __init__(self, context: ClientContext, queue: str) -> None:
+        self._context = context
         self._queue = queue
-        transport, runtime = calling.transport, calling.runtime
-        self._deletes: Coalescer[Target, DeleteResult] = Coalescer(
+        transport, runtime = context.transport, context.runtime
+        self._deletes: Batcher[Target, DeleteResult] = Batcher(
             runtime, lambda items, left: transport.delete(queue, items, timeout=left), _no_size
         )
-        self._changes: Coalescer[VisibilityChange, LeaseResult] = Coalescer(
+        self._changes: Batcher[VisibilityChange, LeaseResult] = Batcher(
             runtime,
             lambda items, left: transport.change_visibility(queue, items, timeout=left),
             _no_size,
         )
-        self._releases: Coalescer[MessageRelease, LeaseResult] = Coalescer(
+        self._releases: Batcher[MessageRelease, LeaseResult] = Batcher(
             runtime, lambda items, left: transport.release(queue, items, timeout=left), _no_size
         )
-        self._rejections: Coalescer[MessageRejection, LeaseResult] = Coalescer(
+        self._rejections: Batcher[MessageRejection, LeaseResult] = Batcher(
             runtime, lambda items, left: transport.reject(queue, items, timeout=left), _no_size
         )
 
@@ -54,21 +55,20 @@ class Settling:
 
         # By its receipt, what is gone is a success anyhow.
         done_if = MessageNotFound if isinstance(target, ById) else None
-        await self._calling.attempt(once, timeout, done_if=done_if)
+        await self._context.attempt(once, timeout, done_if=done_if)
 
     async def delete_many(
         self, targets: Iterable[Target], timeout: Seconds | None
     ) -> list[DeleteResult]:
-        transport = self._calling.transport
-        return await self._calling.in_chunks(
+        return await self._context.in_chunks(
             chunks_of(targets, _no_size),
-            lambda chunk, left: transport.delete(self._queue, chunk, timeout=left),
+            self._deletes.submit_many,
             lambda error: DeleteResult(error=error),
             timeout,
         )
 
     async def extend(self, target: ByReceipt, seconds: Seconds, timeout: Seconds | None) -> datetime:
-        """The moment at which the lease ends now."""
+        """Extend a lease; return the time at which it expires now."""
         change = _extended(target, _extension(seconds))
 
         async def once(deadline: float) -> datetime:
@@ -77,17 +77,16 @@ class Settling:
                 raise result.error
             return cast(datetime, result.lease_expires_at)
 
-        end = await self._calling.attempt(once, timeout, done_if=None)
+        end = await self._context.attempt(once, timeout, done_if=None)
         return cast(datetime, end)
 
     async def extend_many(
         self, targets: Iterable[ByReceipt], seconds: Seconds, timeout: Seconds | None
     ) -> list[LeaseResult]:
         extension = _extension(seconds)
-        transport = self._calling.transport
-        return await self._calling.in_chunks(
+        return await self._context.in_chunks(
             chunks_of((_extended(target, extension) for target in targets), _no_size),
-            lambda chunk, left: transport.change_visibility(self._queue, chunk, timeout=left),
+            self._changes.submit_many,
             lambda error: LeaseResult(error=error),
             timeout,
         )
@@ -98,15 +97,14 @@ class Settling:
             if result.error is not None:
                 raise result.error
 
-        await self._calling.attempt(once, timeout, done_if=StaleReceipt)
+        await self._context.attempt(once, timeout, done_if=StaleReceipt)
 
     async def release_many(
         self, releases: Iterable[MessageRelease], timeout: Seconds | None
     ) -> list[LeaseResult]:
-        transport = self._calling.transport
-        return await self._calling.in_chunks(
+        return await self._context.in_chunks(
             chunks_of(releases, _no_size),
-            lambda chunk, left: transport.release(self._queue, chunk, timeout=left),
+            self._releases.submit_many,
             lambda error: LeaseResult(error=error),
             timeout,
         )
@@ -117,15 +115,14 @@ class Settling:
             if result.error is not None:
                 raise result.error
 
-        await self._calling.attempt(once, timeout, done_if=StaleReceipt)
+        await self._context.attempt(once, timeout, done_if=StaleReceipt)
 
     async def reject_many(
         self, rejections: Iterable[MessageRejection], timeout: Seconds | None
     ) -> list[LeaseResult]:
-        transport = self._calling.transport
-        return await self._calling.in_chunks(
+        return await self._context.in_chunks(
             chunks_of(rejections, _no_size),
-            lambda chunk, left: transport.reject(self._queue, chunk, timeout=left),
+            self._rejections.submit_many,
             lambda error: LeaseResult(error=error),
             timeout,
         )
@@ -141,7 +138,7 @@ def _extended(target: ByReceipt, seconds: float) -> VisibilityChange:
 
 
 def release_of(receipt: str, delay: Seconds | None, reason: str, count: bool) -> MessageRelease:
-    """Return the release of a lease, with what the caller said of it checked."""
+    """Return the release of a lease; raise `InvalidRequest` for invalid arguments."""
     return MessageRelease(
         receipt,
         arguments.optional_span("delay", delay, most=arguments.MAX_DELAY),

@@ -1,4 +1,4 @@
-"""Messages with what can be done with them, and the stream of them.
+"""Messages with their operations, and the stream of them.
 
 The functions serve `spoolrack.Message` too, which differs only in how it is called.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from .. import _arguments as arguments
 from .._message_base import MessageFacts
 from .._retry import Backoff, Reject, Retry
-from .._stream import LAST_WORDS, EnvelopeStream
+from .._stream import CLOSE_TIMEOUT, EnvelopeStream
 from .._values import Envelope, LastReceive, Seconds
 from ..errors import InvalidReceipt, SpoolrackError, StaleReceipt
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 def receipt_of(message: MessageFacts | str) -> str:
-    """The receipt of a message, or the one given; raises `InvalidReceipt` for a message without."""
+    """Return the receipt of a message, or the one given; raise `InvalidReceipt` for a message
+    without."""
     if isinstance(message, MessageFacts):
         receipt = message.receipt
     elif isinstance(message, str):
@@ -38,7 +39,7 @@ def receipt_of(message: MessageFacts | str) -> str:
 
 
 def last_receive_of(message: MessageFacts | str, *, allow_expired: bool) -> LastReceive | None:
-    """The receive that a message came with, if its lease may be over."""
+    """Return the receive that a message came with, if its lease may be over."""
     if not allow_expired:
         return None
     if not isinstance(message, MessageFacts):
@@ -50,14 +51,14 @@ def last_receive_of(message: MessageFacts | str, *, allow_expired: bool) -> Last
 
 def ack_message(stream: EnvelopeStream, message: MessageFacts) -> None:
     stream.ack(receipt_of(message))
-    message._settled = True
+    message._finished = True
 
 
 async def delete_message(
     queue: Queue, message: MessageFacts, timeout: Seconds | None, *, allow_expired: bool = False
 ) -> None:
     await queue.delete(message, allow_expired=allow_expired, timeout=timeout)
-    message._settled = True
+    message._finished = True
 
 
 async def release_message(
@@ -69,14 +70,14 @@ async def release_message(
     timeout: Seconds | None,
 ) -> None:
     await queue.release(message, delay=delay, reason=reason, count=count, timeout=timeout)
-    message._settled = True
+    message._finished = True
 
 
 async def reject_message(
     queue: Queue, message: MessageFacts, reason: str, timeout: Seconds | None
 ) -> None:
     await queue.reject(message, reason, timeout=timeout)
-    message._settled = True
+    message._finished = True
 
 
 async def extend_message(
@@ -93,7 +94,7 @@ async def extend_message(
     return end
 
 
-async def settle_message(
+async def finish_message(
     queue: Queue, message: MessageFacts, error: BaseException | None, backoff: Backoff | None
 ) -> SpoolrackError | None:
     """Delete a message after a success; after a failure release it with a delay, or reject it.
@@ -101,7 +102,7 @@ async def settle_message(
     Nothing, if the block deleted or released it. An end of the program or its task is no failure of
     the block: the message is released at once. Return why a message that was to be rejected wasn't.
     """
-    if message._settled:
+    if message._finished:
         return None
     if error is None:
         await delete_message(queue, message, None)
@@ -110,7 +111,7 @@ async def settle_message(
     try:
         if isinstance(error, Reject):
             try:
-                await reject_message(queue, message, error.reason, LAST_WORDS)
+                await reject_message(queue, message, error.reason, CLOSE_TIMEOUT)
                 return None
             except StaleReceipt:
                 raise
@@ -119,10 +120,10 @@ async def settle_message(
                 refusal = why
         await _release_after(queue, message, error, backoff)
     except StaleReceipt:
-        message._settled = True  # It is ready, or another consumer's, as a release would have it.
+        message._finished = True  # It is ready, or another consumer's, as a release would have it.
     except SpoolrackError as why:
         # The program's own error matters more, and must pass.
-        error.add_note(f"Message {message.id} could not be given back, and stays leased: {why}")
+        error.add_note(f"Message {message.id} could not be released, and stays leased: {why}")
     return refusal
 
 
@@ -130,15 +131,15 @@ async def _release_after(
     queue: Queue, message: MessageFacts, error: BaseException, backoff: Backoff | None
 ) -> None:
     if not isinstance(error, Exception):
-        await release_message(queue, message, 0.0, "", True, LAST_WORDS)
+        await release_message(queue, message, 0.0, "", True, CLOSE_TIMEOUT)
         return
     retry = error if isinstance(error, Retry) else None
     delay = None if retry is None else retry.after
     if delay is None and backoff is not None:
-        delay = backoff.delay(message.receive_count, queue._calling.random)
+        delay = backoff.delay(message.receive_count, queue._context.random)
     reason = _reason_of(error) if retry is None else retry.reason
     count = retry is None or retry.count
-    await release_message(queue, message, delay, reason, count, LAST_WORDS)
+    await release_message(queue, message, delay, reason, count, CLOSE_TIMEOUT)
 
 
 def _reason_of(error: Exception) -> str:
@@ -202,7 +203,7 @@ class Message(MessageFacts):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await settle_message(self._queue, self, error, None)
+        await finish_message(self._queue, self, error, None)
 
 
 class MessageStream(AsyncIterator[Message]):
@@ -222,7 +223,8 @@ class MessageStream(AsyncIterator[Message]):
         return Message(envelope, self._queue)
 
     async def receive(self, max_messages: int = 1, *, wait: Seconds | None = None) -> list[Message]:
-        """Up to so many messages of those that have come: see `spoolrack.MessageStream.receive`."""
+        """Return up to `max_messages` of those that have arrived: see
+        `spoolrack.MessageStream.receive`."""
         envelopes = await self._core.receive(max_messages, wait)
         return [Message(envelope, self._queue) for envelope in envelopes]
 

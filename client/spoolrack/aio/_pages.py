@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from .._calls import Calling
+from .._client_context import ClientContext
 from .._values import Seconds
 
 
@@ -18,7 +18,7 @@ Page = TypeVar("Page", bound=_Page)
 
 
 async def pages(
-    calling: Calling, ask: Callable[[str, float], Awaitable[Page]], timeout: Seconds | None
+    context: ClientContext, ask: Callable[[str, float], Awaitable[Page]], timeout: Seconds | None
 ) -> AsyncGenerator[Page, None]:
     """Ask for one page after the other: `ask(token, seconds)`. `timeout` is for each of them."""
     token = ""
@@ -27,7 +27,7 @@ async def pages(
         async def once(left: float, token: str = token) -> Page:
             return await ask(token, left)
 
-        page = await calling.ask(once, timeout)
+        page = await context.call(once, timeout)
         yield page
         token = page.next_token
         if not token:

@@ -1,4 +1,4 @@
-"""Looks at the messages of a queue, a page at a time."""
+"""Peeks: messages of a queue without a lease, a page at a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection
 from datetime import datetime
 
 from .. import _arguments as arguments
-from .._calls import Calling
+from .._client_context import ClientContext
 from .._values import (
     MAX_BATCH,
     Attributes,
@@ -20,7 +20,7 @@ from ._pages import pages
 
 
 def peek_envelopes(
-    calling: Calling,
+    context: ClientContext,
     queue: str,
     wanted: MessageFilter,
     *,
@@ -28,12 +28,12 @@ def peek_envelopes(
     limit: int | None,
     timeout: Seconds | None,
 ) -> AsyncIterator[Envelope]:
-    """Messages in order, `limit` at most. `timeout` is for each page."""
+    """Yield messages in order, `limit` at most. `timeout` is for each page."""
     if max_body_bytes is not None:
         arguments.integer("max_body_bytes", max_body_bytes)
     if limit is not None:
         arguments.integer("limit", limit)
-    return _envelopes(calling, queue, wanted, max_body_bytes, limit, arguments.timeout(timeout))
+    return _envelopes(context, queue, wanted, max_body_bytes, limit, arguments.timeout(timeout))
 
 
 def filter_of(
@@ -56,7 +56,7 @@ def filter_of(
 
 
 def states_of(states: Collection[MessageState | str]) -> frozenset[MessageState]:
-    """The states that a caller names, one alone or several."""
+    """Return the states that a caller names, one alone or several."""
     named = [states] if isinstance(states, str) else arguments.some("states", states, "states")
     return frozenset(map(_state, named))
 
@@ -70,7 +70,7 @@ def _state(named: MessageState | str) -> MessageState:
 
 
 async def _envelopes(
-    calling: Calling,
+    context: ClientContext,
     queue: str,
     wanted: MessageFilter,
     max_body_bytes: int | None,
@@ -80,11 +80,11 @@ async def _envelopes(
     left_over = limit
 
     async def ask(token: str, left: float) -> MessagePage:
-        return await calling.transport.list_messages(
+        return await context.transport.list_messages(
             queue,
             wanted=wanted,
             token=token,
-            # 0 leaves the page's size to the other side.
+            # 0 leaves the page's size to the server.
             limit=0 if left_over is None else min(left_over, MAX_BATCH),
             max_body_bytes=max_body_bytes,
             timeout=left,
@@ -92,7 +92,7 @@ async def _envelopes(
 
     if limit == 0:
         return
-    async for page in pages(calling, ask, timeout):
+    async for page in pages(context, ask, timeout):
         for envelope in page.messages[:left_over]:
             yield envelope
         if left_over is not None:

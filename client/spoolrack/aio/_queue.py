@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Unpack, cast
 
 from .. import _arguments as arguments
-from .._batcher import Coalescer
-from .._calls import Calling
+from .._batcher import Batcher
+from .._client_context import ClientContext
 from .._message_base import MessageFacts
 from .._outgoing import chunks_of, outgoing_of, outgoing_of_all, size_of
 from .._redrive_values import Redrive
@@ -34,7 +34,7 @@ from .._values import (
     SendResult,
 )
 from ._batch import Batch
-from ._lease_batches import Settling, release_of
+from ._lease_batches import LeaseBatches, release_of
 from ._message import Message, MessageStream, last_receive_of, receipt_of
 from ._peek import filter_of, peek_envelopes, states_of
 from ._redrives import start_redrive
@@ -44,14 +44,14 @@ from ._worker import Worker, WorkerCore
 class Queue:
     """A handle on one queue; `client.queue(name)` makes one."""
 
-    def __init__(self, calling: Calling, name: str) -> None:
-        self._calling = calling
+    def __init__(self, context: ClientContext, name: str) -> None:
+        self._context = context
         self._name = name
-        transport, runtime = calling.transport, calling.runtime
-        self._sends: Coalescer[Outgoing, SendResult] = Coalescer(
+        transport, runtime = context.transport, context.runtime
+        self._sends: Batcher[Outgoing, SendResult] = Batcher(
             runtime, lambda items, left: transport.send(name, items, timeout=left), size_of
         )
-        self._settling = Settling(calling, name)
+        self._lease_batches = LeaseBatches(context, name)
 
     @property
     def name(self) -> str:
@@ -59,8 +59,8 @@ class Queue:
 
     async def info(self, *, timeout: Seconds | None = None) -> QueueInfo:
         """Return the queue's settings and what is in it now; raises `QueueNotFound`."""
-        transport = self._calling.transport
-        return await self._calling.ask(
+        transport = self._context.transport
+        return await self._context.call(
             lambda left: transport.get_queue(self._name, timeout=left), timeout
         )
 
@@ -74,8 +74,8 @@ class Queue:
         """Delete messages; returns how many: see `spoolrack.Queue.purge`."""
         arguments.optional_moment("sent_before", sent_before)
         wanted = states_of(states)
-        transport = self._calling.transport
-        return await self._calling.ask(
+        transport = self._context.transport
+        return await self._context.call(
             lambda left: transport.purge_queue(
                 self._name, sent_before=sent_before, states=wanted, timeout=left
             ),
@@ -113,7 +113,7 @@ class Queue:
                 raise result.error
             return cast(str, result.id)
 
-        return cast(str, await self._calling.attempt(once, timeout))
+        return cast(str, await self._context.attempt(once, timeout))
 
     async def send_file(
         self,
@@ -140,8 +140,8 @@ class Queue:
                 priority=priority,
             )
         )
-        files = self._calling.transport.files
-        result = await self._calling.ask(
+        files = self._context.transport.files
+        result = await self._context.call(
             lambda left: files.send(self._name, path, message, link=link, timeout=left), timeout
         )
         if result.error is not None:
@@ -152,18 +152,17 @@ class Queue:
         self, messages: Iterable[bytes | str | Outgoing], *, timeout: Seconds | None = None
     ) -> list[SendResult]:
         """Send messages in order; a result for each: see `spoolrack.Queue.send_many`."""
-        transport = self._calling.transport
         arguments.timeout(timeout)
-        return await self._calling.in_chunks(
+        return await self._context.in_chunks(
             chunks_of(outgoing_of_all(messages), size_of),
-            lambda chunk, left: transport.send(self._name, chunk, timeout=left),
+            self._sends.submit_many,
             lambda error: SendResult(error=error),
             timeout,
         )
 
     def batch(self, **options: Unpack[BatchOptions]) -> Batch:
-        """Messages for this queue that appear together: see `spoolrack.Client.batch`."""
-        return Batch(self._calling, self._name, **options)
+        """Open a batch for this queue: see `spoolrack.Client.batch`."""
+        return Batch(self._context, self._name, **options)
 
     async def receive(
         self,
@@ -187,22 +186,22 @@ class Queue:
         visibility_timeout: Seconds | None,
         timeout: Seconds | None,
     ) -> Sequence[Envelope]:
-        calling = self._calling
+        context = self._context
         arguments.integer("max_messages", max_messages, 1, MAX_BATCH)
         waits = arguments.span("wait", wait)
         # The wait is no delay of the server: the timeout begins after it.
-        patience = waits + calling.patience(timeout)
+        connect_timeout = waits + context.timeout_of(timeout)
         visibility = arguments.optional_span("visibility_timeout", visibility_timeout, is_positive=True)
-        waits_until = calling.runtime.monotonic() + waits
-        return await calling.ask(
-            lambda left: calling.transport.receive(
+        waits_until = context.runtime.monotonic() + waits
+        return await context.call(
+            lambda left: context.transport.receive(
                 self._name,
                 max_messages=max_messages,
-                wait=max(0.0, waits_until - calling.runtime.monotonic()),
+                wait=max(0.0, waits_until - context.runtime.monotonic()),
                 visibility_timeout=visibility,
                 timeout=left,
             ),
-            patience,
+            connect_timeout,
         )
 
     async def reserve(
@@ -217,27 +216,27 @@ class Queue:
         timeout: Seconds | None = None,
     ) -> Reservation | None:
         """Lease messages under a name: see `spoolrack.Queue.reserve`."""
-        calling = self._calling
+        context = self._context
         arguments.text("stream", stream)
         arguments.integer("sequence_number", sequence_number)
         arguments.integer("max_messages", max_messages, 1)
         arguments.integer("max_bytes", max_bytes, 1)
         visibility = arguments.optional_span("visibility_timeout", visibility_timeout)
         waits = arguments.span("wait", wait)
-        patience = waits + calling.patience(timeout)
-        waits_until = calling.runtime.monotonic() + waits
-        return await calling.ask(
-            lambda left: calling.transport.reservations.reserve(
+        connect_timeout = waits + context.timeout_of(timeout)
+        waits_until = context.runtime.monotonic() + waits
+        return await context.call(
+            lambda left: context.transport.reservations.reserve(
                 self._name,
                 stream,
                 sequence_number,
                 max_messages=max_messages,
                 max_bytes=max_bytes,
                 visibility_timeout=visibility,
-                wait=max(0.0, waits_until - calling.runtime.monotonic()),
+                wait=max(0.0, waits_until - context.runtime.monotonic()),
                 timeout=left,
             ),
-            patience,
+            connect_timeout,
         )
 
     def messages(
@@ -248,7 +247,7 @@ class Queue:
         visibility_timeout: Seconds | None = None,
         timeout: Seconds | None = None,
     ) -> MessageStream:
-        """The queue's messages as they come, without end: see `spoolrack.Queue.messages`."""
+        """Return the queue's messages as they arrive, without end: see `spoolrack.Queue.messages`."""
         stream = self._envelopes(
             max_in_flight=max_in_flight,
             max_bytes_in_flight=max_bytes_in_flight,
@@ -264,11 +263,11 @@ class Queue:
         max_bytes_in_flight: int | None = None,
         visibility_timeout: Seconds | None,
         timeout: Seconds | None = None,
-        until_settled: bool = False,
+        until_dropped: bool = False,
         on_arrival: Callable[[], None] | None = None,
     ) -> EnvelopeStream:
         return EnvelopeStream(
-            self._calling,
+            self._context,
             self._name,
             max_in_flight=arguments.integer("max_in_flight", max_in_flight, 1, arguments.MAX_IN_FLIGHT),
             max_bytes_in_flight=0
@@ -277,8 +276,8 @@ class Queue:
             visibility_timeout=arguments.optional_span(
                 "visibility_timeout", visibility_timeout, is_positive=True
             ),
-            patience=self._calling.patience(timeout),
-            until_settled=until_settled,
+            connect_timeout=self._context.timeout_of(timeout),
+            until_dropped=until_dropped,
             on_arrival=on_arrival,
         )
 
@@ -290,13 +289,13 @@ class Queue:
         timeout: Seconds | None = None,
     ) -> None:
         """Delete a message by itself or its receipt: see `spoolrack.Queue.delete`."""
-        await self._settling.delete(_target(message, allow_expired), timeout)
+        await self._lease_batches.delete(_target(message, allow_expired), timeout)
 
     async def delete_by_id(self, id: str, *, timeout: Seconds | None = None) -> None:
         """Delete a message in any state, leased or not; raise `MessageNotFound`.
 
         One that was deleted a moment ago may also be a success."""
-        await self._settling.delete(ById(arguments.text("id", id)), timeout)
+        await self._lease_batches.delete(ById(arguments.text("id", id)), timeout)
 
     async def delete_many(
         self,
@@ -312,7 +311,7 @@ class Queue:
             else _target(message, allow_expired)
             for message in arguments.some("messages", messages, "messages, receipts or ById")
         ]
-        return await self._settling.delete_many(targets, timeout)
+        return await self._lease_batches.delete_many(targets, timeout)
 
     async def extend(
         self,
@@ -323,7 +322,7 @@ class Queue:
         timeout: Seconds | None = None,
     ) -> datetime:
         """Let a lease end so long after now; returns the moment: see `spoolrack.Message.extend`."""
-        return await self._settling.extend(_target(message, allow_expired), seconds, timeout)
+        return await self._lease_batches.extend(_target(message, allow_expired), seconds, timeout)
 
     async def release(
         self,
@@ -336,14 +335,14 @@ class Queue:
     ) -> None:
         """End a lease: see `spoolrack.Message.release`."""
         release = release_of(receipt_of(message), delay, reason, count)
-        await self._settling.release(release, timeout)
+        await self._lease_batches.release(release, timeout)
 
     async def reject(
         self, message: MessageFacts | str, reason: str = "", *, timeout: Seconds | None = None
     ) -> None:
         """Make a leased message a dead letter at once: see `spoolrack.Message.reject`."""
         rejection = MessageRejection(receipt_of(message), arguments.reason(reason))
-        await self._settling.reject(rejection, timeout)
+        await self._lease_batches.reject(rejection, timeout)
 
     async def extend_many(
         self,
@@ -358,7 +357,7 @@ class Queue:
             _target(message, allow_expired)
             for message in arguments.some("messages", messages, "messages or receipts")
         ]
-        return await self._settling.extend_many(targets, seconds, timeout)
+        return await self._lease_batches.extend_many(targets, seconds, timeout)
 
     async def release_many(
         self,
@@ -371,7 +370,7 @@ class Queue:
     ) -> list[LeaseResult]:
         """Release many leases; a result for each."""
         releases = [release_of(receipt, delay, reason, count) for receipt in _receipts_of(messages)]
-        return await self._settling.release_many(releases, timeout)
+        return await self._lease_batches.release_many(releases, timeout)
 
     async def reject_many(
         self,
@@ -384,7 +383,7 @@ class Queue:
         rejections = [
             MessageRejection(receipt, arguments.reason(reason)) for receipt in _receipts_of(messages)
         ]
-        return await self._settling.reject_many(rejections, timeout)
+        return await self._lease_batches.reject_many(rejections, timeout)
 
     async def redrive(
         self,
@@ -397,7 +396,7 @@ class Queue:
     ) -> Redrive:
         """Begin to move this queue's dead letters back: see `spoolrack.Queue.redrive`."""
         return await start_redrive(
-            self._calling,
+            self._context,
             self._name,
             destination=destination,
             message_ids=message_ids,
@@ -407,13 +406,13 @@ class Queue:
         )
 
     async def get(self, id: str, *, timeout: Seconds | None = None) -> Message:
-        """A message without leasing it; raises `MessageNotFound`."""
+        """Return a message without leasing it; raises `MessageNotFound`."""
         return Message(await self._get_envelope(id, timeout=timeout), self)
 
     async def _get_envelope(self, id: str, *, timeout: Seconds | None) -> Envelope:
-        transport = self._calling.transport
+        transport = self._context.transport
         arguments.text("id", id)
-        return await self._calling.ask(
+        return await self._context.call(
             lambda left: transport.get_message(self._name, id, timeout=left), timeout
         )
 
@@ -429,7 +428,7 @@ class Queue:
         limit: int | None = None,
         timeout: Seconds | None = None,
     ) -> AsyncIterator[Message]:
-        """Messages in order, without leasing them: see `spoolrack.Queue.peek`."""
+        """Return messages in order, without leasing them: see `spoolrack.Queue.peek`."""
         envelopes = self._peek_envelopes(
             filter_of(states, sent_since, sent_before, group, attributes),
             max_body_bytes=max_body_bytes,
@@ -451,7 +450,7 @@ class Queue:
         timeout: Seconds | None,
     ) -> AsyncIterator[Envelope]:
         return peek_envelopes(
-            self._calling,
+            self._context,
             self._name,
             wanted,
             max_body_bytes=max_body_bytes,
@@ -470,7 +469,7 @@ class Queue:
         on_error: Callable[[Message, Exception], object] | None = None,
         grace: Seconds = 30.0,
     ) -> Worker:
-        """A worker that calls `handler` with each message, in `concurrency` tasks: see
+        """Return a worker that calls `handler` with each message, in `concurrency` tasks: see
         `spoolrack.Queue.worker`. Handlers that outlast `grace` are cancelled."""
         return Worker(
             WorkerCore(
@@ -510,7 +509,7 @@ class Queue:
         ).run(stop_on_signals=stop_on_signals)
 
     def _describe(self) -> str:
-        return f"{self._name} at {self._calling.transport.target}"
+        return f"{self._name} at {self._context.transport.target}"
 
     def __repr__(self) -> str:
         return f"<spoolrack.aio.Queue {self._describe()}>"

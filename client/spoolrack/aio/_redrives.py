@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 
 from .. import _arguments as arguments
-from .._calls import Calling
+from .._client_context import ClientContext
 from .._redrive_values import MAX_REDRIVEN_IDS, Redrive, RedrivePage
 from .._values import Seconds
 from ..errors import InvalidRequest, RedriveRunning, Unreachable
@@ -15,38 +15,38 @@ from ._pages import pages
 class Redrives:
     """The redrives of a server; `client.redrives` is one."""
 
-    def __init__(self, calling: Calling) -> None:
-        self._calling = calling
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
 
     async def get(self, id: str, *, timeout: Seconds | None = None) -> Redrive:
         """Return a redrive with its progress; raises `RedriveNotFound`."""
-        redriving = self._calling.transport.redrives
+        redriving = self._context.transport.redrives
         arguments.text("id", id)
-        return await self._calling.ask(lambda left: redriving.get(id, timeout=left), timeout)
+        return await self._context.call(lambda left: redriving.get(id, timeout=left), timeout)
 
     async def cancel(self, id: str, *, timeout: Seconds | None = None) -> Redrive:
         """End a redrive: see `spoolrack.Redrives.cancel`."""
-        redriving = self._calling.transport.redrives
+        redriving = self._context.transport.redrives
         arguments.text("id", id)
-        return await self._calling.ask(lambda left: redriving.cancel(id, timeout=left), timeout)
+        return await self._context.call(lambda left: redriving.cancel(id, timeout=left), timeout)
 
     def list(self, queue: str = "", *, timeout: Seconds | None = None) -> AsyncIterator[Redrive]:
         """Return the redrives of a dead-letter queue, or all: see `spoolrack.Redrives.list`."""
         return self._list(arguments.text("queue", queue), arguments.timeout(timeout))
 
     async def _list(self, queue: str, timeout: float | None) -> AsyncIterator[Redrive]:
-        redriving = self._calling.transport.redrives
+        redriving = self._context.transport.redrives
 
         async def ask(token: str, left: float) -> RedrivePage:
             return await redriving.list_redrives(queue=queue, token=token, limit=0, timeout=left)
 
-        async for page in pages(self._calling, ask, timeout):
+        async for page in pages(self._context, ask, timeout):
             for redrive in page.redrives:
                 yield redrive
 
 
 async def start_redrive(
-    calling: Calling,
+    context: ClientContext,
     queue: str,
     *,
     destination: str,
@@ -60,7 +60,7 @@ async def start_redrive(
     arguments.text("destination", destination)
     arguments.text("source_queue", source_queue)
     arguments.integer("max_messages_per_second", max_messages_per_second, 0, arguments.INT32)
-    redriving = calling.transport.redrives
+    redriving = context.transport.redrives
     in_doubt = False
 
     async def once(left: float) -> Redrive:
@@ -87,7 +87,7 @@ async def start_redrive(
                 raise
             return found
 
-    return await calling.ask(once, timeout)
+    return await context.call(once, timeout)
 
 
 def _selected(message_ids: Iterable[str] | None) -> list[str]:

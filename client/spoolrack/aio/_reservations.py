@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from .. import _arguments as arguments
-from .._calls import Calling
+from .._client_context import ClientContext
 from .._message_base import MessageFacts
-from .._reservation_reader import Reading
+from .._reservation_reader import ReservationReader
 from .._reservation_values import CommitResult, Reservation, ReservationPage
 from .._values import Envelope, Seconds
 from ._pages import pages
@@ -17,8 +17,8 @@ from ._pages import pages
 class Reservations:
     """The reservations of a server; `client.reservations` is one."""
 
-    def __init__(self, calling: Calling) -> None:
-        self._calling = calling
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
 
     async def extend(
         self,
@@ -31,8 +31,8 @@ class Reservations:
         """Let a reservation end so long after now: see `spoolrack.Reservations.extend`."""
         _check_name(stream, sequence_number)
         span = arguments.optional_span("visibility_timeout", visibility_timeout)
-        reserving = self._calling.transport.reservations
-        return await self._calling.ask(
+        reserving = self._context.transport.reservations
+        return await self._context.call(
             lambda left: reserving.extend(
                 stream, sequence_number, visibility_timeout=span, timeout=left
             ),
@@ -66,8 +66,8 @@ class Reservations:
         arguments.integer("begin_index", begin_index)
         if end_index is not None:
             arguments.integer("end_index", end_index)
-        reading = Reading(
-            self._calling,
+        reading = ReservationReader(
+            self._context,
             stream,
             sequence_number,
             begin=begin_index,
@@ -83,8 +83,8 @@ class Reservations:
         `spoolrack.Reservations.commit`."""
         arguments.text("stream", stream)
         arguments.integer("last_sequence_number", last_sequence_number)
-        reserving = self._calling.transport.reservations
-        return await self._calling.ask(
+        reserving = self._context.transport.reservations
+        return await self._context.call(
             lambda left: reserving.commit(stream, last_sequence_number, timeout=left), timeout
         )
 
@@ -93,8 +93,8 @@ class Reservations:
     ) -> None:
         """End a reservation: see `spoolrack.Reservations.release`."""
         _check_name(stream, sequence_number)
-        reserving = self._calling.transport.reservations
-        await self._calling.ask(
+        reserving = self._context.transport.reservations
+        await self._context.call(
             lambda left: reserving.release(stream, sequence_number, timeout=left), timeout
         )
 
@@ -110,14 +110,14 @@ class Reservations:
         )
 
     async def _list(self, queue: str, stream: str, timeout: float | None) -> AsyncIterator[Reservation]:
-        reserving = self._calling.transport.reservations
+        reserving = self._context.transport.reservations
 
         async def ask(token: str, left: float) -> ReservationPage:
             return await reserving.list_reservations(
                 queue=queue, stream=stream, token=token, limit=0, timeout=left
             )
 
-        async for page in pages(self._calling, ask, timeout):
+        async for page in pages(self._context, ask, timeout):
             for reservation in page.reservations:
                 yield reservation
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from .. import _arguments as arguments
-from .._calls import Calling
+from .._client_context import ClientContext
 from .._schedule_values import Schedule, SchedulePage
 from .._values import Attributes, Outgoing, Seconds
 from ._pages import pages
@@ -14,8 +14,8 @@ from ._pages import pages
 class Schedules:
     """The schedules of a server; `client.schedules` is one."""
 
-    def __init__(self, calling: Calling) -> None:
-        self._calling = calling
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
 
     async def create(
         self,
@@ -30,7 +30,7 @@ class Schedules:
         timeout: Seconds | None = None,
     ) -> Schedule:
         """Create a schedule: see `spoolrack.Schedules.create`."""
-        schedules = self._calling.transport.schedules
+        schedules = self._context.transport.schedules
         place = arguments.queue_name(queue)
         arguments.text("name", name)
         arguments.text("cron", cron)
@@ -41,7 +41,7 @@ class Schedules:
         message = Outgoing(
             body=arguments.body("body", body), attributes=given, group=arguments.text("group", group)
         )
-        return await self._calling.ask(
+        return await self._context.call(
             lambda left: schedules.create(
                 place, name, cron, message, time_zone=time_zone, timeout=left
             ),
@@ -53,31 +53,33 @@ class Schedules:
         return self._list(arguments.queue_name(queue), arguments.timeout(timeout))
 
     async def _list(self, queue: str, timeout: float | None) -> AsyncIterator[Schedule]:
-        schedules = self._calling.transport.schedules
+        schedules = self._context.transport.schedules
 
         async def ask(token: str, left: float) -> SchedulePage:
             return await schedules.list_schedules(queue=queue, token=token, limit=0, timeout=left)
 
-        async for page in pages(self._calling, ask, timeout):
+        async for page in pages(self._context, ask, timeout):
             for schedule in page.schedules:
                 yield schedule
 
     async def pause(self, queue: object, name: str, *, timeout: Seconds | None = None) -> Schedule:
         """Send no message of a schedule until it is resumed; raises `ScheduleNotFound`."""
-        schedules, place = self._calling.transport.schedules, arguments.queue_name(queue)
+        schedules, place = self._context.transport.schedules, arguments.queue_name(queue)
         arguments.text("name", name)
-        return await self._calling.ask(lambda left: schedules.pause(place, name, timeout=left), timeout)
+        return await self._context.call(
+            lambda left: schedules.pause(place, name, timeout=left), timeout
+        )
 
     async def resume(self, queue: object, name: str, *, timeout: Seconds | None = None) -> Schedule:
         """Go on with a schedule: see `spoolrack.Schedules.resume`."""
-        schedules, place = self._calling.transport.schedules, arguments.queue_name(queue)
+        schedules, place = self._context.transport.schedules, arguments.queue_name(queue)
         arguments.text("name", name)
-        return await self._calling.ask(
+        return await self._context.call(
             lambda left: schedules.resume(place, name, timeout=left), timeout
         )
 
     async def delete(self, queue: object, name: str, *, timeout: Seconds | None = None) -> None:
-        """Delete a schedule; raises `ScheduleNotFound`. What it has sent stays."""
-        schedules, place = self._calling.transport.schedules, arguments.queue_name(queue)
+        """Delete a schedule; raises `ScheduleNotFound`. Its messages stay."""
+        schedules, place = self._context.transport.schedules, arguments.queue_name(queue)
         arguments.text("name", name)
-        await self._calling.ask(lambda left: schedules.delete(place, name, timeout=left), timeout)
+        await self._context.call(lambda left: schedules.delete(place, name, timeout=left), timeout)

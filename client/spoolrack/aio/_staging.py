@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 
 from .. import _arguments as arguments
-from .._calls import Calling
+from .._client_context import ClientContext
 from .._outgoing import outgoing_of_all
 from .._stage_values import PublishResult, StageInfo, StagePage, StageResult
 from .._values import MAX_BATCH, Outgoing, Seconds
@@ -15,8 +15,8 @@ from ._pages import pages
 class Staging:
     """The stages of a server; `client.staging` is one. `client.batch` does all this by itself."""
 
-    def __init__(self, calling: Calling) -> None:
-        self._calling = calling
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
 
     async def stage(
         self,
@@ -35,8 +35,8 @@ class Staging:
         outgoing = list(outgoing_of_all(messages))
         arguments.integer("the number of messages", len(outgoing), 1, MAX_BATCH)
         lives = arguments.optional_span("time_to_live", time_to_live)
-        staging = self._calling.transport.staging
-        return await self._calling.ask(
+        staging = self._context.transport.staging
+        return await self._context.call(
             lambda left: staging.stage(
                 stage, chunk_number, queue, outgoing, time_to_live=lives, timeout=left
             ),
@@ -57,28 +57,28 @@ class Staging:
         arguments.integer("epoch", epoch)
         names = [arguments.text("a stage", name) for name in arguments.some("stages", stages, "names")]
         retention = arguments.optional_span("epoch_retention", epoch_retention)
-        staging = self._calling.transport.staging
-        return await self._calling.ask(
+        staging = self._context.transport.staging
+        return await self._context.call(
             lambda left: staging.publish(writer, epoch, names, epoch_retention=retention, timeout=left),
             timeout,
         )
 
     async def abort(self, stage: str, *, timeout: Seconds | None = None) -> int:
         """Drop a stage; returns how many messages it had. 0: there is none, which is a success."""
-        staging = self._calling.transport.staging
+        staging = self._context.transport.staging
         arguments.text("stage", stage)
-        return await self._calling.ask(lambda left: staging.abort(stage, timeout=left), timeout)
+        return await self._context.call(lambda left: staging.abort(stage, timeout=left), timeout)
 
     def list(self, *, timeout: Seconds | None = None) -> AsyncIterator[StageInfo]:
         """Return all stages, by name. `timeout` is for each page of them."""
         return self._list(arguments.timeout(timeout))
 
     async def _list(self, timeout: float | None) -> AsyncIterator[StageInfo]:
-        staging = self._calling.transport.staging
+        staging = self._context.transport.staging
 
         async def ask(token: str, left: float) -> StagePage:
             return await staging.list_stages(token=token, limit=0, timeout=left)
 
-        async for page in pages(self._calling, ask, timeout):
+        async for page in pages(self._context, ask, timeout):
             for stage in page.stages:
                 yield stage

@@ -1,4 +1,4 @@
-"""Calls a handler with each message of a queue, and deletes, releases or rejects the message.
+"""Worker: calls a handler with each message of a queue, and deletes, releases or rejects the message.
 
 Owns the lanes (as many handlers run at once) and their orderly end. Leases are extended by the stream
 for as long as a handler runs. What can fail: a handler (its message is released with a delay), a
@@ -19,7 +19,7 @@ from .._runtime import Started
 from .._stop_signals import stopping_on_signals
 from .._values import Envelope, Seconds
 from ..errors import ClientClosed, SpoolrackError
-from ._message import Message, settle_message
+from ._message import Message, finish_message
 
 if TYPE_CHECKING:
     from .._stream import EnvelopeStream
@@ -54,7 +54,7 @@ class WorkerCore(Generic[Bound]):
         ahead = concurrency if prefetch is None else prefetch
         arguments.integer("prefetch", ahead, 0, most - concurrency)
         self._queue = queue
-        self._runtime = queue._calling.runtime
+        self._runtime = queue._context.runtime
         self._bind = bind
         self._handler = handler
         self._on_error = on_error
@@ -62,7 +62,7 @@ class WorkerCore(Generic[Bound]):
         self._stream: EnvelopeStream = queue._envelopes(
             max_in_flight=concurrency + ahead,
             visibility_timeout=visibility_timeout,
-            until_settled=True,
+            until_dropped=True,
         )
         if retry is not None and not isinstance(retry, Backoff):
             raise arguments.refusal("retry", retry, "a Backoff")
@@ -79,7 +79,7 @@ class WorkerCore(Generic[Bound]):
         if self._started:
             raise RuntimeError("this worker has run already: make another one with queue.worker()")
         self._started = True
-        self._queue._calling.check()
+        self._queue._context.check()
         if not stop_on_signals:
             await self._run()
             return
@@ -132,7 +132,7 @@ class WorkerCore(Generic[Bound]):
                 try:
                     await self._work_on(self._bind(envelope))
                 finally:
-                    self._stream.settled(envelope)
+                    self._stream.drop_lease(envelope)
         except BaseException as error:  # noqa: BLE001  # `run` raises it, in the thread that must know
             # The stream has failed, or the handler wants the program to end. After a stop it is only
             # a handler that was cancelled because it outlasted the grace.
@@ -145,23 +145,23 @@ class WorkerCore(Generic[Bound]):
             with tracing.working_on(message):
                 await self._handler(message)
         except Retry as retry:
-            await self._settle(message, retry)
+            await self._finish(message, retry)
             log.info("message %s of %s: the handler asks for a retry", message.id, message.queue_name)
         except Reject as rejection:
-            refusal = await self._settle(message, rejection)
+            refusal = await self._finish(message, rejection)
             if refusal is not None:
                 self._report(message, refusal)
             else:
                 log.info("message %s of %s: the handler rejects it", message.id, message.queue_name)
         except Exception as error:  # noqa: BLE001  # reported, so that the worker goes on
-            await self._settle(message, error)
+            await self._finish(message, error)
             self._report(message, error)
         except BaseException as error:
-            await self._settle(message, error)
+            await self._finish(message, error)
             raise
         else:
             try:
-                await self._settle(message, None)
+                await self._finish(message, None)
             except ClientClosed as error:
                 # A close is a way to stop, and no fault of the handler's.
                 text = "message %s of %s was worked on, and comes back when its lease ends: %s"
@@ -169,8 +169,8 @@ class WorkerCore(Generic[Bound]):
             except SpoolrackError as error:
                 self._report(message, error)
 
-    async def _settle(self, message: Bound, error: BaseException | None) -> SpoolrackError | None:
-        return await settle_message(self._queue, message, error, self._backoff)
+    async def _finish(self, message: Bound, error: BaseException | None) -> SpoolrackError | None:
+        return await finish_message(self._queue, message, error, self._backoff)
 
     def _report(self, message: Bound, error: Exception) -> None:
         if self._on_error is None:

@@ -228,5 +228,5 @@ class Broker:
 
 
 def _seconds(id: str) -> float:
-    """The Unix time at which the server made an id: its first 48 bits are milliseconds."""
+    """Return the Unix time at which the server made an id: its first 48 bits are milliseconds."""
     return int(id.replace("-", "")[:12], 16) / 1000.0

@@ -1,11 +1,11 @@
-"""A channel: what kombu publishes, consumes and acknowledges.
+"""A channel: kombu publishes, consumes and acknowledges on it.
 
 Each consumer is a stream with as many credits as the channel prefetches. The lease of a message that is
 not acknowledged is extended for as long as the channel lives. Acknowledgements may come from any
 thread; all else belongs to the thread that drains the connection.
 
-What can fail: each call to the server, with a `SpoolrackError`. A lost lease is no failure: the
-message is delivered again.
+What can fail: each call to the server, with a `SpoolrackError`. A lost lease is no failure: the message
+is delivered again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Unacknowledged:
 
     queue: Queue
     envelope: Envelope
-    settled: Callable[[Envelope], None]
+    drop_lease: Callable[[Envelope], None]
     """Ends the extension of its lease."""
 
 
@@ -74,7 +74,7 @@ class _Consumer:
         self._on_arrival = on_arrival
         self._lock = threading.Lock()
         self._out = 0
-        """Messages that were handed out and are not settled."""
+        """Messages that were handed out and are not drop_lease."""
         self._is_closed = False
         self._resize(credits)
 
@@ -83,11 +83,11 @@ class _Consumer:
         self._stream = self.queue._core._envelopes(
             max_in_flight=self.credits,
             visibility_timeout=self._visibility_timeout,
-            until_settled=True,
+            until_dropped=True,
             on_arrival=self._on_arrival,
         )
 
-    def take(self) -> Envelope | None:
+    def next_envelope(self) -> Envelope | None:
         """Return a message that has come, if there is one."""
         found = run(self._stream.receive(1, 0.0))
         if not found:
@@ -96,22 +96,23 @@ class _Consumer:
             self._out += 1
         return found[0]
 
-    def settler(self) -> Callable[[Envelope], None]:
+    def lease_dropper(self) -> Callable[[Envelope], None]:
         """Return what ends the extension of a lease of the present stream."""
         stream = self._stream
 
-        def settled(envelope: Envelope) -> None:
-            stream.settled(envelope)
+        def drop_lease(envelope: Envelope) -> None:
+            stream.drop_lease(envelope)
             with self._lock:
                 self._out -= 1
                 is_last = self._is_closed and self._out == 0
             if is_last:
                 stream.stop_extending()
 
-        return settled
+        return drop_lease
 
     def close(self) -> None:
-        """End the stream; what was handed out stays leased until it is settled."""
+        """End the stream; messages that were handed out stay leased until they are acknowledged or
+        rejected."""
         run(self._stream.close())
         with self._lock:
             self._is_closed = True
@@ -125,7 +126,7 @@ class QoS(virtual.QoS):
 
     def ack(self, delivery_tag: str) -> None:
         """Delete a message; returns when that is on stable media."""
-        self.channel._settle(delivery_tag, lambda held: held.queue.delete(held.envelope.receipt))
+        self.channel._end_lease(delivery_tag, lambda held: held.queue.delete(held.envelope.receipt))
         super().ack(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
@@ -133,7 +134,7 @@ class QoS(virtual.QoS):
         if not requeue:
             self.ack(delivery_tag)
             return
-        self.channel._settle(delivery_tag, lambda held: held.queue.release(held.envelope.receipt))
+        self.channel._end_lease(delivery_tag, lambda held: held.queue.release(held.envelope.receipt))
         self._quick_ack(delivery_tag)
 
     def restore_unacked(self) -> list[Any]:
@@ -319,16 +320,16 @@ class Channel(virtual.Channel):
             consumer_tag = self._turns[0]
             self._turns.rotate(-1)
             consumer = self._streams[consumer_tag]
-            if not consumer.no_ack and not self._may_take(consumer_tag, consumer):
+            if not consumer.no_ack and not self._may_deliver(consumer_tag, consumer):
                 continue
-            envelope = self._streams[consumer_tag].take()
+            envelope = self._streams[consumer_tag].next_envelope()
             if envelope is not None:
                 self._deliver(self._streams[consumer_tag], envelope)
                 return True
         return False
 
-    def _may_take(self, consumer_tag: str, consumer: _Consumer) -> bool:
-        """Whether the prefetch count allows one more; fits the stream's credits to it."""
+    def _may_deliver(self, consumer_tag: str, consumer: _Consumer) -> bool:
+        """Return whether the prefetch count allows one more message; fit the stream's credits to it."""
         if not self.qos.can_consume():
             return False
         wanted = self._credits()
@@ -344,15 +345,15 @@ class Channel(virtual.Channel):
         return True
 
     def _deliver(self, consumer: _Consumer, envelope: Envelope) -> None:
-        settled = consumer.settler()
+        drop_lease = consumer.lease_dropper()
         if consumer.no_ack:
             try:
                 _delete(consumer.queue, envelope)
             finally:
-                settled(envelope)
+                drop_lease(envelope)
             message = self.Message(_payload(envelope), channel=self)
         else:
-            message = self._hold(_Unacknowledged(consumer.queue, envelope, settled))
+            message = self._hold(_Unacknowledged(consumer.queue, envelope, drop_lease))
         assert consumer.callback is not None
         consumer.callback(message)
 
@@ -374,7 +375,7 @@ class Channel(virtual.Channel):
             return self.Message(_payload(envelope), channel=self)
         leases = self._gets.get(queue)
         if leases is None:
-            calling = handle._core._calling
+            calling = handle._core._context
             leases = self._gets[queue] = Leases(calling, handle.name, self._visibility_timeout)
         leases.add([envelope])
         return self._hold(
@@ -392,7 +393,7 @@ class Channel(virtual.Channel):
             raise Empty
         return found[0]
 
-    def _settle(self, delivery_tag: str, end: Callable[[_Unacknowledged], None]) -> None:
+    def _end_lease(self, delivery_tag: str, end: Callable[[_Unacknowledged], None]) -> None:
         """End the lease of a message; one that was lost is the next consumer's."""
         held = self._unacknowledged.pop(delivery_tag, None)
         if held is None:
@@ -402,7 +403,7 @@ class Channel(virtual.Channel):
         except StaleReceipt as error:
             log.warning("message %s is delivered again: %s", held.envelope.id, error)
         finally:
-            held.settled(held.envelope)
+            held.drop_lease(held.envelope)
             if self.connection is not None:
                 self.connection.wake()
 
@@ -422,8 +423,8 @@ def _delete(queue: Queue, envelope: Envelope) -> None:
 
 
 def _payload(envelope: Envelope) -> dict[str, Any]:
-    """Return a message as kombu's virtual transports keep it; what another program sent is a body
-    without a content type that kombu knows."""
+    """Return a message as kombu's virtual transports keep it; a message of another program becomes a
+    body without a content type."""
     try:
         payload = json.loads(envelope.body)
     except ValueError:

@@ -97,7 +97,7 @@ class Transport(virtual.Transport):
             raise
         self._pid = os.getpid()
         self._broker = broker
-        self.state.clear()  # What was declared may be gone.
+        self.state.clear()  # Declared queues may be gone.
         self._avail_channels.append(self.create_channel(self))
         return self
 

@@ -4,8 +4,8 @@ partitions.
     spark.readStream.format("spoolrack").options(endpoint="queues:50051", queue="jobs").load()
 
 Spark finds the data sources by itself where it finds the packages `pyspark_spoolrack` and
-`pyspark_spoolrack_root`; elsewhere `register(spark)` tells a session of them. This module loads without
-pyspark: only what is asked for that is Spark's brings it in. `spoolrack` itself never does.
+`pyspark_spoolrack_root`; elsewhere `register(spark)` registers them in a session. This module loads
+without pyspark: only what is asked for that is Spark's brings it in. `spoolrack` itself never does.
 docs/spark.md is the way in.
 """
 
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 OLDEST: Final = (4, 2)
-"""The first pyspark whose data sources are told how much to read."""
+"""The first pyspark that passes data sources the amount to read."""
 
 
 def register(spark: SparkSession) -> None:

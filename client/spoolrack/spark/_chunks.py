@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from ..v1 import queue_pb2 as pb
 from ._rows import Sized
+
+Chunk: TypeAlias = pb.MessageColumns | list[pb.OutgoingMessage]
 
 MESSAGES: Final = 1_000
 """The contract's most for one request."""

@@ -1,8 +1,8 @@
-"""The option `credentials`: who a query says it is, as text, and as what every process of it needs.
+"""The option `credentials`: a query's identity, as text, and as its processes use it.
 
-The driver reads what the text names, once, and hands it on to the executors with the tasks: none of
-them needs the files. What is in it is in no plan, log, offset or error of ours; the option's own text
-is Spark's to show, so a token is better kept in a file that the option names. What can fail:
+The driver reads the files that the text names, once, and hands their content to the executors with the
+tasks: none of them needs the files. No plan, log, offset or error of ours shows it; Spark may show the
+option's own text, so a token is better kept in a file that the option names. What can fail:
 `InvalidOption`, which names a part and never shows one.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Final
 from .._credentials import Credentials, credentials_for
 from ..errors import InvalidCredentials, InvalidRequest
 
-PARTS: Final = ("token", "token-file", "ca", "certificate", "key", "insecure")
+PARTS: Final = ("token", "token-file", "token-variable", "ca", "certificate", "key", "insecure")
 _BETWEEN: Final = re.compile(r"[;\n]")
 
 
@@ -24,8 +24,9 @@ class InvalidOption(InvalidRequest, ValueError):
 
 
 def credentials_in(text: str, address: str, host: str, *, is_secure: bool) -> Credentials:
-    """Those that `text` has: `token=...`, `token-file=PATH`, `ca=PATH`, `certificate=PATH`, `key=PATH`,
-    `insecure=true`, with `;` between them; or `file=PATH`, a file that holds them, one in a line."""
+    """Return the credentials of `text`: `token=...`, `token-file=PATH`, `token-variable=NAME` of the
+    environment, `ca=PATH`, `certificate=PATH`, `key=PATH`, `insecure=true`, with `;` between them; or
+    `file=PATH`, a file that holds them, one in a line."""
     given = _parts(text)
     if "file" in given:
         if len(given) > 1:
@@ -39,10 +40,15 @@ def credentials_in(text: str, address: str, host: str, *, is_secure: bool) -> Cr
     if given.get("insecure", "true") != "true":
         raise InvalidOption("credentials: insecure is 'true', or left out.")
     options: dict[str, Any] = {name: given.get(name) for name in ("token", "ca", "certificate", "key")}
+    if len(given.keys() & {"token", "token-file", "token-variable"}) > 1:
+        raise InvalidOption("credentials: choose one of token, token-file and token-variable.")
     if "token-file" in given:
-        if "token" in given:
-            raise InvalidOption("credentials: choose one of token and token-file.")
         options["token"] = _content(given["token-file"]).strip()
+    elif "token-variable" in given:
+        name = given["token-variable"]
+        options["token"] = os.environ.get(name, "").strip()
+        if not options["token"]:
+            raise InvalidOption(f"credentials: the driver's environment has no variable {name}.")
     try:
         return credentials_for(
             address, host, is_secure=is_secure, insecure="insecure" in given, **options

@@ -1,4 +1,4 @@
-"""The data source `spoolrack`: what Spark asks first, and what it is refused before any row moves.
+"""The data source `spoolrack`: its entry points for Spark, and the checks before any row moves.
 
 What can fail: an option, a column or a mode that can't be; the error says what to write instead.
 """

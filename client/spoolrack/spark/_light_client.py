@@ -1,4 +1,4 @@
-"""The light client: calls over one channel to each server, in each process, repeated where that helps.
+"""The light client: calls over one channel to each server, in each process, with retries.
 
 A channel is made at the first call and belongs to the process that made it: Spark's daemon forks its
 workers, and a channel doesn't survive a fork. All calls but a plain `Send` may be repeated as they are,
@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, TypeVar
@@ -49,7 +49,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def stub_of(address: str, credentials: Credentials = NONE) -> Stubs:
-    """The calls of a server; the channel is this process's own."""
+    """Return the stubs of a server; the channel is this process's own."""
     key = (os.getpid(), address, credentials)
     with _lock:
         if key not in _channels:
@@ -59,8 +59,8 @@ def stub_of(address: str, credentials: Credentials = NONE) -> Stubs:
 
 
 @dataclass(slots=True)
-class Patience:
-    """How long calls are repeated, and how it is waited between them."""
+class RetryBudget:
+    """Bound and pauses of a call's retries, with the clock that they use."""
 
     seconds: float
     sleep: Callable[[float], Any] = time.sleep
@@ -69,27 +69,27 @@ class Patience:
 
 
 def may_repeat(error: SpoolrackError) -> bool:
-    """Whether a call that is idempotent by name may succeed when it is repeated."""
+    """Return whether a call that is idempotent by name may succeed when it is repeated."""
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return False  # The query was given another CA: gRPC has no code of its own for that.
     return error.retryable or isinstance(error, Timeout | OutcomeUnknown)
 
 
-def repeated(call: Callable[[], Answer], patience: Patience, what: str) -> Answer:
+def repeated(call: Callable[[], Answer], budget: RetryBudget, what: str) -> Answer:
     """Return the answer of an idempotent call, which is repeated with back-off until it is there or its
     time is up. Each repetition is logged as one of `what`."""
-    deadline = patience.monotonic() + patience.seconds
+    deadline = budget.monotonic() + budget.seconds
     failed = 0
     while True:
         try:
             return call()
         except SpoolrackError as error:
             failed += 1
-            pause = pause_after(error, failed, deadline - patience.monotonic(), patience.random)
+            pause = pause_after(error, failed, deadline - budget.monotonic(), budget.random)
             if pause is None:
                 raise
-            log_retry(what, error, pause, deadline - patience.monotonic())
-        patience.sleep(pause)
+            log_retry(what, error, pause, deadline - budget.monotonic())
+        budget.sleep(pause)
 
 
 def log_retry(what: str, error: SpoolrackError, pause: float, left: float) -> None:
@@ -103,41 +103,50 @@ def log_retry(what: str, error: SpoolrackError, pause: float, left: float) -> No
 
 
 def pause_after(error: SpoolrackError, failed: int, left: float, random: Random) -> float | None:
-    """Seconds to wait before the repetition of an idempotent call; None: give up."""
+    """Return the seconds to wait before the repetition of an idempotent call; None: give up."""
     if not may_repeat(error):
         return None
     if not error.retryable:
-        # Not for everybody, but for calls like these.
+        # Retryable here, because the call is idempotent by name.
         error = Unreachable()
     return POLICY.pause(error, failed=failed, left=left, random=random)
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """Makes calls to one server, repeated. `sleep` lets its owner end the waiting by raising."""
+class LightClient:
+    """Calls to one server, with retries. `sleep` of the budget may raise, which ends a wait."""
 
     address: str
-    patience: Patience
+    budget: RetryBudget
     credentials: Credentials = NONE
 
     def __call__(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
-        return repeated(lambda: self.once(method, request, timeout=timeout), self.patience, method)
+        return repeated(lambda: self.once(method, request, timeout=timeout), self.budget, method)
 
     def once(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
-        """One try; raises `SpoolrackError`."""
+        """Make one attempt; raise `SpoolrackError`."""
         try:
             stub = stub_of(self.address, self.credentials)
             return getattr(stub, method)(request, timeout=timeout)
         except grpc.RpcError as error:
             raise error_from(error, self.address, timeout, is_ours=False) from None
 
+    def pages(self, method: str, request: Any) -> Iterator[Any]:
+        """Yield the pages of a list, each retried. The request may be changed between two pages."""
+        while True:
+            page = self(method, request)
+            yield page
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
     def begin(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
-        """A call under way: `finished` waits for it."""
+        """Begin a call; `finished` waits for it."""
         stub = stub_of(self.address, self.credentials)
         return getattr(stub, method).future(request, timeout=timeout)
 
     def finished(self, under_way: Any) -> Any:
-        """The answer of a call that was begun; raises `SpoolrackError`."""
+        """Return the answer of a call that was begun; raise `SpoolrackError`."""
         try:
             return under_way.result()
         except grpc.RpcError as error:

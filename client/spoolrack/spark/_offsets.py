@@ -1,7 +1,7 @@
-"""Where a query is in its queue, and how a batch is cut into the slices of its tasks. Pure.
+"""Offsets of a query in its queues, and the slices of a batch for its tasks. Pure.
 
-An offset names the last reservation that the query has been given: the stream `gen` is the query's
-own, `sequence_number` counts its reservations, `n` the messages of this one. A batch is exactly the
+An offset names the last reservation that the query has been given: the stream `gen` is the query's own,
+`sequence_number` counts its reservations, `n` the messages of this one. A batch is exactly the
 reservation that its end names; where it began says nothing, because Spark makes a new beginning for a
 first batch that it does again. A query of several queues has an offset in each, whose streams are named
 after the query's and the queue: so a run finds the reservations of the run before.
@@ -23,7 +23,7 @@ WORTH_A_TASK: Final = 5_000
 BYTES_WORTH_A_TASK: Final = 8 * 1024 * 1024
 """... as so many bytes of bodies and attributes do, ..."""
 TASKS: Final = 16
-"""... and so many tasks at most, where nobody said how many."""
+"""... and so many tasks at most, unless an option states the number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class QueuesOffset:
 
     @staticmethod
     def from_json(given: Mapping[str, Any], queue: str | None) -> QueuesOffset:
-        """The offset of a query of the one `queue`, or of several. Raises `InvalidOption` for a
+        """Return the offset of a query of the one `queue`, or of several. Raises `InvalidOption` for a
         checkpoint of another source."""
         if queue is not None:
             offset = from_json(given)
@@ -116,12 +116,12 @@ class Slice:
 
 
 def initial() -> Offset:
-    """Before all messages, in a stream that is nobody else's."""
+    """Return the offset before all messages, in a stream of the query's own."""
     return Offset(gen=str(uuid.uuid4()), sequence_number=NOTHING_YET, n=0)
 
 
 def from_json(given: Mapping[str, Any]) -> Offset:
-    """Raises `InvalidOption` for a checkpoint of another source."""
+    """Parse an offset; raise `InvalidOption` for a checkpoint of another source."""
     match given:
         case {"gen": str(gen), "seq": int(sequence_number), "n": int(n)}:
             return Offset(gen=gen, sequence_number=sequence_number, n=n)
@@ -137,7 +137,7 @@ def _other_source(given: Mapping[str, Any]) -> InvalidOption:
 
 
 def slices(messages: int, size: int, partitions: int | None) -> list[Slice]:
-    """Cuts a reservation of `size` bytes into parts of equal lengths, or one more; none is empty."""
+    """Cut a reservation of `size` bytes into parts of equal lengths, or one more; none is empty."""
     if partitions is None:
         partitions = min(TASKS, max(1, messages // WORTH_A_TASK, size // BYTES_WORTH_A_TASK))
     count = min(partitions, messages)

@@ -1,4 +1,4 @@
-"""The options of the data source: what each may be, and what it is when nobody says.
+"""The options of the data source: the values that each takes, and its default.
 
 Spark hands options over as text, in any case. What can fail: an option that can't be what it is, or
 whose name is nearly one of ours, is an `InvalidOption` that says which and what to do.
@@ -63,6 +63,7 @@ NAMES: Final = (
     "holdSeconds",
     "onLostReservation",
     "onUnreadBatch",
+    "onOldCheckpoint",
     "onMissingQueue",
     "mode",
     "txnId",
@@ -138,6 +139,9 @@ class ReadOptions:
     deletes_unread: bool = False
     """Whether a batch that is done for Spark is deleted if no task has read it. False: the query
     fails."""
+    skips_done: bool = False
+    """Whether batches of the checkpoint that are done and deleted are passed over. False: the query
+    fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,15 +158,6 @@ class WriteOptions:
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
     given = known(options)
-    lost = given.get("onlostreservation", "fail").lower()
-    if lost not in ("fail", "redeliver"):
-        raise InvalidOption(f"onLostReservation is {lost!r}: it may be 'fail' or 'redeliver'.")
-    unread = given.get("onunreadbatch", "fail").lower()
-    if unread not in ("fail", "delete"):
-        raise InvalidOption(f"onUnreadBatch is {unread!r}: it may be 'fail' or 'delete'.")
-    missing = given.get("onmissingqueue", "fail").lower()
-    if missing not in ("fail", "wait"):
-        raise InvalidOption(f"onMissingQueue is {missing!r}: it may be 'fail' or 'wait'.")
     partitions = whole(given, "numPartitions", 0, least=0, most=10_000)
     wait_seconds = _seconds(given, "waitSeconds", 0.0, least=0.0, most=MAX_WAIT)
     queues = _queues(given)
@@ -181,14 +176,23 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         partitions=partitions or None,
         wait_seconds=wait_seconds,
         hold_seconds=_seconds(given, "holdSeconds", 600.0, least=1.0, most=MAX_HOLD),
-        redelivers=lost == "redeliver",
+        redelivers=_chosen(given, "onLostReservation", "redeliver"),
         columns=listed(given, "columns", READ) or columns,
         states=tuple(STATES[state] for state in listed(given, "states", [*STATES])),
         since=moment(given, "sentAfter"),
         until=moment(given, "sentBefore"),
-        deletes_unread=unread == "delete",
-        waits_for_queue=missing == "wait",
+        deletes_unread=_chosen(given, "onUnreadBatch", "delete"),
+        skips_done=_chosen(given, "onOldCheckpoint", "skip"),
+        waits_for_queue=_chosen(given, "onMissingQueue", "wait"),
     )
+
+
+def _chosen(given: Mapping[str, str], name: str, other: str) -> bool:
+    """Return whether an option that is `fail` by default is the `other` word."""
+    word = given.get(name.lower(), "fail").lower()
+    if word not in ("fail", other):
+        raise InvalidOption(f"{name} is {word!r}: it may be 'fail' or {other!r}.")
+    return word == other
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -219,7 +223,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
 def queue_address(
     endpoint: str, queue: str, *, credentials: str | None = None, retry_seconds: float = 300.0
 ) -> QueueAddress:
-    """Raises `InvalidOption` for what can't be one."""
+    """Return the address of a queue; raise `InvalidOption` for an impossible one."""
     if _QUEUE.fullmatch(queue) is None:
         raise InvalidOption(
             f"queue is {queue!r}: a queue's name has 1 to 80 letters, digits, '_', '.' and '-', and "
@@ -248,7 +252,7 @@ def _address(endpoint: str, queue: str, credentials: str | None, retry_seconds: 
 
 
 def known(options: Mapping[str, str], names: Sequence[str] = NAMES) -> dict[str, str]:
-    """Return the options by their names in small letters. Those that Spark adds are let be."""
+    """Return the options by their names in small letters. Those that Spark adds are kept."""
     given = {name.lower(): value for name, value in options.items()}
     ours = {name.lower(): name for name in names}
     for name in given:
@@ -264,7 +268,7 @@ def known(options: Mapping[str, str], names: Sequence[str] = NAMES) -> dict[str,
 
 
 def _place(given: Mapping[str, str], *, is_several: bool = False) -> QueueAddress:
-    """The address of the queue; of several queues that of their server."""
+    """Return the address of the queue; of several queues that of their server."""
     for name in ("endpoint", "queue"):
         if not given.get(name):
             raise InvalidOption(f"The option {name} is missing: .option({name!r}, ...).")
@@ -278,7 +282,7 @@ def _place(given: Mapping[str, str], *, is_several: bool = False) -> QueueAddres
 
 
 def is_pattern(word: str) -> bool:
-    """Whether a word of the option `queue` stands for names: `*` is any text, `?` one character."""
+    """Return whether a word of the option `queue` is a pattern: `*` is any text, `?` one character."""
     return "*" in word or "?" in word
 
 

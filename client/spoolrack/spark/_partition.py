@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ._light_client import Caller, Patience
+from ._light_client import LightClient, RetryBudget
 from ._options import InvalidOption, QueueAddress, queue_address
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ._row_sender import Counts
+    from ._row_sender import SentCounts
     from ._rows import Sized
 
 COUNTS: Final = "sent long, duplicates long"
@@ -30,11 +30,11 @@ _QUERY: Final = re.compile(r"[A-Za-z0-9_-]{1,70}")
 
 @dataclass(frozen=True, slots=True)
 class PartitionWriter:
-    """For `foreachPartition` and `rdd.mapPartitions`: rows in, one `Counts` out."""
+    """For `foreachPartition` and `rdd.mapPartitions`: rows in, one `SentCounts` out."""
 
     place: QueueAddress
 
-    def __call__(self, rows: Iterable[Any]) -> list[Counts]:
+    def __call__(self, rows: Iterable[Any]) -> list[SentCounts]:
         from ._row_sender import send
 
         return [send(_caller(self.place), self.place, map(_message, rows))]
@@ -100,16 +100,16 @@ class StagingWriter:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from ._columns import messages_of
+        from ._columns import chunks_of
         from ._publication import stage_rows
         from ._rows import check_columns
 
-        def messages() -> Iterator[Sized]:
+        def checked() -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 check_columns(batch.schema.names, may_deduplicate=False)
-                yield from messages_of(batch)
+                yield batch
 
-        name, staged = stage_rows(self.place, messages())
+        name, staged = stage_rows(self.place, chunks_of(checked()))
         columns = {"stage": [name], "messages": [staged.messages], "total": [str(staged.total)]}
         types = [("stage", pa.string()), ("messages", pa.int64()), ("total", pa.string())]
         yield pa.RecordBatch.from_pydict(columns, schema=pa.schema(types))
@@ -126,17 +126,19 @@ class EpochWriter:
     def __call__(self, rows: Iterable[Any]) -> None:
         from pyspark import TaskContext
 
+        from ._chunks import chunks
         from ._publication import publish, stage_rows
 
         context = TaskContext.get()
         number = 0 if context is None else context.partitionId()
-        staged = stage_rows(self.place, (_message(row, may_deduplicate=False) for row in rows))
+        messages = (_message(row, may_deduplicate=False) for row in rows)
+        staged = stage_rows(self.place, chunks(messages, is_staged=True))
         publish(self.place, [staged], f"{self.query}-{number}", self.epoch)
 
 
 def writer(endpoint: str, queue: str, *, query: str, **options: Any) -> Writer:
-    """A writer for `foreachBatch` and `foreachPartition`, also with a Spark that has no Python data
-    sources: 3.4 and newer.
+    """Return a writer for `foreachBatch` and `foreachPartition`, also with a Spark that has no Python
+    data sources: 3.4 and newer.
 
     `query` names the query, in up to 70 of A-Z, a-z, 0-9, '_' and '-': no other one has that name, and
     it stays over restarts. `options`: credentials, retry_seconds. Raises `InvalidOption`.
@@ -150,7 +152,8 @@ def writer(endpoint: str, queue: str, *, query: str, **options: Any) -> Writer:
 
 
 def write_partition(endpoint: str, queue: str, **options: Any) -> PartitionWriter:
-    """A function that sends the rows of a partition: `df.foreachPartition(write_partition(...))`.
+    """Return a function that sends the rows of a partition:
+    `df.foreachPartition(write_partition(...))`.
 
     A row is bytes or text, which are its body, or has `body` and perhaps `attributes`,
     `binary_attributes`, `deduplication_id` and `delay_seconds`: a Row or a mapping. With
@@ -161,12 +164,12 @@ def write_partition(endpoint: str, queue: str, **options: Any) -> PartitionWrite
 
 
 def write_batches(endpoint: str, queue: str, **options: Any) -> BatchWriter:
-    """The same for Arrow: `df.mapInArrow(write_batches(...), COUNTS)`, many times as fast."""
+    """Return the same for Arrow: `df.mapInArrow(write_batches(...), COUNTS)`, many times as fast."""
     return BatchWriter(queue_address(endpoint, queue, **options))
 
 
-def _caller(place: QueueAddress) -> Caller:
-    return Caller(place.address, Patience(place.retry_seconds), place.credentials)
+def _caller(place: QueueAddress) -> LightClient:
+    return LightClient(place.address, RetryBudget(place.retry_seconds), place.credentials)
 
 
 def _message(row: Any, *, may_deduplicate: bool = True) -> Sized:

@@ -13,11 +13,11 @@ from typing import Final
 
 from ..errors import SpoolrackError
 from ..v1 import staging_service_pb2 as staging
-from ._light_client import Caller, Patience
+from ._chunks import Chunk
+from ._light_client import LightClient, RetryBudget
 from ._options import InvalidOption, QueueAddress
 from ._queue_reader import CheckpointTooOld
 from ._row_sender import StagedRows, abort, stage, together
-from ._rows import Sized
 
 STAGES: Final = 10_000
 """The contract's most for one publication."""
@@ -36,14 +36,14 @@ class OtherRows(SpoolrackError):
     reason = "EPOCH_DIFFERS"
 
 
-def stage_rows(place: QueueAddress, messages: Iterable[Sized]) -> tuple[str, StagedRows]:
+def stage_rows(place: QueueAddress, chunks: Iterable[Chunk]) -> tuple[str, StagedRows]:
     """Stage the rows of one attempt of a task; return the stage's name, "" if there is none, and its
     content.
 
     Attempts of one task may run at the same time: each stage has a name of its own.
     """
     name = secrets.token_hex(16)
-    staged = stage(caller_of(place), place, name, messages, LIVES)
+    staged = stage(caller_of(place), place, name, chunks, LIVES)
     return name if staged.messages else "", staged
 
 
@@ -96,7 +96,7 @@ def publish(
 
 
 def _kept(stages: Sequence[str]) -> str:
-    """Where the rows of a batch are that can't be published."""
+    """Say where the rows of a batch are that can't be published."""
     names = ", ".join(stages[:3]) + (f" and {len(stages) - 3} others" if len(stages) > 3 else "")
     return (
         f"They stay for {LIVES / 3_600:.0f} hours, invisible, in the stages {names}: "
@@ -104,5 +104,5 @@ def _kept(stages: Sequence[str]) -> str:
     )
 
 
-def caller_of(place: QueueAddress) -> Caller:
-    return Caller(place.address, Patience(place.retry_seconds), place.credentials)
+def caller_of(place: QueueAddress) -> LightClient:
+    return LightClient(place.address, RetryBudget(place.retry_seconds), place.credentials)

@@ -9,22 +9,19 @@ from itertools import takewhile
 from typing import Any, Final
 
 from ..v1 import queue_service_pb2 as rpc
-from ._light_client import Caller
+from ._light_client import LightClient
 
 PAGE: Final = 1_000
 
 
-def matching(caller: Caller, words: Sequence[str]) -> dict[str, Any]:
+def matching(caller: LightClient, words: Sequence[str]) -> dict[str, Any]:
     """Return the `QueueCounts` of the queues that exist and match one of the words, by name."""
     literal = [re.split(r"[*?]", word, maxsplit=1)[0] for word in words]
     common = takewhile(lambda pair: pair[0] == pair[1], zip(min(literal), max(literal), strict=False))
     request = rpc.ListQueuesRequest(page_size=PAGE, prefix="".join(one for one, _ in common))
     found: dict[str, Any] = {}
-    while True:
-        page = caller("ListQueues", request)
+    for page in caller.pages("ListQueues", request):
         for queue in page.queues:
             if any(fnmatchcase(queue.name, word) for word in words):
                 found[queue.name] = queue.counts
-        if not page.next_page_token:
-            return found
-        request.page_token = page.next_page_token
+    return found

@@ -13,7 +13,7 @@ from typing import Any, Final
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from ..v1 import queue_service_pb2 as rpc
-from ._light_client import Caller, Patience
+from ._light_client import LightClient, RetryBudget
 from ._options import ReadOptions, is_pattern
 from ._queue_names import matching
 
@@ -26,7 +26,7 @@ _MOST_SKIP: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class PeekShare:
     """Messages of a queue, sent from a time on and before another one, in Unix milliseconds."""
 
     queue: str
@@ -34,26 +34,26 @@ class Share:
     end: int | None = None
 
 
-def shares(options: ReadOptions, patience: Patience) -> list[Share]:
+def shares(options: ReadOptions, budget: RetryBudget) -> list[PeekShare]:
     """Return shares with about as many messages each."""
     place = options.place
-    caller = Caller(place.address, patience, place.credentials)
+    caller = LightClient(place.address, budget, place.credentials)
     totals = {queue: _total(counts) for queue, counts in _counts(caller, options).items()}
     each = -(-sum(totals.values()) // (options.partitions or SHARES))
     if options.partitions is None:
         each = max(each, WORTH)
     found = []
     for queue, total in totals.items():
-        whole = Share(queue, options.since, options.until)
+        whole = PeekShare(queue, options.since, options.until)
         bounds = sorted(set(_bounds(caller, options, whole, each))) if 0 < each < total else []
         found += [
-            Share(queue, begin, end)
+            PeekShare(queue, begin, end)
             for begin, end in zip([whole.begin, *bounds], [*bounds, whole.end], strict=True)
         ]
     return found
 
 
-def _counts(caller: Caller, options: ReadOptions) -> dict[str, Any]:
+def _counts(caller: LightClient, options: ReadOptions) -> dict[str, Any]:
     """Return the counts of the queues to look at; raises `QueueNotFound` for one that is named."""
     found = matching(caller, options.queues) if options.queues else {}
     named = options.queues or (options.place.queue,)
@@ -67,41 +67,34 @@ def _total(counts: Any) -> int:
     return int(counts.ready_count + counts.leased_count + counts.delayed_count)
 
 
-def _bounds(caller: Caller, options: ReadOptions, whole: Share, each: int) -> Iterator[int]:
+def _bounds(caller: LightClient, options: ReadOptions, whole: PeekShare, each: int) -> Iterator[int]:
     """Yield the send time of each message by whose number `each` divides, in Unix milliseconds."""
     request = _request(options, whole, page_size=1)
+    request.skip = min(each, _MOST_SKIP)
     left = each
-    while True:
-        request.skip = min(left, _MOST_SKIP)
-        page = caller("ListMessages", request)
+    for page in caller.pages("ListMessages", request):
         left -= request.skip
         for message in page.messages:  # One, or none if it was deleted just now.
             if left == 0:
                 yield message.send_time.ToMilliseconds()
                 left = each
             left -= 1
-        if not page.next_page_token:
-            return
-        request.page_token = page.next_page_token
+        request.skip = min(left, _MOST_SKIP)
 
 
-def peek(options: ReadOptions, share: Share, patience: Patience) -> Iterator[Any]:
+def peek(options: ReadOptions, share: PeekShare, budget: RetryBudget) -> Iterator[Any]:
     """Yield the messages of a share in lists, as they are."""
     place = options.place
-    caller = Caller(place.address, patience, place.credentials)
+    caller = LightClient(place.address, budget, place.credentials)
     request = _request(options, share, page_size=PAGE)
     if "body" in options.columns:
         request.view = rpc.MESSAGE_VIEW_FULL
-    while True:
-        page = caller("ListMessages", request)
+    for page in caller.pages("ListMessages", request):
         if page.messages:
             yield list(page.messages)
-        if not page.next_page_token:
-            return
-        request.page_token = page.next_page_token
 
 
-def _request(options: ReadOptions, share: Share, *, page_size: int) -> rpc.ListMessagesRequest:
+def _request(options: ReadOptions, share: PeekShare, *, page_size: int) -> rpc.ListMessagesRequest:
     return rpc.ListMessagesRequest(
         queue=share.queue,
         page_size=page_size,

@@ -1,16 +1,16 @@
-"""How a streaming query reads a queue, without Spark: it reserves, reads and commits.
+"""Streaming reads of one queue, without Spark: reserve, read, commit.
 
 A batch is a reservation. It is deleted when the query asks for the next one, because only then Spark
 has written down that it is done; Spark's own word for it comes one batch late. What can fail: a
-reservation that is with others now (`BatchLost`), one that was deleted long ago (`CheckpointTooOld`),
-one that no task has read, because the sink has skipped the batch (`BatchUnread`), and each call that
-fails longer than `retrySeconds`.
+reservation whose messages other consumers have leased (`BatchLost`), one that was deleted long ago
+(`CheckpointTooOld`), one that no task has read, because the sink has skipped the batch (`BatchUnread`),
+and each call that fails longer than `retrySeconds`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import grpc
@@ -20,10 +20,10 @@ from .._transports.grpc_calls import error_from
 from ..errors import SpoolrackError
 from ..v1 import queue_service_pb2 as rpc
 from ..v1 import reservation_service_pb2 as reserved
-from ._light_client import CALL_TIMEOUT, Caller, Patience, log_retry, pause_after, stub_of
+from ._light_client import CALL_TIMEOUT, LightClient, RetryBudget, log_retry, pause_after, stub_of
 from ._offsets import Offset, Slice
 from ._options import MAX_MESSAGES, QueueAddress, ReadOptions
-from ._reservation_extender import COMMITTED, Keeper
+from ._reservation_extender import COMMITTED, ReservationExtender
 
 MISSING: Final = "QUEUE_NOT_FOUND"
 GONE: Final = frozenset({"RESERVATION_LOST", "RESERVATION_NOT_FOUND"})
@@ -43,6 +43,10 @@ class BatchUnread(SpoolrackError):
     reason = "RESERVATION_UNREAD"
 
 
+class ServerTooOld(SpoolrackError):
+    """The server lacks what a query needs."""
+
+
 class CheckpointTooOld(SpoolrackError):
     """The query's checkpoint is older than what it has done: it was put back."""
 
@@ -52,17 +56,17 @@ class CheckpointTooOld(SpoolrackError):
 class StreamReading:
     """One query's reading of one queue. Not thread-safe."""
 
-    def __init__(self, options: ReadOptions, caller: Caller, keeper: Keeper) -> None:
+    def __init__(self, options: ReadOptions, caller: LightClient, keeper: ReservationExtender) -> None:
         self._options = options
         self._caller = caller
-        self._keeper = keeper
+        self._extender = keeper
         self._committed: Offset | None = None
         self._left: int | None = None
         """How many messages may yet come; None: all."""
         self._may_be_reserved = False
 
     def only_what_is_there(self) -> None:
-        """From now on, no more messages than are ready now."""
+        """Limit the next batches to the messages that are ready now."""
         self._may_be_reserved = True
         try:
             request = rpc.GetQueueRequest(name=self._options.place.queue)
@@ -107,7 +111,7 @@ class StreamReading:
         if self._left is not None and is_counted:
             self._left = max(0, self._left - count)
         end = Offset(gen=start.gen, sequence_number=request.sequence_number, n=count)
-        self._keeper.hold(end)
+        self._extender.keep(end)
         return end
 
     def _reserve(self, request: Any) -> Any:
@@ -118,7 +122,10 @@ class StreamReading:
                 )
             except SpoolrackError as error:
                 if error.reason == COMMITTED:
-                    raise _too_old(request.stream, request.sequence_number, error) from error
+                    self._refuse_old(request.stream, request.sequence_number, error)
+                    committed = error.metadata.get("committed", request.sequence_number)
+                    request.sequence_number = int(committed) + 1
+                    continue
                 if error.reason != "RESERVATION_LOST":
                     raise
                 # Reserved by a run whose word isn't in this checkpoint. Its messages come again.
@@ -126,8 +133,8 @@ class StreamReading:
                 request.sequence_number += 1
 
     def _is_reserved(self, start: Offset) -> bool:
-        """Whether a run that died left a reservation that it didn't write down: its messages were not
-        ready when they were counted. It is asked once."""
+        """Return whether a run that died left a reservation that it didn't write down: its messages
+        were not ready when they were counted. Asks the server once."""
         asks, self._may_be_reserved = self._may_be_reserved, False
         if not asks:
             return False
@@ -150,15 +157,22 @@ class StreamReading:
             answer = self._caller("ExtendReservation", request)
         except SpoolrackError as error:
             if error.reason == COMMITTED:
-                raise _too_old(end.gen, end.sequence_number, error) from error
+                self._refuse_old(end.gen, end.sequence_number, error)
+                return reserved.Reservation()
             if error.reason not in GONE:
                 raise
             self._lost(end, "can't be read any more", error)
             # The batch is empty now: its commit must delete nothing.
             self._give_back(end.gen, end.sequence_number)
             return reserved.Reservation()
-        self._keeper.hold(end)
+        self._extender.keep(end)
         return answer.reservation
+
+    def _refuse_old(self, stream: str, sequence_number: int, error: SpoolrackError) -> None:
+        """Raise `CheckpointTooOld`, unless what was done before is to be passed over."""
+        if not self._options.skips_done:
+            raise _too_old(stream, sequence_number, error) from error
+        log.warning("Batch %s of the stream %s is passed over: %s", sequence_number, stream, error)
 
     def _give_back(self, stream: str, sequence_number: int) -> None:
         """Keep a commit from deleting what is ready again of a lost reservation."""
@@ -185,7 +199,7 @@ class StreamReading:
                 raise
             raise _unread(done, error) from error
         self._committed = done
-        self._keeper.let_go(done.gen)
+        self._extender.drop(done.gen)
         if done.sequence_number in answer.lost_sequence_numbers:
             self._lost(done, "was done, but could not be deleted", None)
 
@@ -206,40 +220,40 @@ class StreamReading:
 
 
 def read_slice(
-    place: QueueAddress, gen: str, sequence_number: int, part: Slice, patience: Patience
-) -> Iterator[Any]:
-    """The messages of a slice, in lists; a connection that breaks is taken up where it was."""
-    seen: set[str] = set()
+    place: QueueAddress, gen: str, sequence_number: int, part: Slice, budget: RetryBudget
+) -> Iterator[Sequence[Any]]:
+    """Yield the messages of a slice, in lists of runs; resume where a broken connection ended."""
+    begin = part.begin
     failed = 0
-    deadline = patience.monotonic() + patience.seconds
-    while True:
-        # Messages that were deleted meanwhile only bring the others closer.
+    deadline = budget.monotonic() + budget.seconds
+    while begin < part.end:
         request = reserved.ReadReservationRequest(
             stream=gen,
             sequence_number=sequence_number,
-            begin_index=part.begin + len(seen),
+            begin_index=begin,
             end_index=part.end,
             mark_read=True,
+            by_column=True,
         )
-        if request.begin_index >= part.end:
-            return
         try:
             for frame in stub_of(place.address, place.credentials).ReadReservation(request):
-                messages = [one for one in frame.messages if one.id not in seen]
-                seen.update(one.id for one in messages)
+                if not frame.next_index:
+                    raise ServerTooOld(
+                        "The server doesn't return messages by column: update it before the queries."
+                    )
+                begin = frame.next_index
                 failed = 0
-                deadline = patience.monotonic() + patience.seconds
-                if messages:
-                    yield messages
+                deadline = budget.monotonic() + budget.seconds
+                yield frame.runs
             return
         except grpc.RpcError as broken:
             error = error_from(broken, place.address, is_ours=False)
         failed += 1
-        pause = pause_after(error, failed, deadline - patience.monotonic(), patience.random)
+        pause = pause_after(error, failed, deadline - budget.monotonic(), budget.random)
         if pause is None:
             raise error
-        log_retry("ReadReservation", error, pause, deadline - patience.monotonic())
-        patience.sleep(pause)
+        log_retry("ReadReservation", error, pause, deadline - budget.monotonic())
+        budget.sleep(pause)
 
 
 def _span(seconds: float) -> Duration:
@@ -251,9 +265,10 @@ def _too_old(stream: str, sequence_number: int, why: SpoolrackError) -> Checkpoi
     return CheckpointTooOld(
         f"The checkpoint asks for batch {sequence_number} of the stream {stream}, which was "
         "done and deleted: the checkpoint is older than what the query has done, as after a "
-        "restore. Nothing is lost: what is in the queue stays there. Start the query with a new "
+        "restore. Nothing is lost: the messages stay in the queue. Start the query with a new "
         "checkpointLocation and a new output path: a file sink skips the batch numbers that its "
-        f"folder has already. ({why})"
+        "folder has already. With asyncProgressTrackingEnabled the checkpoint of a run that died is "
+        f"older, too: set onOldCheckpoint to 'skip', and what is done is passed over. ({why})"
     )
 
 

@@ -1,8 +1,8 @@
-"""How a streaming query reads its queues, without Spark: one, several, or those that match a pattern.
+"""Streaming reads of several queues, without Spark: one, several, or those that match a pattern.
 
-Each queue has a stream of reservations of its own (`_queue_reader`). A batch has at most one of them
-of each queue. Of several queues one call tells which have messages, so that idle ones cost no calls;
-but each is asked once by each run, for a reservation that the run before has not written down.
+Each queue has a stream of reservations of its own (`_queue_reader`). A batch has at most one of them of
+each queue. Of several queues one call tells which have messages, so that idle ones cost no calls; but
+each is asked once by each run, for a reservation that the run before has not written down.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 from ..errors import SpoolrackError
 from ..v1 import queue_service_pb2 as rpc
-from ._light_client import Caller, Patience
+from ._light_client import LightClient, RetryBudget
 from ._offsets import Offset, QueuesOffset, Slice, slices
 from ._options import ReadOptions, is_pattern
 from ._queue_names import matching
 from ._queue_reader import MISSING, StreamReading
-from ._reservation_extender import Keeper
+from ._reservation_extender import ReservationExtender
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +35,10 @@ class Piece:
 class QueuesReading:
     """One query's reading of its queues. Not thread-safe."""
 
-    def __init__(self, options: ReadOptions, caller: Caller) -> None:
+    def __init__(self, options: ReadOptions, caller: LightClient) -> None:
         self._options = options
         self._caller = caller
-        self._keeper = Keeper(caller, options.hold_seconds)
+        self._extender = ReservationExtender(caller, options.hold_seconds)
         self._named = frozenset(word for word in options.queues if not is_pattern(word))
         self._readings: dict[str, StreamReading] = {}
         self._last: dict[str, int] = {}
@@ -49,7 +49,7 @@ class QueuesReading:
         """The monotonic time of the last batch: the first one waits for nothing."""
 
     def only_what_is_there(self) -> None:
-        """From now on, no more messages than are ready now."""
+        """Limit the next batches to the messages that are ready now."""
         if self._options.queues:
             self._there = self._named.union(matching(self._caller, self._options.queues))
         else:
@@ -77,7 +77,7 @@ class QueuesReading:
             if end != before:
                 ends[queue] = end
         if ends:
-            self._reserved_at = self._caller.patience.monotonic()
+            self._reserved_at = self._caller.budget.monotonic()
         return start.moved_to(ends)
 
     def _of(self, queue: str) -> StreamReading:
@@ -87,11 +87,11 @@ class QueuesReading:
                 is_missed = queue in self._named and not options.waits_for_queue
                 place = replace(options.place, queue=queue)
                 options = replace(options, place=place, waits_for_queue=not is_missed)
-            self._readings[queue] = StreamReading(options, self._caller, self._keeper)
+            self._readings[queue] = StreamReading(options, self._caller, self._extender)
         return self._readings[queue]
 
-    def _counts(self, caller: Caller) -> dict[str, Any]:
-        """The counts (`QueueCounts`) of the queues that exist, by name."""
+    def _counts(self, caller: LightClient) -> dict[str, Any]:
+        """Return the counts (`QueueCounts`) of the queues that exist, by name."""
         if self._options.queues:
             return matching(caller, self._options.queues)
         queue = self._options.place.queue
@@ -103,13 +103,14 @@ class QueuesReading:
             return {}
 
     def _may_wait(self) -> bool:
-        """Whether the next batch may wait for more messages than are ready."""
-        since = self._caller.patience.monotonic() - self._reserved_at
+        """Return whether the next batch may wait for more messages than are ready."""
+        since = self._caller.budget.monotonic() - self._reserved_at
         may_be_more = self._there is None and since < self._options.max_trigger_delay
         return bool(self._options.min_messages) and may_be_more
 
     def _wanted(self, start: QueuesOffset, counts: Mapping[str, Any]) -> dict[str, int]:
-        """How many messages each queue has that is worth a call; one of a queue that isn't counted."""
+        """Return how many messages each queue has that is worth a call; one for a queue that isn't
+        counted."""
         wanted = {}
         for queue in sorted(self._named.union(counts)):
             ready = counts[queue].ready_count if queue in counts else 1
@@ -120,7 +121,7 @@ class QueuesReading:
         return wanted
 
     def parts(self, start: QueuesOffset, end: QueuesOffset) -> list[tuple[Piece, ...]]:
-        """The pieces of a batch for each task. All its reservations are held anew."""
+        """Return the pieces of a batch for each task, and extend all its reservations."""
         held = {
             queue: self._of(queue).extend(offset) for queue, offset in end.batch_since(start).items()
         }
@@ -150,8 +151,9 @@ class QueuesReading:
                     raise
 
     def lag(self, offset: QueuesOffset | None) -> dict[str, Any] | None:
-        """The offset, and what waits behind it: for the query's progress. None: no server answers."""
-        once = Caller(self._caller.address, Patience(0.0), self._caller.credentials)
+        """Return the offset, and the messages behind it: for the query's progress. None: no server
+        answers."""
+        once = LightClient(self._caller.address, RetryBudget(0.0), self._caller.credentials)
         try:
             counts = self._counts(once)
         except SpoolrackError:
@@ -170,7 +172,7 @@ class QueuesReading:
 
     def stop(self) -> None:
         """End the keeper. The messages stay with the query for a whole hold from now on."""
-        self._keeper.stop()
+        self._extender.stop()
 
 
 def _divided(total: int, wanted: Mapping[str, int]) -> dict[str, int]:

@@ -1,8 +1,9 @@
-"""Keeps the reservations of a running query, however long its batch or its pause is.
+"""Extension of a running query's reservations, however long its batch or its pause is.
 
-A thread of the process that plans the query extends them several times within the hold, and once more
-when the query stops. It ends with that process: then their hold runs out, unless the query is started
-again in time. What can fail: an extension; the next call of the query itself says so.
+A thread of the process that plans the query extends them several times within the visibility timeout,
+and once more when the query stops. It ends with that process: then the reservations expire, unless the
+query is started again in time. What can fail: an extension; the next call of the query itself reports
+it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from ..errors import SpoolrackError
 from ..v1 import reservation_service_pb2 as reserved
-from ._light_client import Caller, may_repeat
+from ._light_client import LightClient, may_repeat
 from ._offsets import Offset
 
 OFTEN: Final = 4
@@ -27,10 +28,10 @@ COMMITTED: Final = "RESERVATION_COMMITTED"
 log = logging.getLogger("spoolrack.spark")
 
 
-class Keeper:
-    """Holds at most one reservation of each stream. `hold` and `let_go` from one thread."""
+class ReservationExtender:
+    """Holds at most one reservation of each stream. `hold` and `drop` from one thread."""
 
-    def __init__(self, caller: Caller, hold_seconds: float) -> None:
+    def __init__(self, caller: LightClient, hold_seconds: float) -> None:
         self._caller = caller
         self._span = Duration(seconds=int(hold_seconds), nanos=int(hold_seconds % 1 * 1e9))
         self._pause = hold_seconds / OFTEN
@@ -39,7 +40,7 @@ class Keeper:
         self._is_over = False
         self._thread: threading.Thread | None = None
 
-    def hold(self, offset: Offset) -> None:
+    def keep(self, offset: Offset) -> None:
         """Keep this one, which was just reserved or confirmed, and no other of its stream."""
         with self._changed:
             self._held[offset.gen] = offset
@@ -47,7 +48,7 @@ class Keeper:
                 self._thread = threading.Thread(target=self._run, name="spoolrack-keeper", daemon=True)
                 self._thread.start()
 
-    def let_go(self, stream: str) -> None:
+    def drop(self, stream: str) -> None:
         with self._changed:
             self._held.pop(stream, None)
 
@@ -78,7 +79,7 @@ class Keeper:
                         del self._held[held.gen]
 
     def _extend(self, held: Offset) -> bool:
-        """Whether it is worth another time."""
+        """Extend one reservation; return whether another extension may succeed."""
         request: Any = reserved.ExtendReservationRequest(
             stream=held.gen, sequence_number=held.sequence_number, visibility_timeout=self._span
         )

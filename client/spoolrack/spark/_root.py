@@ -1,14 +1,14 @@
 """The messages of a root as Arrow record batches: no server, no lock, no change of any file.
 
 A name says the state of the messages that it lists, and the highest version counts. So all names of a
-file, and of the copies that dead letters are, belong to one range of ids, and a task reads one range.
-A file is opened once, and only for a column that its name can't fill.
+file, and of the copies that dead letters are, belong to one range of ids, and a task reads one range. A
+file is opened once, and only for a column that its name can't fill.
 
 A live root moves meanwhile. Names only rise in version, so listings may be added up: each folder is
 listed before the folders that its messages move to, and `delay/`, which they leave again, twice.
 
-What can fail: a folder that is no root. A file that can't be read costs its own rows what it would have
-told: the column `error` says why.
+What can fail: a folder that is no root. A file that can't be read leaves columns of its own rows null;
+the column `error` says why.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from spoolrack_store.model import manifest, settings
 from spoolrack_store.model.batch import Batch, Groups, resolve
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import Damaged, Line, body, decode
-from spoolrack_store.model.dead_letter_records import Death, NotAHistory, deaths_in
+from spoolrack_store.model.dead_letter_records import DeadLetterRecord, NotAHistory, records_in
 from spoolrack_store.model.errors import DamagedSettings
 from spoolrack_store.model.ids import first_id_of, sent_at
 from spoolrack_store.model.members import indexes
@@ -109,7 +109,7 @@ _OF_NAMES: Final = ("queue", "state", "sent_at", "deliver_at", "lease_expires_at
 _SHARED: Final = (*_OF_NAMES, "first_received_at", "is_dead_letter", "priority", "file")
 """Columns that are alike in all messages that a name holds."""
 _OF_LINES: Final = frozenset({"attributes", "binary_attributes", "group", "dead_letter_records"})
-"""Columns that only the line of a file tells."""
+"""Columns that only the line of a file has."""
 _OF_BATCHES: Final = frozenset({"body_size", "deduplication_key"})
 """Columns that the line tells of a batch, and the name of a lone message."""
 
@@ -154,7 +154,7 @@ class RootOptions:
     partitions: int | None = None
 
     def has(self, queue: str, state: str) -> bool:
-        """Whether messages of this queue in this state are asked for."""
+        """Return whether messages of this queue in this state are asked for."""
         return state in self.states and (
             not self.queues or any(fnmatchcase(queue, pattern) for pattern in self.queues)
         )
@@ -212,7 +212,7 @@ def ddl(columns: Iterable[str]) -> str:
 
 def ranges(options: RootOptions) -> list[Range]:
     """Return the shares of all tasks; raise `InvalidOption` where there is no root."""
-    root = _Root(options)
+    root = _RootFolders(options)
     root.check()
     names = root.all_names()
     first, end = options.since[:_KEY], options.until[:_KEY]
@@ -232,7 +232,7 @@ def ranges(options: RootOptions) -> list[Range]:
 def _bounds(items: Sequence[str], options: RootOptions) -> list[str]:
     """Return the keys that divide names into shares of about one cost."""
     step = len(items) // _SAMPLE + 1
-    # What a message costs beside a name, a file that is opened, and a byte that is read.
+    # The costs of a message, of an opened file, and of a byte, relative to a name.
     message, opened = 0.2, 2.0 if not _OF_LINES.isdisjoint(options.columns) else 0.0
     byte = 1 / 65_536 if "body" in options.columns else 0.0
     costs: dict[str, float] = {}
@@ -254,7 +254,7 @@ def _bounds(items: Sequence[str], options: RootOptions) -> list[str]:
 
 def read(options: RootOptions, range: Range) -> Iterator[pa.RecordBatch]:
     """Yield the messages of one share; raise `UnreadableFile` if the options say so."""
-    return _Reading(options, range).batches()
+    return _RangeReader(options, range).batches()
 
 
 def _key(item: str) -> str:
@@ -262,7 +262,7 @@ def _key(item: str) -> str:
     return item.rpartition(":")[2][:_KEY]
 
 
-class _Root:
+class _RootFolders:
     """The folders of a root, and the small files beside the messages."""
 
     def __init__(self, options: RootOptions) -> None:
@@ -298,7 +298,7 @@ class _Root:
         for queue in self.list(layout.QUEUES):
             found[f"{layout.QUEUES}/{queue}"] = self.list(f"{layout.QUEUES}/{queue}")
         for folder in (layout.DELAY, layout.QUARANTINE):
-            # What has left a queue since that was listed.
+            # Messages that have left a queue since it was listed.
             found[folder] = [*dict.fromkeys([*found[folder], *self.list(folder)])]
         return found
 
@@ -381,7 +381,7 @@ class _Root:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _HeldMessages:
     """Messages of one file that one name holds."""
 
     members: int
@@ -393,33 +393,33 @@ class _Held:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _MessageFile:
     """The messages of one file that are asked for."""
 
     stem: Stem
     paths: Sequence[str]
     """Its names: each of them opens it."""
-    held: Sequence[_Held]
+    held: Sequence[_HeldMessages]
 
 
 @dataclass(frozen=True, slots=True)
-class _Foreign:
+class _ForeignFile:
     """A file that is no message's."""
 
     queue: str
     path: str
 
 
-class _Reading:
+class _RangeReader:
     """One task's reading of its range."""
 
     def __init__(self, options: RootOptions, range: Range) -> None:
         self._options = options
         self._range = range
-        self._root = _Root(options)
+        self._root = _RootFolders(options)
         self._rows = _Rows(options.columns)
         self._lone: list[Name] = []
-        """Messages of which their name tells all that is asked for."""
+        """Messages whose name alone fills all columns that are asked for."""
         self._wants_body = "body" in options.columns
         self._wants_line = not _OF_LINES.isdisjoint(options.columns)
         self._wants_batches = not _OF_BATCHES.isdisjoint(options.columns)
@@ -428,18 +428,18 @@ class _Reading:
         moved: set[str] = set()
         for found in self._found():
             match found:
-                case _Foreign():
+                case _ForeignFile():
                     self._add_foreign(found)
                 case Name():
                     self._lone.append(found)
-                case _File():
+                case _MessageFile():
                     if not self._add(found):
                         moved.add(found.stem.text)
             yield from self._full(ROWS)
         if moved:
             # Another process has moved them since: they are elsewhere, or deleted.
             for found in self._found():
-                if isinstance(found, _File) and found.stem.text in moved:
+                if isinstance(found, _MessageFile) and found.stem.text in moved:
                     self._add(found)
                 yield from self._full(ROWS)
         yield from self._full(1)
@@ -453,7 +453,7 @@ class _Reading:
 
     # Which messages there are.
 
-    def _found(self) -> Iterator[_File | Name | _Foreign]:
+    def _found(self) -> Iterator[_MessageFile | Name | _ForeignFile]:
         folders = self._root.all_names()
         staged = folders.pop(layout.STAGED)
         mine = {folder: [*filter(self._is_mine, items)] for folder, items in folders.items()}
@@ -481,25 +481,25 @@ class _Reading:
             yield from self._archived()
 
     def _is_opened(self, stem: Stem) -> bool:
-        """Whether a column needs more than the name, or its state."""
+        """Return whether a column needs more than the name, or its state."""
         return self._wants_body or self._wants_line or (self._wants_batches and stem.count > 0)
 
-    def _file(self, name: Name) -> _File:
+    def _file(self, name: Name) -> _MessageFile:
         """Return the file of a lone message with one name."""
-        held = _Held(1, name.queue, self._state_of(name), name.path, name)
-        return _File(name.stem, [name.path], [held])
+        held = _HeldMessages(1, name.queue, self._state_of(name), name.path, name)
+        return _MessageFile(name.stem, [name.path], [held])
 
     def _is_mine(self, item: str) -> bool:
         return self._range.first <= _key(item) < self._range.end
 
-    def _foreign(self, folder: str, item: str) -> Iterator[_Foreign]:
+    def _foreign(self, folder: str, item: str) -> Iterator[_ForeignFile]:
         parent, _, queue = folder.partition("/")
         if parent != layout.QUEUES:
             queue = item.partition(":")[0] if ":" in item else ""
         if self._options.has(queue, FOREIGN):
-            yield _Foreign(queue, f"{folder}/{item}")
+            yield _ForeignFile(queue, f"{folder}/{item}")
 
-    def _sent(self, files: Mapping[str, Batch]) -> Iterator[_File]:
+    def _sent(self, files: Mapping[str, Batch]) -> Iterator[_MessageFile]:
         superseded = _superseded(files.values())
         for text in sorted(files):
             batch = files[text]
@@ -511,9 +511,11 @@ class _Reading:
                 state = self._state_of(entry.name)
                 if members and self._options.has(entry.name.queue, state):
                     name = entry.name
-                    held.append(_Held(members, name.queue, state, name.path, name))
+                    held.append(_HeldMessages(members, name.queue, state, name.path, name))
             if held:
-                yield _File(batch.stem, [entry.name.path for entry in reversed(batch.entries)], held)
+                yield _MessageFile(
+                    batch.stem, [entry.name.path for entry in reversed(batch.entries)], held
+                )
 
     def _state_of(self, name: Name) -> str:
         if name.queue in self._range.deleted and name.state is not State.QUARANTINED:
@@ -523,7 +525,9 @@ class _Reading:
     def _due_of(self, name: Name) -> int | None:
         return self._range.holds.get(name.token, name.due)
 
-    def _staged(self, items: Sequence[str], files: Mapping[str, Batch]) -> Iterator[_File | _Foreign]:
+    def _staged(
+        self, items: Sequence[str], files: Mapping[str, Batch]
+    ) -> Iterator[_MessageFile | _ForeignFile]:
         dropped = {item for item in items if item.endswith("~dropped")}
         for item in items:
             if item in dropped or not self._is_mine(item):
@@ -540,10 +544,10 @@ class _Reading:
                 and chunk.stem.text not in files
                 and self._options.has(chunk.queue, state)
             ):
-                held = _Held(chunk.stem.full, chunk.queue, state, chunk.path)
-                yield _File(chunk.stem, [chunk.path], [held])
+                held = _HeldMessages(chunk.stem.full, chunk.queue, state, chunk.path)
+                yield _MessageFile(chunk.stem, [chunk.path], [held])
 
-    def _archived(self) -> Iterator[_File | _Foreign]:
+    def _archived(self) -> Iterator[_MessageFile | _ForeignFile]:
         for queue, folder, item in self._root.archived():
             if not self._is_mine(item) or not self._options.has(queue, ARCHIVED):
                 continue
@@ -553,11 +557,11 @@ class _Reading:
             except NotAName:
                 yield from self._foreign(folder, item)
                 continue
-            yield _File(stem, [path], [_Held(stem.full, queue, ARCHIVED, path)])
+            yield _MessageFile(stem, [path], [_HeldMessages(stem.full, queue, ARCHIVED, path)])
 
-    # What the files say of them.
+    # The facts that only the files have.
 
-    def _add_foreign(self, foreign: _Foreign) -> None:
+    def _add_foreign(self, foreign: _ForeignFile) -> None:
         path = _text(foreign.path)
         error = f"{path}: this is not the name of a message"
         if self._options.fails:
@@ -566,7 +570,7 @@ class _Reading:
             {"queue": foreign.queue, "state": FOREIGN, "file": path}, {"error": [error]}, 1, 0
         )
 
-    def _add(self, file: _File) -> bool:
+    def _add(self, file: _MessageFile) -> bool:
         """Take in the messages of a file; return False if it is there under none of its names."""
         stem = file.stem
         line, content, error = None, b"", None
@@ -582,7 +586,7 @@ class _Reading:
             self._add_held(stem, held, line, content, groups, error)
         return True
 
-    def _load(self, file: _File) -> tuple[Line, bytes]:
+    def _load(self, file: _MessageFile) -> tuple[Line, bytes]:
         stem = file.stem
         if not (self._wants_body or stem.line):
             return decode(stem, b"", stem.length), b""
@@ -611,7 +615,7 @@ class _Reading:
     def _add_held(
         self,
         stem: Stem,
-        held: _Held,
+        held: _HeldMessages,
         line: Line | None,
         content: bytes,
         groups: Groups | None,
@@ -664,7 +668,7 @@ class _Reading:
 
 
 def _is_out(batch: Batch) -> bool:
-    """Whether the file has left `new/`: the copy of a dead letter counts from then on."""
+    """Return whether the file has left `new/`: the copy of a dead letter counts from then on."""
     return any(entry.name.state in _OUT for entry in batch.entries)
 
 
@@ -686,7 +690,7 @@ def _superseded(files: Iterable[Batch]) -> dict[str, int]:
     return found
 
 
-def _shared(stem: Stem, held: _Held, due: int | None) -> dict[str, Any]:
+def _shared(stem: Stem, held: _HeldMessages, due: int | None) -> dict[str, Any]:
     """Return the values that all messages of a name have in common."""
     values = {
         "queue": held.queue,
@@ -754,20 +758,20 @@ def _records(stem: Stem, name: Name | None, line: Line) -> list[dict[str, object
     """Return how the message became a dead letter each time; raise `NotAHistory`."""
     if not stem.deaths:
         return []
-    chapters = line.deaths if name is None else history_of(name, line)
-    return [_record(death) for death in deaths_in(json.dumps(chapters).encode())]
+    elements = line.deaths if name is None else history_of(name, line)
+    return [_record(record) for record in records_in(json.dumps(elements).encode())]
 
 
-def _record(death: Death) -> dict[str, object]:
+def _record(record: DeadLetterRecord) -> dict[str, object]:
     return {
-        "source_queue": death.source_queue,
-        "reason": death.reason,
-        "receive_count": death.receives,
-        "first_received_at": _micros(death.first_receive),
-        "dead_lettered_at": death.died_at * 1_000,
-        "explanation": death.explanation or None,
-        "redrive_queue": death.redriven_to or None,
-        "redriven_at": _micros(death.redriven_at),
+        "source_queue": record.source_queue,
+        "reason": record.reason,
+        "receive_count": record.receives,
+        "first_received_at": _micros(record.first_receive),
+        "dead_lettered_at": record.dead_lettered_at * 1_000,
+        "explanation": record.explanation or None,
+        "redrive_queue": record.redriven_to or None,
+        "redriven_at": _micros(record.redriven_at),
     }
 
 

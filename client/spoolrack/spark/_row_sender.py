@@ -1,13 +1,14 @@
-"""Rows out: into a stage, or straight into the queue. What an executor does, without Spark.
+"""Sending of rows, into a stage or straight into the queue: an executor's part, without Spark.
 
-What can fail: a call that can't succeed or not in time, and a row that can't be a message. What was
-written before stays: of a stage nobody sees it, of a direct send everybody.
+What can fail: a call that can't succeed or not in time, and a row that can't be a message. Messages
+written before stay: in a stage they are invisible, after a direct send they are not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -15,18 +16,17 @@ from google.protobuf.duration_pb2 import Duration
 
 from .._transports.grpc_values import error as error_of_message
 from ..errors import SpoolrackError
-from ..v1 import queue_pb2 as pb
 from ..v1 import queue_service_pb2 as rpc
 from ..v1 import staging_service_pb2 as staging
-from ._chunks import chunks
-from ._light_client import Caller, may_repeat
+from ._chunks import Chunk, chunks
+from ._light_client import LightClient, may_repeat
 from ._options import QueueAddress
 from ._rows import Sized
 from ._window import RequestWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class SentCounts:
     sent: int
     """Messages that the queue holds now, ..."""
     duplicates: int
@@ -39,12 +39,12 @@ class StagedRows:
 
     messages: int
     total: int
-    """The sum of their checksums: whatever the order of the messages, and however they are divided into
-    stages, it is the same."""
+    """The sum of the messages' checksums: it is the same for any order of the messages, and any
+    division into stages."""
 
     @property
     def digest(self) -> str:
-        """As `PublishRequest` takes it."""
+        """Return the digest as `PublishRequest` takes it."""
         return f"{self.messages}-{self.total:032x}"
 
 
@@ -61,22 +61,48 @@ def together(parts: Iterable[StagedRows]) -> StagedRows:
     return StagedRows(messages=messages, total=total % (1 << 8 * _CHECKSUM))
 
 
-def checksums(queue: str, messages: Sequence[pb.OutgoingMessage]) -> StagedRows:
+def checksums(queue: str, chunk: Chunk) -> StagedRows:
     """Return the checksums that these messages for the queue add to a stage."""
     begun = blake2b(f"{queue}\n".encode(), digest_size=_CHECKSUM)
-    total = 0
-    for message in messages:
+    count = total = 0
+    for content in _contents(chunk):
         checksum = begun.copy()
-        # Deterministic: attributes in the order of their names.
-        checksum.update(message.SerializeToString(deterministic=True))
+        checksum.update(content)
         total += int.from_bytes(checksum.digest(), "big")
-    return together([StagedRows(messages=len(messages), total=total)])
+        count += 1
+    return together([StagedRows(messages=count, total=total)])
+
+
+def _contents(chunk: Chunk) -> Iterator[bytes]:
+    """Yield each message of a chunk as its `OutgoingMessage` is written, whichever form it has."""
+    if isinstance(chunk, list):
+        for message in chunk:
+            # Deterministic: attributes in the order of their names.
+            yield message.SerializeToString(deterministic=True)
+        return
+    bodies, end = chunk.bodies, 0
+    for size in chunk.body_sizes:
+        begin, end = end, end + size
+        yield _before_body(size) + bodies[begin:end]
+
+
+@lru_cache(4_096)
+def _before_body(size: int) -> bytes:
+    """Return what a message with a body of so many bytes begins with: a tag and a varint."""
+    if not size:
+        return b""
+    digits = bytearray(b"\n")
+    while size > 0x7F:
+        digits.append(size & 0x7F | 0x80)
+        size >>= 7
+    digits.append(size)
+    return bytes(digits)
 
 
 def stage(
-    caller: Caller, place: QueueAddress, name: str, messages: Iterable[Sized], lives: float
+    caller: LightClient, place: QueueAddress, name: str, chunks: Iterable[Chunk], lives: float
 ) -> StagedRows:
-    """Put the messages into a stage, durable and invisible; answers what is in it.
+    """Put chunks into a stage, durable and invisible; answers what is in it.
 
     The stage is there for `lives` seconds, and not at all if there is no message. A failure drops it,
     if the server can be reached; else it expires.
@@ -85,25 +111,28 @@ def stage(
     time_to_live = Duration(seconds=int(lives))
     try:
         with RequestWindow(caller, "Stage", lambda request, response: None) as window:
-            for number, chunk in enumerate(chunks(messages, is_staged=True)):
-                parts.append(checksums(place.queue, chunk))
-                window.put(
-                    staging.StageRequest(
-                        stage=name,
-                        chunk_number=number,
-                        queue=place.queue,
-                        messages=chunk,
-                        time_to_live=time_to_live,
-                    )
+            for number, chunk in enumerate(chunks):
+                request = staging.StageRequest(
+                    stage=name,
+                    chunk_number=number,
+                    queue=place.queue,
+                    time_to_live=time_to_live,
                 )
+                if isinstance(chunk, list):
+                    request.messages.extend(chunk)
+                else:
+                    request.columns.CopyFrom(chunk)
+                window.put(request)
+                # While the server works on it.
+                parts.append(checksums(place.queue, chunk))
     except BaseException:
         abort(caller, [name])
         raise
     return together(parts)
 
 
-def abort(caller: Caller, stages: Iterable[str]) -> None:
-    """Drop stages that nobody will publish. What can't be reached now expires."""
+def abort(caller: LightClient, stages: Iterable[str]) -> None:
+    """Delete stages that will not be published. Those that can't be reached now expire."""
     for name in stages:
         try:
             caller.once("AbortStage", staging.AbortStageRequest(stage=name), timeout=5.0)
@@ -112,7 +141,7 @@ def abort(caller: Caller, stages: Iterable[str]) -> None:
             return
 
 
-def send(caller: Caller, place: QueueAddress, messages: Iterable[Sized]) -> Counts:
+def send(caller: LightClient, place: QueueAddress, messages: Iterable[Sized]) -> SentCounts:
     """Send the messages at once: each at least once, and once if it has a deduplication_id."""
     sent = duplicates = 0
 
@@ -138,4 +167,4 @@ def send(caller: Caller, place: QueueAddress, messages: Iterable[Sized]) -> Coun
     with RequestWindow(caller, "Send", take) as window:
         for chunk in chunks(messages, is_staged=False):
             window.put(rpc.SendRequest(queue=place.queue, messages=chunk))
-    return Counts(sent=sent, duplicates=duplicates)
+    return SentCounts(sent=sent, duplicates=duplicates)

@@ -1,4 +1,4 @@
-"""From rows to messages. Knows nothing of Spark or Arrow.
+"""Conversion of rows to messages. Knows nothing of Spark or Arrow.
 
 What can fail: a row that can't be a message, or columns that are none of ours, are an `InvalidColumn`
 that says which.
@@ -31,7 +31,7 @@ class InvalidColumn(InvalidRequest, ValueError):
 def check_columns(
     names: Iterable[str], *, may_deduplicate: bool, must_deduplicate: bool = False
 ) -> None:
-    """Raises `InvalidColumn` for columns that nothing can be made of."""
+    """Raise `InvalidColumn` for columns that can't be part of a message."""
     given = list(names)
     if others := [name for name in given if name not in WRITTEN]:
         raise InvalidColumn(
@@ -62,8 +62,8 @@ def message_of(
     *,
     must_deduplicate: bool = False,
 ) -> Sized:
-    """One row as a message. `attributes` and the `binary` ones are mappings, or pairs as Arrow gives
-    them; a name may be in one of them."""
+    """Return one row as a message. `attributes` and the `binary` ones are mappings, or pairs as Arrow
+    gives them; a name may be in one of them."""
     raw = as_bytes(body)
     message = pb.OutgoingMessage(body=raw)
     size = len(raw) + 8

@@ -20,15 +20,14 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from ._columns import messages_of
+from ._columns import chunks_of, messages_of
 from ._options import InvalidOption, WriteOptions
 from ._publication import caller_of, stage_rows
 from ._publication import publish as publish_stages
 from ._row_sender import StagedRows, abort, send
-from ._rows import Sized
 
 QUERY: Final = "sql.streaming.queryId"
-"""Where Spark tells a task which query it is for."""
+"""Spark's local property with the query's id, in a task."""
 NOTHING: Final = StagedRows(messages=0, total=0)
 
 
@@ -46,14 +45,11 @@ class Written(WriterCommitMessage):
 def write_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch], query: str) -> Written:
     """Stage or send the rows of a task."""
 
-    def messages() -> Iterator[Sized]:
-        for batch in batches:
-            yield from messages_of(batch, must_deduplicate=options.is_direct)
-
     if options.is_direct:
-        send(caller_of(options.place), options.place, messages())
+        rows = (row for batch in batches for row in messages_of(batch, must_deduplicate=True))
+        send(caller_of(options.place), options.place, rows)
         return Written(query=query, stage="", staged=NOTHING)
-    name, staged = stage_rows(options.place, messages())
+    name, staged = stage_rows(options.place, chunks_of(batches))
     return Written(query=query, stage=name, staged=staged)
 
 
@@ -93,7 +89,7 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
             publish(self._options, written, written[0].query, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        # Spark seldom has any: what the others staged expires.
+        # Spark seldom passes any: the stages of the other tasks expire.
         _drop(self._options, messages)
 
 

@@ -22,11 +22,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ._columns import record_batch
-from ._light_client import Caller, Patience
+from ._columns import Rows, record_batch
+from ._light_client import LightClient, RetryBudget
 from ._offsets import QueuesOffset
 from ._options import MAX_MESSAGES, ReadOptions
-from ._queue_peek import Share, peek, shares
+from ._queue_peek import PeekShare, peek, shares
 from ._queue_reader import read_slice
 from ._queues_reader import Piece, QueuesReading
 
@@ -44,7 +44,7 @@ class QueuePartition(InputPartition):
 class PeekPartition(InputPartition):
     """The input of one task of a batch read."""
 
-    share: Share
+    share: PeekShare
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -60,7 +60,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _reading(self) -> QueuesReading:
         if self._opened is None:
             place = self._options.place
-            caller = Caller(place.address, Patience(place.retry_seconds), place.credentials)
+            caller = LightClient(place.address, RetryBudget(place.retry_seconds), place.credentials)
             self._opened = QueuesReading(self._options, caller)
         return self._opened
 
@@ -104,12 +104,10 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, QueuePartition)
         place = self._options.place
-        patience = Patience(place.retry_seconds)
+        budget = RetryBudget(place.retry_seconds)
         for piece in partition.pieces:
-            for messages in read_slice(
-                place, piece.stream, piece.sequence_number, piece.part, patience
-            ):
-                yield record_batch(messages, self._options.columns, piece.queue)
+            for runs in read_slice(place, piece.stream, piece.sequence_number, piece.part, budget):
+                yield record_batch([*map(Rows.of, runs)], self._options.columns, piece.queue)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._reading.commit(self._offset(end))
@@ -128,11 +126,11 @@ class QueueReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         return [
             PeekPartition(share)
-            for share in shares(self._options, Patience(self._options.place.retry_seconds))
+            for share in shares(self._options, RetryBudget(self._options.place.retry_seconds))
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, PeekPartition)
-        patience = Patience(self._options.place.retry_seconds)
-        for messages in peek(self._options, partition.share, patience):
-            yield record_batch(messages, self._options.columns, partition.share.queue)
+        budget = RetryBudget(self._options.place.retry_seconds)
+        for messages in peek(self._options, partition.share, budget):
+            yield record_batch([*map(Rows, messages)], self._options.columns, partition.share.queue)

@@ -1,7 +1,7 @@
-"""A few requests under way at once, each repeated until it is answered.
+"""A few requests in flight at once, each retried until it is answered.
 
-The window is the backpressure: who puts a request in waits while it is full. What can fail: a request
-that can't succeed, or not in time; the others may have been taken all the same.
+The window is the backpressure: a caller waits while it is full. What can fail: a request that can't
+succeed, or not in time; the others may have taken place all the same.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from ._light_client import Caller, repeated
+from ._light_client import LightClient, repeated
 
 DEPTH: Final = 4
 
@@ -19,34 +19,36 @@ DEPTH: Final = 4
 class RequestWindow(AbstractContextManager["RequestWindow"]):
     """Requests of one method. For one thread. Leaving it without an error waits for all answers."""
 
-    def __init__(self, caller: Caller, method: str, take: Callable[[Any, Any], Any | None]) -> None:
+    def __init__(
+        self, caller: LightClient, method: str, take: Callable[[Any, Any], Any | None]
+    ) -> None:
         """`take` is given each request with its answer, in order, and may answer with a request for
         what is left, or raise."""
         self._caller = caller
         self._method = method
         self._take = take
-        self._under_way: deque[tuple[Any, Any]] = deque()
+        self._in_flight: deque[tuple[Any, Any]] = deque()
 
     def put(self, request: Any) -> None:
         """Begin it, once there is room."""
-        while len(self._under_way) >= DEPTH:
-            self._settle()
-        self._under_way.append((request, self._caller.begin(self._method, request)))
+        while len(self._in_flight) >= DEPTH:
+            self._finish_first()
+        self._in_flight.append((request, self._caller.begin(self._method, request)))
 
     def __exit__(self, kind: object, *_: object) -> None:
         try:
-            while kind is None and self._under_way:
-                self._settle()
+            while kind is None and self._in_flight:
+                self._finish_first()
         finally:
-            for _, call in self._under_way:
+            for _, call in self._in_flight:
                 call.cancel()
 
-    def _settle(self) -> None:
-        request, call = self._under_way.popleft()
+    def _finish_first(self) -> None:
+        request, call = self._in_flight.popleft()
         tries = [call]
 
         def once() -> Any:
-            # The call that is under way is the first try.
+            # The call in flight is the first attempt.
             if tries:
                 response = self._caller.finished(tries.pop())
             else:
@@ -57,4 +59,4 @@ class RequestWindow(AbstractContextManager["RequestWindow"]):
                 raise error
 
         sent = [request]
-        repeated(once, self._caller.patience, self._method)
+        repeated(once, self._caller.budget, self._method)

@@ -27,7 +27,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18spoolrack/v1/queue.proto\x12\x0cspoolrack.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\x02\n\x05Queue\x12\x13\n\x04name\x18\x01 \x01(\tB\x05\xe2\x41\x02\x02\x05\x12-\n\x08settings\x18\x02 \x01(\x0b\x32\x1b.spoolrack.v1.QueueSettings\x12/\n\x06\x63ounts\x18\x03 \x01(\x0b\x32\x19.spoolrack.v1.QueueCountsB\x04\xe2\x41\x01\x03\x12\x35\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x0f\n\x07version\x18\x05 \x01(\x03\x12=\n\x10\x62locking_message\x18\x06 \x01(\x0b\x32\x1d.spoolrack.v1.BlockingMessageB\x04\xe2\x41\x01\x03\x12/\n\x06labels\x18\x07 \x03(\x0b\x32\x1f.spoolrack.v1.Queue.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa5\x07\n\rQueueSettings\x12\x35\n\x12visibility_timeout\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0e\x64\x65livery_delay\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0cmax_receives\x18\x03 \x01(\x05\x12\x19\n\x11\x64\x65\x61\x64_letter_queue\x18\x04 \x01(\t\x12,\n\tretention\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0cmax_messages\x18\x06 \x01(\x03\x12\x11\n\tmax_bytes\x18\x07 \x01(\x03\x12\x18\n\x10max_message_size\x18\x08 \x01(\x03\x12\x37\n\x10lease_durability\x18\t \x01(\x0e\x32\x1d.spoolrack.v1.LeaseDurability\x12\x37\n\x14\x64\x65\x64uplication_window\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11messages_per_file\x18\x0b \x01(\x05\x12-\n\x0bgroup_order\x18\x0c \x01(\x0e\x32\x18.spoolrack.v1.GroupOrder\x12\x34\n\x11\x61rchive_retention\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x36\n\x0e\x64\x65\x61\x64_letter_at\x18\x0e \x01(\x0e\x32\x1e.spoolrack.v1.DeadLetterMoment\x12\x32\n\x0f\x62\x61\x63koff_initial\x18\x0f \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0e\x62\x61\x63koff_factor\x18\x10 \x01(\x05\x12\x32\n\x0f\x62\x61\x63koff_maximum\x18\x11 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1b\n\x0e\x62\x61\x63koff_jitter\x18\x12 \x01(\x05H\x00\x88\x01\x01\x12/\n\nbackoff_at\x18\x13 \x01(\x0e\x32\x1b.spoolrack.v1.BackoffMoment\x12#\n\x07sending\x18\x14 \x01(\x0e\x32\x12.spoolrack.v1.Flow\x12%\n\treceiving\x18\x15 \x01(\x0e\x32\x12.spoolrack.v1.Flow\x12\x31\n\x0epriority_aging\x18\x16 \x01(\x0b\x32\x19.google.protobuf.DurationB\x11\n\x0f_backoff_jitter\"\xb0\x01\n\x0bQueueCounts\x12\x19\n\x0bready_count\x18\x01 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x1a\n\x0cleased_count\x18\x02 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x1b\n\rdelayed_count\x18\x03 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x18\n\nbyte_count\x18\x04 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x33\n\noldest_age\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationB\x04\xe2\x41\x01\x03\"I\n\x0f\x42lockingMessage\x12\n\n\x02id\x18\x01 \x01(\t\x12\x15\n\rreceive_count\x18\x02 \x01(\x05\x12\x13\n\x0b\x65xplanation\x18\x03 \x01(\t\"D\n\tAttribute\x12\x16\n\x0cstring_value\x18\x01 \x01(\tH\x00\x12\x16\n\x0c\x62inary_value\x18\x02 \x01(\x0cH\x00\x42\x07\n\x05value\"\xc5\x02\n\x0fOutgoingMessage\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x41\n\nattributes\x18\x02 \x03(\x0b\x32-.spoolrack.v1.OutgoingMessage.AttributesEntry\x12(\n\x05\x64\x65lay\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x10\x64\x65\x64uplication_id\x18\x04 \x01(\t\x12\r\n\x05group\x18\x05 \x01(\t\x12\x30\n\x0c\x64\x65liver_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08priority\x18\x07 \x01(\x05\x1aJ\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.spoolrack.v1.Attribute:\x02\x38\x01\"\x92\x05\n\x07Message\x12\x10\n\x02id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x03\x12\x12\n\x04\x62ody\x18\x02 \x01(\x0c\x42\x04\xe2\x41\x01\x03\x12?\n\nattributes\x18\x03 \x03(\x0b\x32%.spoolrack.v1.Message.AttributesEntryB\x04\xe2\x41\x01\x03\x12\x17\n\tbody_size\x18\x04 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x33\n\tsend_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x1b\n\rreceive_count\x18\x06 \x01(\x05\x42\x04\xe2\x41\x01\x03\x12<\n\x12\x66irst_receive_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x15\n\x07receipt\x18\x08 \x01(\tB\x04\xe2\x41\x01\x03\x12;\n\x11lease_expire_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12/\n\x05state\x18\n \x01(\x0e\x32\x1a.spoolrack.v1.MessageStateB\x04\xe2\x41\x01\x03\x12\x41\n\x13\x64\x65\x61\x64_letter_records\x18\x0b \x03(\x0b\x32\x1e.spoolrack.v1.DeadLetterRecordB\x04\xe2\x41\x01\x03\x12\x13\n\x05group\x18\x0c \x01(\tB\x04\xe2\x41\x01\x03\x12\x36\n\x0c\x64\x65liver_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x16\n\x08priority\x18\x0e \x01(\x05\x42\x04\xe2\x41\x01\x03\x1aJ\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.spoolrack.v1.Attribute:\x02\x38\x01\"\xcb\x02\n\x10\x44\x65\x61\x64LetterRecord\x12\x1a\n\x0csource_queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x03\x12\x14\n\x06reason\x18\x02 \x01(\tB\x04\xe2\x41\x01\x03\x12\x1b\n\rreceive_count\x18\x03 \x01(\x05\x42\x04\xe2\x41\x01\x03\x12<\n\x12\x66irst_receive_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12:\n\x10\x64\x65\x61\x64_letter_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x1b\n\rredrive_queue\x18\x06 \x01(\tB\x04\xe2\x41\x01\x03\x12\x36\n\x0credrive_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x19\n\x0b\x65xplanation\x18\x08 \x01(\tB\x04\xe2\x41\x01\x03*<\n\x04\x46low\x12\x14\n\x10\x46LOW_UNSPECIFIED\x10\x00\x12\r\n\tFLOW_OPEN\x10\x01\x12\x0f\n\x0b\x46LOW_PAUSED\x10\x02*x\n\x10\x44\x65\x61\x64LetterMoment\x12\"\n\x1e\x44\x45\x41\x44_LETTER_MOMENT_UNSPECIFIED\x10\x00\x12 \n\x1c\x44\x45\x41\x44_LETTER_MOMENT_LEASE_END\x10\x01\x12\x1e\n\x1a\x44\x45\x41\x44_LETTER_MOMENT_RECEIVE\x10\x02*i\n\rBackoffMoment\x12\x1e\n\x1a\x42\x41\x43KOFF_MOMENT_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x42\x41\x43KOFF_MOMENT_RELEASE\x10\x01\x12\x1c\n\x18\x42\x41\x43KOFF_MOMENT_LEASE_END\x10\x02*W\n\nGroupOrder\x12\x1b\n\x17GROUP_ORDER_UNSPECIFIED\x10\x00\x12\x14\n\x10GROUP_ORDER_FAIR\x10\x01\x12\x16\n\x12GROUP_ORDER_STRICT\x10\x02*n\n\x0fLeaseDurability\x12 \n\x1cLEASE_DURABILITY_UNSPECIFIED\x10\x00\x12\x1b\n\x17LEASE_DURABILITY_STRICT\x10\x01\x12\x1c\n\x18LEASE_DURABILITY_RELAXED\x10\x02*{\n\x0cMessageState\x12\x1d\n\x19MESSAGE_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13MESSAGE_STATE_READY\x10\x01\x12\x18\n\x14MESSAGE_STATE_LEASED\x10\x02\x12\x19\n\x15MESSAGE_STATE_DELAYED\x10\x03\x42*\n\x0cspoolrack.v1P\x01Z\x18spoolrack/v1;spoolrackpbb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18spoolrack/v1/queue.proto\x12\x0cspoolrack.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc9\x03\n\x05Queue\x12\x13\n\x04name\x18\x01 \x01(\tB\x05\xe2\x41\x02\x02\x05\x12-\n\x08settings\x18\x02 \x01(\x0b\x32\x1b.spoolrack.v1.QueueSettings\x12/\n\x06\x63ounts\x18\x03 \x01(\x0b\x32\x19.spoolrack.v1.QueueCountsB\x04\xe2\x41\x01\x03\x12\x35\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x0f\n\x07version\x18\x05 \x01(\x03\x12=\n\x10\x62locking_message\x18\x06 \x01(\x0b\x32\x1d.spoolrack.v1.BlockingMessageB\x04\xe2\x41\x01\x03\x12/\n\x06labels\x18\x07 \x03(\x0b\x32\x1f.spoolrack.v1.Queue.LabelsEntry\x12/\n\tobstacles\x18\x08 \x03(\x0b\x32\x16.spoolrack.v1.ObstacleB\x04\xe2\x41\x01\x03\x12\x33\n\roldest_leases\x18\t \x03(\x0b\x32\x16.spoolrack.v1.OldLeaseB\x04\xe2\x41\x01\x03\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa5\x07\n\rQueueSettings\x12\x35\n\x12visibility_timeout\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0e\x64\x65livery_delay\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0cmax_receives\x18\x03 \x01(\x05\x12\x19\n\x11\x64\x65\x61\x64_letter_queue\x18\x04 \x01(\t\x12,\n\tretention\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0cmax_messages\x18\x06 \x01(\x03\x12\x11\n\tmax_bytes\x18\x07 \x01(\x03\x12\x18\n\x10max_message_size\x18\x08 \x01(\x03\x12\x37\n\x10lease_durability\x18\t \x01(\x0e\x32\x1d.spoolrack.v1.LeaseDurability\x12\x37\n\x14\x64\x65\x64uplication_window\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11messages_per_file\x18\x0b \x01(\x05\x12-\n\x0bgroup_order\x18\x0c \x01(\x0e\x32\x18.spoolrack.v1.GroupOrder\x12\x34\n\x11\x61rchive_retention\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x36\n\x0e\x64\x65\x61\x64_letter_at\x18\x0e \x01(\x0e\x32\x1e.spoolrack.v1.DeadLetterMoment\x12\x32\n\x0f\x62\x61\x63koff_initial\x18\x0f \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0e\x62\x61\x63koff_factor\x18\x10 \x01(\x05\x12\x32\n\x0f\x62\x61\x63koff_maximum\x18\x11 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1b\n\x0e\x62\x61\x63koff_jitter\x18\x12 \x01(\x05H\x00\x88\x01\x01\x12/\n\nbackoff_at\x18\x13 \x01(\x0e\x32\x1b.spoolrack.v1.BackoffMoment\x12#\n\x07sending\x18\x14 \x01(\x0e\x32\x12.spoolrack.v1.Flow\x12%\n\treceiving\x18\x15 \x01(\x0e\x32\x12.spoolrack.v1.Flow\x12\x31\n\x0epriority_aging\x18\x16 \x01(\x0b\x32\x19.google.protobuf.DurationB\x11\n\x0f_backoff_jitter\"\xb0\x01\n\x0bQueueCounts\x12\x19\n\x0bready_count\x18\x01 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x1a\n\x0cleased_count\x18\x02 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x1b\n\rdelayed_count\x18\x03 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x18\n\nbyte_count\x18\x04 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x33\n\noldest_age\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationB\x04\xe2\x41\x01\x03\"I\n\x0f\x42lockingMessage\x12\n\n\x02id\x18\x01 \x01(\t\x12\x15\n\rreceive_count\x18\x02 \x01(\x05\x12\x13\n\x0b\x65xplanation\x18\x03 \x01(\t\"/\n\x08Obstacle\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x13\n\x0b\x65xplanation\x18\x02 \x01(\t\"\xcb\x01\n\x08OldLease\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x15\n\rmessage_count\x18\x02 \x01(\x05\x12\x36\n\x12\x66irst_receive_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x11lease_expire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rreceive_count\x18\x05 \x01(\x05\x12\x0e\n\x06stream\x18\x06 \x01(\t\"D\n\tAttribute\x12\x16\n\x0cstring_value\x18\x01 \x01(\tH\x00\x12\x16\n\x0c\x62inary_value\x18\x02 \x01(\x0cH\x00\x42\x07\n\x05value\"\xc5\x02\n\x0fOutgoingMessage\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x41\n\nattributes\x18\x02 \x03(\x0b\x32-.spoolrack.v1.OutgoingMessage.AttributesEntry\x12(\n\x05\x64\x65lay\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x10\x64\x65\x64uplication_id\x18\x04 \x01(\t\x12\r\n\x05group\x18\x05 \x01(\t\x12\x30\n\x0c\x64\x65liver_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08priority\x18\x07 \x01(\x05\x1aJ\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.spoolrack.v1.Attribute:\x02\x38\x01\"\x92\x05\n\x07Message\x12\x10\n\x02id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x03\x12\x12\n\x04\x62ody\x18\x02 \x01(\x0c\x42\x04\xe2\x41\x01\x03\x12?\n\nattributes\x18\x03 \x03(\x0b\x32%.spoolrack.v1.Message.AttributesEntryB\x04\xe2\x41\x01\x03\x12\x17\n\tbody_size\x18\x04 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x33\n\tsend_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x1b\n\rreceive_count\x18\x06 \x01(\x05\x42\x04\xe2\x41\x01\x03\x12<\n\x12\x66irst_receive_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x15\n\x07receipt\x18\x08 \x01(\tB\x04\xe2\x41\x01\x03\x12;\n\x11lease_expire_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12/\n\x05state\x18\n \x01(\x0e\x32\x1a.spoolrack.v1.MessageStateB\x04\xe2\x41\x01\x03\x12\x41\n\x13\x64\x65\x61\x64_letter_records\x18\x0b \x03(\x0b\x32\x1e.spoolrack.v1.DeadLetterRecordB\x04\xe2\x41\x01\x03\x12\x13\n\x05group\x18\x0c \x01(\tB\x04\xe2\x41\x01\x03\x12\x36\n\x0c\x64\x65liver_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x16\n\x08priority\x18\x0e \x01(\x05\x42\x04\xe2\x41\x01\x03\x1aJ\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.spoolrack.v1.Attribute:\x02\x38\x01\"\xac\x02\n\x0eMessageColumns\x12\x0e\n\x06\x62odies\x18\x01 \x01(\x0c\x12\x12\n\nbody_sizes\x18\x02 \x03(\x03\x12@\n\nattributes\x18\x03 \x03(\x0b\x32,.spoolrack.v1.MessageColumns.AttributesEntry\x12\x38\n\x06groups\x18\x04 \x03(\x0b\x32(.spoolrack.v1.MessageColumns.GroupsEntry\x1aK\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\'\n\x05value\x18\x02 \x01(\x0b\x32\x18.spoolrack.v1.Attributes:\x02\x38\x01\x1a-\n\x0bGroupsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x8b\x01\n\nAttributes\x12\x35\n\x07\x62y_name\x18\x01 \x03(\x0b\x32$.spoolrack.v1.Attributes.ByNameEntry\x1a\x46\n\x0b\x42yNameEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.spoolrack.v1.Attribute:\x02\x38\x01\"m\n\nMessageRun\x12*\n\x05\x66irst\x18\x01 \x01(\x0b\x32\x15.spoolrack.v1.MessageB\x04\xe2\x41\x01\x03\x12\x33\n\x07\x63olumns\x18\x02 \x01(\x0b\x32\x1c.spoolrack.v1.MessageColumnsB\x04\xe2\x41\x01\x03\"\xcb\x02\n\x10\x44\x65\x61\x64LetterRecord\x12\x1a\n\x0csource_queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x03\x12\x14\n\x06reason\x18\x02 \x01(\tB\x04\xe2\x41\x01\x03\x12\x1b\n\rreceive_count\x18\x03 \x01(\x05\x42\x04\xe2\x41\x01\x03\x12<\n\x12\x66irst_receive_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12:\n\x10\x64\x65\x61\x64_letter_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x1b\n\rredrive_queue\x18\x06 \x01(\tB\x04\xe2\x41\x01\x03\x12\x36\n\x0credrive_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x19\n\x0b\x65xplanation\x18\x08 \x01(\tB\x04\xe2\x41\x01\x03*<\n\x04\x46low\x12\x14\n\x10\x46LOW_UNSPECIFIED\x10\x00\x12\r\n\tFLOW_OPEN\x10\x01\x12\x0f\n\x0b\x46LOW_PAUSED\x10\x02*x\n\x10\x44\x65\x61\x64LetterMoment\x12\"\n\x1e\x44\x45\x41\x44_LETTER_MOMENT_UNSPECIFIED\x10\x00\x12 \n\x1c\x44\x45\x41\x44_LETTER_MOMENT_LEASE_END\x10\x01\x12\x1e\n\x1a\x44\x45\x41\x44_LETTER_MOMENT_RECEIVE\x10\x02*i\n\rBackoffMoment\x12\x1e\n\x1a\x42\x41\x43KOFF_MOMENT_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x42\x41\x43KOFF_MOMENT_RELEASE\x10\x01\x12\x1c\n\x18\x42\x41\x43KOFF_MOMENT_LEASE_END\x10\x02*W\n\nGroupOrder\x12\x1b\n\x17GROUP_ORDER_UNSPECIFIED\x10\x00\x12\x14\n\x10GROUP_ORDER_FAIR\x10\x01\x12\x16\n\x12GROUP_ORDER_STRICT\x10\x02*n\n\x0fLeaseDurability\x12 \n\x1cLEASE_DURABILITY_UNSPECIFIED\x10\x00\x12\x1b\n\x17LEASE_DURABILITY_STRICT\x10\x01\x12\x1c\n\x18LEASE_DURABILITY_RELAXED\x10\x02*{\n\x0cMessageState\x12\x1d\n\x19MESSAGE_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13MESSAGE_STATE_READY\x10\x01\x12\x18\n\x14MESSAGE_STATE_LEASED\x10\x02\x12\x19\n\x15MESSAGE_STATE_DELAYED\x10\x03\x42*\n\x0cspoolrack.v1P\x01Z\x18spoolrack/v1;spoolrackpbb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,6 +45,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_QUEUE'].fields_by_name['create_time']._serialized_options = b'\342A\001\003'
   _globals['_QUEUE'].fields_by_name['blocking_message']._loaded_options = None
   _globals['_QUEUE'].fields_by_name['blocking_message']._serialized_options = b'\342A\001\003'
+  _globals['_QUEUE'].fields_by_name['obstacles']._loaded_options = None
+  _globals['_QUEUE'].fields_by_name['obstacles']._serialized_options = b'\342A\001\003'
+  _globals['_QUEUE'].fields_by_name['oldest_leases']._loaded_options = None
+  _globals['_QUEUE'].fields_by_name['oldest_leases']._serialized_options = b'\342A\001\003'
   _globals['_QUEUECOUNTS'].fields_by_name['ready_count']._loaded_options = None
   _globals['_QUEUECOUNTS'].fields_by_name['ready_count']._serialized_options = b'\342A\001\003'
   _globals['_QUEUECOUNTS'].fields_by_name['leased_count']._loaded_options = None
@@ -87,6 +91,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MESSAGE'].fields_by_name['deliver_time']._serialized_options = b'\342A\001\003'
   _globals['_MESSAGE'].fields_by_name['priority']._loaded_options = None
   _globals['_MESSAGE'].fields_by_name['priority']._serialized_options = b'\342A\001\003'
+  _globals['_MESSAGECOLUMNS_ATTRIBUTESENTRY']._loaded_options = None
+  _globals['_MESSAGECOLUMNS_ATTRIBUTESENTRY']._serialized_options = b'8\001'
+  _globals['_MESSAGECOLUMNS_GROUPSENTRY']._loaded_options = None
+  _globals['_MESSAGECOLUMNS_GROUPSENTRY']._serialized_options = b'8\001'
+  _globals['_ATTRIBUTES_BYNAMEENTRY']._loaded_options = None
+  _globals['_ATTRIBUTES_BYNAMEENTRY']._serialized_options = b'8\001'
+  _globals['_MESSAGERUN'].fields_by_name['first']._loaded_options = None
+  _globals['_MESSAGERUN'].fields_by_name['first']._serialized_options = b'\342A\001\003'
+  _globals['_MESSAGERUN'].fields_by_name['columns']._loaded_options = None
+  _globals['_MESSAGERUN'].fields_by_name['columns']._serialized_options = b'\342A\001\003'
   _globals['_DEADLETTERRECORD'].fields_by_name['source_queue']._loaded_options = None
   _globals['_DEADLETTERRECORD'].fields_by_name['source_queue']._serialized_options = b'\342A\001\003'
   _globals['_DEADLETTERRECORD'].fields_by_name['reason']._loaded_options = None
@@ -103,38 +117,54 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DEADLETTERRECORD'].fields_by_name['redrive_time']._serialized_options = b'\342A\001\003'
   _globals['_DEADLETTERRECORD'].fields_by_name['explanation']._loaded_options = None
   _globals['_DEADLETTERRECORD'].fields_by_name['explanation']._serialized_options = b'\342A\001\003'
-  _globals['_FLOW']._serialized_start=3081
-  _globals['_FLOW']._serialized_end=3141
-  _globals['_DEADLETTERMOMENT']._serialized_start=3143
-  _globals['_DEADLETTERMOMENT']._serialized_end=3263
-  _globals['_BACKOFFMOMENT']._serialized_start=3265
-  _globals['_BACKOFFMOMENT']._serialized_end=3370
-  _globals['_GROUPORDER']._serialized_start=3372
-  _globals['_GROUPORDER']._serialized_end=3459
-  _globals['_LEASEDURABILITY']._serialized_start=3461
-  _globals['_LEASEDURABILITY']._serialized_end=3571
-  _globals['_MESSAGESTATE']._serialized_start=3573
-  _globals['_MESSAGESTATE']._serialized_end=3696
+  _globals['_FLOW']._serialized_start=3994
+  _globals['_FLOW']._serialized_end=4054
+  _globals['_DEADLETTERMOMENT']._serialized_start=4056
+  _globals['_DEADLETTERMOMENT']._serialized_end=4176
+  _globals['_BACKOFFMOMENT']._serialized_start=4178
+  _globals['_BACKOFFMOMENT']._serialized_end=4283
+  _globals['_GROUPORDER']._serialized_start=4285
+  _globals['_GROUPORDER']._serialized_end=4372
+  _globals['_LEASEDURABILITY']._serialized_start=4374
+  _globals['_LEASEDURABILITY']._serialized_end=4484
+  _globals['_MESSAGESTATE']._serialized_start=4486
+  _globals['_MESSAGESTATE']._serialized_end=4609
   _globals['_QUEUE']._serialized_start=141
-  _globals['_QUEUE']._serialized_end=496
-  _globals['_QUEUE_LABELSENTRY']._serialized_start=451
-  _globals['_QUEUE_LABELSENTRY']._serialized_end=496
-  _globals['_QUEUESETTINGS']._serialized_start=499
-  _globals['_QUEUESETTINGS']._serialized_end=1432
-  _globals['_QUEUECOUNTS']._serialized_start=1435
-  _globals['_QUEUECOUNTS']._serialized_end=1611
-  _globals['_BLOCKINGMESSAGE']._serialized_start=1613
-  _globals['_BLOCKINGMESSAGE']._serialized_end=1686
-  _globals['_ATTRIBUTE']._serialized_start=1688
-  _globals['_ATTRIBUTE']._serialized_end=1756
-  _globals['_OUTGOINGMESSAGE']._serialized_start=1759
-  _globals['_OUTGOINGMESSAGE']._serialized_end=2084
-  _globals['_OUTGOINGMESSAGE_ATTRIBUTESENTRY']._serialized_start=2010
-  _globals['_OUTGOINGMESSAGE_ATTRIBUTESENTRY']._serialized_end=2084
-  _globals['_MESSAGE']._serialized_start=2087
-  _globals['_MESSAGE']._serialized_end=2745
-  _globals['_MESSAGE_ATTRIBUTESENTRY']._serialized_start=2010
-  _globals['_MESSAGE_ATTRIBUTESENTRY']._serialized_end=2084
-  _globals['_DEADLETTERRECORD']._serialized_start=2748
-  _globals['_DEADLETTERRECORD']._serialized_end=3079
+  _globals['_QUEUE']._serialized_end=598
+  _globals['_QUEUE_LABELSENTRY']._serialized_start=553
+  _globals['_QUEUE_LABELSENTRY']._serialized_end=598
+  _globals['_QUEUESETTINGS']._serialized_start=601
+  _globals['_QUEUESETTINGS']._serialized_end=1534
+  _globals['_QUEUECOUNTS']._serialized_start=1537
+  _globals['_QUEUECOUNTS']._serialized_end=1713
+  _globals['_BLOCKINGMESSAGE']._serialized_start=1715
+  _globals['_BLOCKINGMESSAGE']._serialized_end=1788
+  _globals['_OBSTACLE']._serialized_start=1790
+  _globals['_OBSTACLE']._serialized_end=1837
+  _globals['_OLDLEASE']._serialized_start=1840
+  _globals['_OLDLEASE']._serialized_end=2043
+  _globals['_ATTRIBUTE']._serialized_start=2045
+  _globals['_ATTRIBUTE']._serialized_end=2113
+  _globals['_OUTGOINGMESSAGE']._serialized_start=2116
+  _globals['_OUTGOINGMESSAGE']._serialized_end=2441
+  _globals['_OUTGOINGMESSAGE_ATTRIBUTESENTRY']._serialized_start=2367
+  _globals['_OUTGOINGMESSAGE_ATTRIBUTESENTRY']._serialized_end=2441
+  _globals['_MESSAGE']._serialized_start=2444
+  _globals['_MESSAGE']._serialized_end=3102
+  _globals['_MESSAGE_ATTRIBUTESENTRY']._serialized_start=2367
+  _globals['_MESSAGE_ATTRIBUTESENTRY']._serialized_end=2441
+  _globals['_MESSAGECOLUMNS']._serialized_start=3105
+  _globals['_MESSAGECOLUMNS']._serialized_end=3405
+  _globals['_MESSAGECOLUMNS_ATTRIBUTESENTRY']._serialized_start=3283
+  _globals['_MESSAGECOLUMNS_ATTRIBUTESENTRY']._serialized_end=3358
+  _globals['_MESSAGECOLUMNS_GROUPSENTRY']._serialized_start=3360
+  _globals['_MESSAGECOLUMNS_GROUPSENTRY']._serialized_end=3405
+  _globals['_ATTRIBUTES']._serialized_start=3408
+  _globals['_ATTRIBUTES']._serialized_end=3547
+  _globals['_ATTRIBUTES_BYNAMEENTRY']._serialized_start=3477
+  _globals['_ATTRIBUTES_BYNAMEENTRY']._serialized_end=3547
+  _globals['_MESSAGERUN']._serialized_start=3549
+  _globals['_MESSAGERUN']._serialized_end=3658
+  _globals['_DEADLETTERRECORD']._serialized_start=3661
+  _globals['_DEADLETTERRECORD']._serialized_end=3992
 # @@protoc_insertion_point(module_scope)

@@ -34,7 +34,7 @@ class _MessageViewEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MessageVi
     MESSAGE_VIEW_UNSPECIFIED: _MessageView.ValueType  # 0
     """The default: basic."""
     MESSAGE_VIEW_BASIC: _MessageView.ValueType  # 1
-    """Everything but the body, of which body_size tells."""
+    """Everything but the body; body_size has its length."""
     MESSAGE_VIEW_FULL: _MessageView.ValueType  # 2
     """The body, too."""
 
@@ -44,7 +44,7 @@ class MessageView(_MessageView, metaclass=_MessageViewEnumTypeWrapper):
 MESSAGE_VIEW_UNSPECIFIED: MessageView.ValueType  # 0
 """The default: basic."""
 MESSAGE_VIEW_BASIC: MessageView.ValueType  # 1
-"""Everything but the body, of which body_size tells."""
+"""Everything but the body; body_size has its length."""
 MESSAGE_VIEW_FULL: MessageView.ValueType  # 2
 """The body, too."""
 Global___MessageView: _TypeAlias = MessageView  # noqa: Y015
@@ -319,7 +319,7 @@ class PurgeQueueRequest(_message.Message):
     """The queue's name."""
     @_builtins.property
     def sent_before(self) -> _timestamp_pb2.Timestamp:
-        """Only messages that were sent before this time. Absent: whenever they were sent."""
+        """Only messages that were sent before this time. Absent: sent at any time."""
 
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_queue_pb2.MessageState.ValueType]:
@@ -416,7 +416,7 @@ Global___SendResponse: _TypeAlias = SendResponse  # noqa: Y015
 
 @_typing.final
 class SendResult(_message.Message):
-    """What became of one message of a send."""
+    """The result of one message of a send."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -490,7 +490,7 @@ class StreamSendRequest(_message.Message):
     """Repeated in the response to this request."""
     @_builtins.property
     def request(self) -> Global___SendRequest:
-        """What is asked for, as in the unary call."""
+        """The request, as in the unary call."""
 
     def __init__(
         self,
@@ -794,7 +794,7 @@ class DeleteTarget(_message.Message):
     again since fails with STALE_RECEIPT.
     """
     id: _builtins.str
-    """By its id, in any state, whoever holds a lease on it. One that is deleted already fails with
+    """By its id, in any state, with or without a lease. One that is deleted already fails with
     MESSAGE_NOT_FOUND, as one that never was does.
     """
     @_builtins.property
@@ -874,7 +874,7 @@ Global___DeleteResponse: _TypeAlias = DeleteResponse  # noqa: Y015
 
 @_typing.final
 class DeleteResult(_message.Message):
-    """What became of one message of a delete."""
+    """The result of one message of a delete."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -916,7 +916,7 @@ class StreamDeleteRequest(_message.Message):
     """Repeated in the response to this request."""
     @_builtins.property
     def request(self) -> Global___DeleteRequest:
-        """What is asked for, as in the unary call."""
+        """The request, as in the unary call."""
 
     def __init__(
         self,
@@ -1061,7 +1061,7 @@ Global___ChangeVisibilityResponse: _TypeAlias = ChangeVisibilityResponse  # noqa
 
 @_typing.final
 class ChangeVisibilityResult(_message.Message):
-    """What became of one change."""
+    """The result of one change."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1193,7 +1193,7 @@ Global___ReleaseResponse: _TypeAlias = ReleaseResponse  # noqa: Y015
 
 @_typing.final
 class ReleaseResult(_message.Message):
-    """What became of one release."""
+    """The result of one release."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1303,7 +1303,7 @@ Global___RejectResponse: _TypeAlias = RejectResponse  # noqa: Y015
 
 @_typing.final
 class RejectResult(_message.Message):
-    """What became of one rejection."""
+    """The result of one rejection."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1445,15 +1445,15 @@ class ListMessagesRequest(_message.Message):
 
     @_builtins.property
     def sent_since(self) -> _timestamp_pb2.Timestamp:
-        """Only messages that were sent at this time or later. Absent: whenever they were sent."""
+        """Only messages that were sent at this time or later. Absent: sent at any time."""
 
     @_builtins.property
     def sent_before(self) -> _timestamp_pb2.Timestamp:
-        """Only messages that were sent before this time. Absent: whenever they were sent."""
+        """Only messages that were sent before this time. Absent: sent at any time."""
 
     @_builtins.property
     def attributes(self) -> _containers.MessageMap[_builtins.str, _queue_pb2.Attribute]:
-        """Only messages that have all these attributes with these values, up to 10. Empty: whatever they have."""
+        """Only messages that have all these attributes with these values, up to 10. Empty: any attributes."""
 
     def __init__(
         self,

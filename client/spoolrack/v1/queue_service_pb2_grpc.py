@@ -208,13 +208,13 @@ class QueueServiceServicer(object):
 
     def StreamReceive(self, request_iterator, context):
         """Leases messages as they come, as long as fewer than max_in_flight of those it handed out are
-        leased. A delete, a release or an expiry gives a credit back, whoever brings it about.
+        leased. A delete, a release or an expiry returns a credit, through any connection.
 
-        The first request says what to receive. Later ones delete, release or reject messages, or change their
-        leases, as the unary calls do; their responses repeat their correlation ids, in the order of the
-        requests, between those with messages. A client that ends its side goes on receiving. The stream
-        doesn't end by itself; a server that shuts down answers all requests that it took, and then ends it
-        with UNAVAILABLE, reason DRAINING.
+        The first request says what to receive. Later ones delete, release or reject messages, or change
+        their leases, as the unary calls do; their responses repeat their correlation ids, in the order of
+        the requests, between those with messages. A client that ends its side goes on receiving. The
+        stream doesn't end by itself; a server that shuts down answers all requests that it took, and then
+        ends it with UNAVAILABLE, reason DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -71,13 +71,13 @@ class QueueServiceStub:
     """
     StreamReceive: _grpc.StreamStreamMultiCallable[_queue_service_pb2.StreamReceiveRequest, _queue_service_pb2.StreamReceiveResponse]
     """Leases messages as they come, as long as fewer than max_in_flight of those it handed out are
-    leased. A delete, a release or an expiry gives a credit back, whoever brings it about.
+    leased. A delete, a release or an expiry returns a credit, through any connection.
 
-    The first request says what to receive. Later ones delete, release or reject messages, or change their
-    leases, as the unary calls do; their responses repeat their correlation ids, in the order of the
-    requests, between those with messages. A client that ends its side goes on receiving. The stream
-    doesn't end by itself; a server that shuts down answers all requests that it took, and then ends it
-    with UNAVAILABLE, reason DRAINING.
+    The first request says what to receive. Later ones delete, release or reject messages, or change
+    their leases, as the unary calls do; their responses repeat their correlation ids, in the order of
+    the requests, between those with messages. A client that ends its side goes on receiving. The
+    stream doesn't end by itself; a server that shuts down answers all requests that it took, and then
+    ends it with UNAVAILABLE, reason DRAINING.
     """
     Delete: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.DeleteRequest, _queue_service_pb2.DeleteResponse]
     """Deletes 1 to 1,000 messages, each by receipt, or by id in any state. The answer comes when that
@@ -146,13 +146,13 @@ class QueueServiceAsyncStub(QueueServiceStub):
     """
     StreamReceive: _aio.StreamStreamMultiCallable[_queue_service_pb2.StreamReceiveRequest, _queue_service_pb2.StreamReceiveResponse]  # type: ignore[assignment]
     """Leases messages as they come, as long as fewer than max_in_flight of those it handed out are
-    leased. A delete, a release or an expiry gives a credit back, whoever brings it about.
+    leased. A delete, a release or an expiry returns a credit, through any connection.
 
-    The first request says what to receive. Later ones delete, release or reject messages, or change their
-    leases, as the unary calls do; their responses repeat their correlation ids, in the order of the
-    requests, between those with messages. A client that ends its side goes on receiving. The stream
-    doesn't end by itself; a server that shuts down answers all requests that it took, and then ends it
-    with UNAVAILABLE, reason DRAINING.
+    The first request says what to receive. Later ones delete, release or reject messages, or change
+    their leases, as the unary calls do; their responses repeat their correlation ids, in the order of
+    the requests, between those with messages. A client that ends its side goes on receiving. The
+    stream doesn't end by itself; a server that shuts down answers all requests that it took, and then
+    ends it with UNAVAILABLE, reason DRAINING.
     """
     Delete: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.DeleteRequest, _queue_service_pb2.DeleteResponse]  # type: ignore[assignment]
     """Deletes 1 to 1,000 messages, each by receipt, or by id in any state. The answer comes when that
@@ -278,13 +278,13 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_queue_service_pb2.StreamReceiveResponse], _abc.AsyncIterator[_queue_service_pb2.StreamReceiveResponse]]:
         """Leases messages as they come, as long as fewer than max_in_flight of those it handed out are
-        leased. A delete, a release or an expiry gives a credit back, whoever brings it about.
+        leased. A delete, a release or an expiry returns a credit, through any connection.
 
-        The first request says what to receive. Later ones delete, release or reject messages, or change their
-        leases, as the unary calls do; their responses repeat their correlation ids, in the order of the
-        requests, between those with messages. A client that ends its side goes on receiving. The stream
-        doesn't end by itself; a server that shuts down answers all requests that it took, and then ends it
-        with UNAVAILABLE, reason DRAINING.
+        The first request says what to receive. Later ones delete, release or reject messages, or change
+        their leases, as the unary calls do; their responses repeat their correlation ids, in the order of
+        the requests, between those with messages. A client that ends its side goes on receiving. The
+        stream doesn't end by itself; a server that shuts down answers all requests that it took, and then
+        ends it with UNAVAILABLE, reason DRAINING.
         """
 
     @_abc_1.abstractmethod

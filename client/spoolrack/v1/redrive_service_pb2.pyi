@@ -33,10 +33,10 @@ class _RedriveStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RedriveS
     REDRIVE_STATE_DONE: _RedriveState.ValueType  # 2
     """It has looked at all messages of its selection."""
     REDRIVE_STATE_CANCELLED: _RedriveState.ValueType  # 3
-    """It was cancelled: what it had moved stays moved."""
+    """It was cancelled: messages that it had moved stay moved."""
 
 class RedriveState(_RedriveState, metaclass=_RedriveStateEnumTypeWrapper):
-    """What became of a redrive."""
+    """The state of a redrive."""
 
 REDRIVE_STATE_UNSPECIFIED: RedriveState.ValueType  # 0
 """Not said."""
@@ -45,7 +45,7 @@ REDRIVE_STATE_RUNNING: RedriveState.ValueType  # 1
 REDRIVE_STATE_DONE: RedriveState.ValueType  # 2
 """It has looked at all messages of its selection."""
 REDRIVE_STATE_CANCELLED: RedriveState.ValueType  # 3
-"""It was cancelled: what it had moved stays moved."""
+"""It was cancelled: messages that it had moved stay moved."""
 Global___RedriveState: _TypeAlias = RedriveState  # noqa: Y015
 
 @_typing.final
@@ -77,11 +77,11 @@ class Redrive(_message.Message):
     max_messages_per_second: _builtins.int
     """How many are moved in a second at most. 0: no bound."""
     state: Global___RedriveState.ValueType
-    """What became of it."""
+    """Its state."""
     moved_count: _builtins.int
     """How many messages it has moved. After a restart, up to a second's work may be missing here."""
     failed_count: _builtins.int
-    """How many messages of the selection it found and couldn't move: they stay dead letters."""
+    """How many messages of the selection it couldn't move: they stay dead letters."""
     last_failure: _builtins.str
     """Why the last of those stays. Empty: none does."""
     remaining_count: _builtins.int

@@ -86,7 +86,7 @@ class RedriveServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CancelRedrive(self, request, context):
-        """Ends a redrive. What it has moved stays moved. A repetition is a success.
+        """Ends a redrive. Messages that it has moved stay moved. A repetition is a success.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

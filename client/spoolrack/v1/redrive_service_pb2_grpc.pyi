@@ -44,7 +44,7 @@ class RedriveServiceStub:
     ListRedrives: _grpc.UnaryUnaryMultiCallable[_redrive_service_pb2.ListRedrivesRequest, _redrive_service_pb2.ListRedrivesResponse]
     """Returns the redrives, those of the last 30 days that have ended too, a page at a time."""
     CancelRedrive: _grpc.UnaryUnaryMultiCallable[_redrive_service_pb2.CancelRedriveRequest, _redrive_service_pb2.CancelRedriveResponse]
-    """Ends a redrive. What it has moved stays moved. A repetition is a success."""
+    """Ends a redrive. Messages that it has moved stay moved. A repetition is a success."""
 
 @_typing.type_check_only
 class RedriveServiceAsyncStub(RedriveServiceStub):
@@ -62,7 +62,7 @@ class RedriveServiceAsyncStub(RedriveServiceStub):
     ListRedrives: _aio.UnaryUnaryMultiCallable[_redrive_service_pb2.ListRedrivesRequest, _redrive_service_pb2.ListRedrivesResponse]  # type: ignore[assignment]
     """Returns the redrives, those of the last 30 days that have ended too, a page at a time."""
     CancelRedrive: _aio.UnaryUnaryMultiCallable[_redrive_service_pb2.CancelRedriveRequest, _redrive_service_pb2.CancelRedriveResponse]  # type: ignore[assignment]
-    """Ends a redrive. What it has moved stays moved. A repetition is a success."""
+    """Ends a redrive. Messages that it has moved stay moved. A repetition is a success."""
 
 class RedriveServiceServicer(metaclass=_abc_1.ABCMeta):
     """Moves messages of a dead-letter queue to the queues that they came from, or to another one, with a
@@ -101,6 +101,6 @@ class RedriveServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _redrive_service_pb2.CancelRedriveRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_redrive_service_pb2.CancelRedriveResponse, _abc.Awaitable[_redrive_service_pb2.CancelRedriveResponse]]:
-        """Ends a redrive. What it has moved stays moved. A repetition is a success."""
+        """Ends a redrive. Messages that it has moved stay moved. A repetition is a success."""
 
 def add_RedriveServiceServicer_to_server(servicer: RedriveServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

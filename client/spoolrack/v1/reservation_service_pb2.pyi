@@ -36,7 +36,7 @@ class _ReservationStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Rese
     """Its leases have ended or were released: other consumers may receive its messages."""
 
 class ReservationState(_ReservationState, metaclass=_ReservationStateEnumTypeWrapper):
-    """What became of a reservation."""
+    """The state of a reservation."""
 
 RESERVATION_STATE_UNSPECIFIED: ReservationState.ValueType  # 0
 """Not said."""
@@ -71,7 +71,7 @@ class Reservation(_message.Message):
     byte_count: _builtins.int
     """How many bytes of bodies and attributes they have."""
     state: Global___ReservationState.ValueType
-    """What became of it."""
+    """Its state."""
     read_count: _builtins.int
     """How often it was read from its first message on: a message that breaks its reader shows here."""
     @_builtins.property
@@ -241,6 +241,7 @@ class ReadReservationRequest(_message.Message):
     BEGIN_INDEX_FIELD_NUMBER: _builtins.int
     END_INDEX_FIELD_NUMBER: _builtins.int
     MARK_READ_FIELD_NUMBER: _builtins.int
+    BY_COLUMN_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """The reader's name."""
     sequence_number: _builtins.int
@@ -253,6 +254,8 @@ class ReadReservationRequest(_message.Message):
     """Whether the set is marked as read, which CommitReservations can ask for. The mark is on stable media
     before the first message is returned.
     """
+    by_column: _builtins.bool
+    """Whether messages are returned by column, in `runs`, which costs a server and a client a fraction."""
     def __init__(
         self,
         *,
@@ -261,10 +264,11 @@ class ReadReservationRequest(_message.Message):
         begin_index: _builtins.int = ...,
         end_index: _builtins.int = ...,
         mark_read: _builtins.bool = ...,
+        by_column: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_index", b"begin_index", "end_index", b"end_index", "mark_read", b"mark_read", "sequence_number", b"sequence_number", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_index", b"begin_index", "by_column", b"by_column", "end_index", b"end_index", "mark_read", b"mark_read", "sequence_number", b"sequence_number", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -277,18 +281,28 @@ class ReadReservationResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGES_FIELD_NUMBER: _builtins.int
+    RUNS_FIELD_NUMBER: _builtins.int
+    NEXT_INDEX_FIELD_NUMBER: _builtins.int
+    next_index: _builtins.int
+    """The place in the set behind the messages of this response: where a read that breaks begins again."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.Message]:
-        """Messages in the set's order, without receipts. What was deleted since the reservation is left out."""
+        """Messages in the set's order, without receipts. Messages deleted since the reservation are left out."""
+
+    @_builtins.property
+    def runs(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.MessageRun]:
+        """The same, in place of `messages`, if the request has `by_column`."""
 
     def __init__(
         self,
         *,
         messages: _abc.Iterable[_queue_pb2.Message] | None = ...,
+        runs: _abc.Iterable[_queue_pb2.MessageRun] | None = ...,
+        next_index: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "next_index", b"next_index", "runs", b"runs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

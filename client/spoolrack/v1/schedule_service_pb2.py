@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from spoolrack.v1 import queue_pb2 as spoolrack_dot_v1_dot_queue__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#spoolrack/v1/schedule_service.proto\x12\x0cspoolrack.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18spoolrack/v1/queue.proto\"\xba\x03\n\x08Schedule\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04\x63ron\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12\x11\n\ttime_zone\x18\x04 \x01(\t\x12\x0c\n\x04\x62ody\x18\x05 \x01(\x0c\x12:\n\nattributes\x18\x06 \x03(\x0b\x32&.spoolrack.v1.Schedule.AttributesEntry\x12\r\n\x05group\x18\x07 \x01(\t\x12\x0e\n\x06paused\x18\x08 \x01(\x08\x12\x35\n\x0b\x63reate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x38\n\x0elast_tick_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x38\n\x0enext_tick_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x1aJ\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.spoolrack.v1.Attribute:\x02\x38\x01\"G\n\x15\x43reateScheduleRequest\x12.\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.ScheduleB\x04\xe2\x41\x01\x02\"B\n\x16\x43reateScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"L\n\x14ListSchedulesRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"[\n\x15ListSchedulesResponse\x12)\n\tschedules\x18\x01 \x03(\x0b\x32\x16.spoolrack.v1.Schedule\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"?\n\x14PauseScheduleRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"A\n\x15PauseScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"@\n\x15ResumeScheduleRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"B\n\x16ResumeScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"@\n\x15\x44\x65leteScheduleRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"\x18\n\x16\x44\x65leteScheduleResponse2\xdc\x03\n\x0fScheduleService\x12[\n\x0e\x43reateSchedule\x12#.spoolrack.v1.CreateScheduleRequest\x1a$.spoolrack.v1.CreateScheduleResponse\x12X\n\rListSchedules\x12\".spoolrack.v1.ListSchedulesRequest\x1a#.spoolrack.v1.ListSchedulesResponse\x12X\n\rPauseSchedule\x12\".spoolrack.v1.PauseScheduleRequest\x1a#.spoolrack.v1.PauseScheduleResponse\x12[\n\x0eResumeSchedule\x12#.spoolrack.v1.ResumeScheduleRequest\x1a$.spoolrack.v1.ResumeScheduleResponse\x12[\n\x0e\x44\x65leteSchedule\x12#.spoolrack.v1.DeleteScheduleRequest\x1a$.spoolrack.v1.DeleteScheduleResponseB*\n\x0cspoolrack.v1P\x01Z\x18spoolrack/v1;spoolrackpbb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#spoolrack/v1/schedule_service.proto\x12\x0cspoolrack.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18spoolrack/v1/queue.proto\"\xc0\x03\n\x08Schedule\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04\x63ron\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12\x11\n\ttime_zone\x18\x04 \x01(\t\x12\x0c\n\x04\x62ody\x18\x05 \x01(\x0c\x12:\n\nattributes\x18\x06 \x03(\x0b\x32&.spoolrack.v1.Schedule.AttributesEntry\x12\r\n\x05group\x18\x07 \x01(\t\x12\x14\n\x06paused\x18\x08 \x01(\x08\x42\x04\xe2\x41\x01\x03\x12\x35\n\x0b\x63reate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x38\n\x0elast_tick_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x38\n\x0enext_tick_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x1aJ\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.spoolrack.v1.Attribute:\x02\x38\x01\"G\n\x15\x43reateScheduleRequest\x12.\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.ScheduleB\x04\xe2\x41\x01\x02\"B\n\x16\x43reateScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"L\n\x14ListSchedulesRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"[\n\x15ListSchedulesResponse\x12)\n\tschedules\x18\x01 \x03(\x0b\x32\x16.spoolrack.v1.Schedule\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"?\n\x14PauseScheduleRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"A\n\x15PauseScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"@\n\x15ResumeScheduleRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"B\n\x16ResumeScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"@\n\x15\x44\x65leteScheduleRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"\x18\n\x16\x44\x65leteScheduleResponse2\xdc\x03\n\x0fScheduleService\x12[\n\x0e\x43reateSchedule\x12#.spoolrack.v1.CreateScheduleRequest\x1a$.spoolrack.v1.CreateScheduleResponse\x12X\n\rListSchedules\x12\".spoolrack.v1.ListSchedulesRequest\x1a#.spoolrack.v1.ListSchedulesResponse\x12X\n\rPauseSchedule\x12\".spoolrack.v1.PauseScheduleRequest\x1a#.spoolrack.v1.PauseScheduleResponse\x12[\n\x0eResumeSchedule\x12#.spoolrack.v1.ResumeScheduleRequest\x1a$.spoolrack.v1.ResumeScheduleResponse\x12[\n\x0e\x44\x65leteSchedule\x12#.spoolrack.v1.DeleteScheduleRequest\x1a$.spoolrack.v1.DeleteScheduleResponseB*\n\x0cspoolrack.v1P\x01Z\x18spoolrack/v1;spoolrackpbb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,6 +43,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SCHEDULE'].fields_by_name['name']._serialized_options = b'\342A\001\002'
   _globals['_SCHEDULE'].fields_by_name['cron']._loaded_options = None
   _globals['_SCHEDULE'].fields_by_name['cron']._serialized_options = b'\342A\001\002'
+  _globals['_SCHEDULE'].fields_by_name['paused']._loaded_options = None
+  _globals['_SCHEDULE'].fields_by_name['paused']._serialized_options = b'\342A\001\003'
   _globals['_SCHEDULE'].fields_by_name['create_time']._loaded_options = None
   _globals['_SCHEDULE'].fields_by_name['create_time']._serialized_options = b'\342A\001\003'
   _globals['_SCHEDULE'].fields_by_name['last_tick_time']._loaded_options = None
@@ -64,29 +66,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELETESCHEDULEREQUEST'].fields_by_name['name']._loaded_options = None
   _globals['_DELETESCHEDULEREQUEST'].fields_by_name['name']._serialized_options = b'\342A\001\002'
   _globals['_SCHEDULE']._serialized_start=146
-  _globals['_SCHEDULE']._serialized_end=588
-  _globals['_SCHEDULE_ATTRIBUTESENTRY']._serialized_start=514
-  _globals['_SCHEDULE_ATTRIBUTESENTRY']._serialized_end=588
-  _globals['_CREATESCHEDULEREQUEST']._serialized_start=590
-  _globals['_CREATESCHEDULEREQUEST']._serialized_end=661
-  _globals['_CREATESCHEDULERESPONSE']._serialized_start=663
-  _globals['_CREATESCHEDULERESPONSE']._serialized_end=729
-  _globals['_LISTSCHEDULESREQUEST']._serialized_start=731
-  _globals['_LISTSCHEDULESREQUEST']._serialized_end=807
-  _globals['_LISTSCHEDULESRESPONSE']._serialized_start=809
-  _globals['_LISTSCHEDULESRESPONSE']._serialized_end=900
-  _globals['_PAUSESCHEDULEREQUEST']._serialized_start=902
-  _globals['_PAUSESCHEDULEREQUEST']._serialized_end=965
-  _globals['_PAUSESCHEDULERESPONSE']._serialized_start=967
-  _globals['_PAUSESCHEDULERESPONSE']._serialized_end=1032
-  _globals['_RESUMESCHEDULEREQUEST']._serialized_start=1034
-  _globals['_RESUMESCHEDULEREQUEST']._serialized_end=1098
-  _globals['_RESUMESCHEDULERESPONSE']._serialized_start=1100
-  _globals['_RESUMESCHEDULERESPONSE']._serialized_end=1166
-  _globals['_DELETESCHEDULEREQUEST']._serialized_start=1168
-  _globals['_DELETESCHEDULEREQUEST']._serialized_end=1232
-  _globals['_DELETESCHEDULERESPONSE']._serialized_start=1234
-  _globals['_DELETESCHEDULERESPONSE']._serialized_end=1258
-  _globals['_SCHEDULESERVICE']._serialized_start=1261
-  _globals['_SCHEDULESERVICE']._serialized_end=1737
+  _globals['_SCHEDULE']._serialized_end=594
+  _globals['_SCHEDULE_ATTRIBUTESENTRY']._serialized_start=520
+  _globals['_SCHEDULE_ATTRIBUTESENTRY']._serialized_end=594
+  _globals['_CREATESCHEDULEREQUEST']._serialized_start=596
+  _globals['_CREATESCHEDULEREQUEST']._serialized_end=667
+  _globals['_CREATESCHEDULERESPONSE']._serialized_start=669
+  _globals['_CREATESCHEDULERESPONSE']._serialized_end=735
+  _globals['_LISTSCHEDULESREQUEST']._serialized_start=737
+  _globals['_LISTSCHEDULESREQUEST']._serialized_end=813
+  _globals['_LISTSCHEDULESRESPONSE']._serialized_start=815
+  _globals['_LISTSCHEDULESRESPONSE']._serialized_end=906
+  _globals['_PAUSESCHEDULEREQUEST']._serialized_start=908
+  _globals['_PAUSESCHEDULEREQUEST']._serialized_end=971
+  _globals['_PAUSESCHEDULERESPONSE']._serialized_start=973
+  _globals['_PAUSESCHEDULERESPONSE']._serialized_end=1038
+  _globals['_RESUMESCHEDULEREQUEST']._serialized_start=1040
+  _globals['_RESUMESCHEDULEREQUEST']._serialized_end=1104
+  _globals['_RESUMESCHEDULERESPONSE']._serialized_start=1106
+  _globals['_RESUMESCHEDULERESPONSE']._serialized_end=1172
+  _globals['_DELETESCHEDULEREQUEST']._serialized_start=1174
+  _globals['_DELETESCHEDULEREQUEST']._serialized_end=1238
+  _globals['_DELETESCHEDULERESPONSE']._serialized_start=1240
+  _globals['_DELETESCHEDULERESPONSE']._serialized_end=1264
+  _globals['_SCHEDULESERVICE']._serialized_start=1267
+  _globals['_SCHEDULESERVICE']._serialized_end=1743
 # @@protoc_insertion_point(module_scope)

@@ -71,7 +71,7 @@ class Schedule(_message.Message):
     group: _builtins.str
     """The group of each message, 1 to 128 characters. Empty: none."""
     paused: _builtins.bool
-    """Whether it is paused. Output only."""
+    """Whether it is paused. Set by the server."""
     @_builtins.property
     def attributes(self) -> _containers.MessageMap[_builtins.str, _queue_pb2.Attribute]:
         """The attributes of each message. The server adds spoolrack-schedule, the schedule's name, and
@@ -80,15 +80,15 @@ class Schedule(_message.Message):
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was created. Output only."""
+        """When it was created."""
 
     @_builtins.property
     def last_tick_time(self) -> _timestamp_pb2.Timestamp:
-        """The last tick that was sent. Absent: none was. Output only."""
+        """The last tick that was sent. Absent: none was."""
 
     @_builtins.property
     def next_tick_time(self) -> _timestamp_pb2.Timestamp:
-        """The next tick that is to be sent. Absent: it is paused. Output only."""
+        """The next tick that is to be sent. Absent: it is paused."""
 
     def __init__(
         self,

@@ -62,7 +62,7 @@ class StagingServiceServicer(object):
     """
 
     def Stage(self, request, context):
-        """Stores messages that nobody sees before they are published: one chunk of a stage. The answer comes
+        """Stores messages that are invisible until they are published: one chunk of a stage. The answer comes
         when they are on stable media.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -78,7 +78,7 @@ class StagingServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AbortStage(self, request, context):
-        """Drops a stage with all that is in it.
+        """Deletes a stage with all its messages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

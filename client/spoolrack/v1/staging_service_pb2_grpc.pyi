@@ -34,7 +34,7 @@ class StagingServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> StagingServiceAsyncStub: ...
     Stage: _grpc.UnaryUnaryMultiCallable[_staging_service_pb2.StageRequest, _staging_service_pb2.StageResponse]
-    """Stores messages that nobody sees before they are published: one chunk of a stage. The answer comes
+    """Stores messages that are invisible until they are published: one chunk of a stage. The answer comes
     when they are on stable media.
     """
     Publish: _grpc.UnaryUnaryMultiCallable[_staging_service_pb2.PublishRequest, _staging_service_pb2.PublishResponse]
@@ -42,7 +42,7 @@ class StagingServiceStub:
     certain, also after a crash: all of them appear, or none.
     """
     AbortStage: _grpc.UnaryUnaryMultiCallable[_staging_service_pb2.AbortStageRequest, _staging_service_pb2.AbortStageResponse]
-    """Drops a stage with all that is in it."""
+    """Deletes a stage with all its messages."""
     ListStages: _grpc.UnaryUnaryMultiCallable[_staging_service_pb2.ListStagesRequest, _staging_service_pb2.ListStagesResponse]
     """Returns the stages in the order of their names, a page at a time."""
 
@@ -52,7 +52,7 @@ class StagingServiceAsyncStub(StagingServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Stage: _aio.UnaryUnaryMultiCallable[_staging_service_pb2.StageRequest, _staging_service_pb2.StageResponse]  # type: ignore[assignment]
-    """Stores messages that nobody sees before they are published: one chunk of a stage. The answer comes
+    """Stores messages that are invisible until they are published: one chunk of a stage. The answer comes
     when they are on stable media.
     """
     Publish: _aio.UnaryUnaryMultiCallable[_staging_service_pb2.PublishRequest, _staging_service_pb2.PublishResponse]  # type: ignore[assignment]
@@ -60,7 +60,7 @@ class StagingServiceAsyncStub(StagingServiceStub):
     certain, also after a crash: all of them appear, or none.
     """
     AbortStage: _aio.UnaryUnaryMultiCallable[_staging_service_pb2.AbortStageRequest, _staging_service_pb2.AbortStageResponse]  # type: ignore[assignment]
-    """Drops a stage with all that is in it."""
+    """Deletes a stage with all its messages."""
     ListStages: _aio.UnaryUnaryMultiCallable[_staging_service_pb2.ListStagesRequest, _staging_service_pb2.ListStagesResponse]  # type: ignore[assignment]
     """Returns the stages in the order of their names, a page at a time."""
 
@@ -73,7 +73,7 @@ class StagingServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _staging_service_pb2.StageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_staging_service_pb2.StageResponse, _abc.Awaitable[_staging_service_pb2.StageResponse]]:
-        """Stores messages that nobody sees before they are published: one chunk of a stage. The answer comes
+        """Stores messages that are invisible until they are published: one chunk of a stage. The answer comes
         when they are on stable media.
         """
 
@@ -93,7 +93,7 @@ class StagingServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _staging_service_pb2.AbortStageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_staging_service_pb2.AbortStageResponse, _abc.Awaitable[_staging_service_pb2.AbortStageResponse]]:
-        """Drops a stage with all that is in it."""
+        """Deletes a stage with all its messages."""
 
     @_abc_1.abstractmethod
     def ListStages(

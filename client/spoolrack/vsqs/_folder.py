@@ -19,7 +19,7 @@ from typing import Final
 
 from . import _names as names
 from ._folder_index import Content
-from ._names import SECOND, Name
+from ._names import SECOND, FileName
 from ._watched_folder import Watched
 
 LONGEST_WAIT: Final = 10.0
@@ -41,16 +41,16 @@ class Full(Exception):
 class Leased:
     """A message, and the name that its lease has."""
 
-    name: Name
+    name: FileName
     body: bytes
 
 
-class Folder:
+class MessageFolder:
     """Thread-safe. The folder may come to be later; without it everything but `make` and `close`
     raises `FileNotFoundError`."""
 
     def __init__(self, path: str | os.PathLike[str], clock: Callable[[], int]) -> None:
-        """`clock` tells the Unix time in microseconds."""
+        """`clock` returns the Unix time in microseconds."""
         self.path = os.fspath(path)
         self._clock = clock
         self._watched = Watched(self.path)
@@ -89,7 +89,7 @@ class Folder:
                 os.close(file)
             with self._watched as content:
                 os.rename(source, os.path.join(self.path, names.ready(number)))
-                content.appear(names.ready(number))
+                content.add(names.ready(number))
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(source)
@@ -173,8 +173,8 @@ class Folder:
         limit: Callable[[Content], int],
         deadline: float | None,
         stopped: Callable[[], bool],
-    ) -> list[Name]:
-        claimed: list[Name] = []
+    ) -> list[FileName]:
+        claimed: list[FileName] = []
         while True:
             self._watched.refresh()
             if self._requeue_expired(content):
@@ -201,7 +201,7 @@ class Folder:
         """Put back all whose lease is over; answers whether there were any."""
         now = self._clock()
         requeued = False
-        for name in content.take_expired(now):
+        for name in content.expired(now):
             if len(content.named(name.number)) > 1:
                 # A twin, by a mistake: the rename might replace it. It comes back later.
                 content.postpone(name, now + SECOND)
@@ -219,24 +219,24 @@ class Folder:
         try:
             os.rename(os.path.join(self.path, source), os.path.join(self.path, target))
         except FileNotFoundError:
-            content.vanish(source)
+            content.remove(source)
             return False
-        content.vanish(source)
-        content.appear(target)
+        content.remove(source)
+        content.add(target)
         return True
 
-    def _is_message(self, content: Content, name: Name) -> bool:
+    def _is_message(self, content: Content, name: FileName) -> bool:
         try:
             facts = os.stat(os.path.join(self.path, name.text), follow_symlinks=False)
         except FileNotFoundError:
-            content.vanish(name.text)
+            content.remove(name.text)
             return False
         if not stat.S_ISREG(facts.st_mode):
-            content.shun(name.text)
+            content.exclude(name.text)
             return False
         return True
 
-    def _read_leased(self, name: Name) -> Leased | None:
+    def _read_leased(self, name: FileName) -> Leased | None:
         try:
             return Leased(name=name, body=self.read(name.text))
         except FileNotFoundError:
@@ -276,7 +276,7 @@ class Folder:
                 found = content.named(number)
                 looks = 0 if found else looks + 1
                 # A listing may miss a file that is renamed in that moment, so it is asked twice.
-                if looks > (0 if self._watched.hears_all else 1):
+                if looks > (0 if self._watched.reports_all else 1):
                     break
                 for name in found:
                     deleted |= self._unlink(content, name.text)
@@ -294,9 +294,9 @@ class Folder:
         try:
             os.unlink(os.path.join(self.path, text))
         except FileNotFoundError:
-            content.vanish(text)
+            content.remove(text)
             return False  # another process has deleted or moved it: the next look tells
-        content.vanish(text)
+        content.remove(text)
         return True
 
     def sync(self) -> None:
@@ -305,26 +305,26 @@ class Folder:
 
     # Looking.
 
-    def messages(self) -> list[Name]:
-        """All messages in order."""
+    def messages(self) -> list[FileName]:
+        """Return all messages in order."""
         with self._watched as content:
             self._watched.refresh()
             return list(content)
 
-    def named(self, number: int) -> list[Name]:
-        """All names of one message: none if it is gone."""
+    def named(self, number: int) -> list[FileName]:
+        """Return all names of one message: none if it is gone."""
         with self._watched as content:
             self._watched.refresh()
             return content.named(number)
 
     def size(self) -> int:
-        """How many messages there are, leased ones included."""
+        """Return the number of messages, leased ones included."""
         with self._watched as content:
             self._watched.refresh()
             return len(content)
 
     def read(self, text: str, limit: int | None = None) -> bytes:
-        """The content of a message, or its beginning."""
+        """Return the content of a message, or its beginning."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(os.path.join(self.path, text), flags), "rb", buffering=0) as file:
             return file.read() if limit is None else file.read(limit)

@@ -1,7 +1,7 @@
 """The index of a folder: the next message, leases that are over, the names of a message.
 
-Believes what it is told, name by name or by a list. No I/O and no clock; every question costs the same
-with one message waiting and with a million. Not thread-safe.
+The caller keeps it up to date, name by name or by a listing. No I/O and no clock; every question costs
+the same with one message waiting and with a million. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -10,33 +10,33 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ._names import Name, State, parse
+from ._names import FileName, State, parse
 
 _SLACK: Final = 64
 
 
 class Content:
     def __init__(self) -> None:
-        self._names: dict[str, Name] = {}
+        self._names: dict[str, FileName] = {}
         self._numbers: dict[int, set[str]] = {}
         self._foreign: set[str] = set()
-        # Both heaps hold names that are gone as well: what is not in `_names` is passed over.
+        # Both heaps hold names that are gone as well: a name that is not in `_names` is skipped.
         self._ready: list[tuple[int, str]] = []
         self._leased: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
-        """How many messages there are, ready and leased."""
+        """Return the number of messages, ready and leased."""
         return len(self._names)
 
     def __contains__(self, text: str) -> bool:
         return text in self._names
 
-    def __iter__(self) -> Iterator[Name]:
-        """All messages in order."""
+    def __iter__(self) -> Iterator[FileName]:
+        """Iterate over all messages in order."""
         return iter(sorted(self._names.values(), key=lambda name: (name.number, name.text)))
 
-    def named(self, number: int) -> list[Name]:
-        """All names of a message. More than one only after something went wrong."""
+    def named(self, number: int) -> list[FileName]:
+        """Return all names of a message. More than one only after something went wrong."""
         return [self._names[text] for text in self._numbers.get(number, ())]
 
     def replace(self, texts: Iterable[str]) -> bool:
@@ -44,12 +44,12 @@ class Content:
         there = {text for text in texts if text not in self._foreign}
         gone = [text for text in self._names if text not in there]
         for text in gone:
-            self.vanish(text)
-        came = [text for text in there if self.appear(text)]
+            self.remove(text)
+        came = [text for text in there if self.add(text)]
         return bool(gone or came)
 
-    def appear(self, text: str) -> bool:
-        """A name is there; answers whether it is a message's that was not known."""
+    def add(self, text: str) -> bool:
+        """Add a name; return whether it is that of a message that was not known."""
         if text in self._names or text in self._foreign:
             return False
         name = parse(text)
@@ -60,8 +60,8 @@ class Content:
         self._push(name)
         return True
 
-    def vanish(self, text: str) -> None:
-        """A name is gone."""
+    def remove(self, text: str) -> None:
+        """Remove a name."""
         self._foreign.discard(text)
         name = self._names.pop(text, None)
         if name is None:
@@ -76,13 +76,13 @@ class Content:
             for name in self._names.values():
                 self._push(name)
 
-    def shun(self, text: str) -> None:
-        """The name is no message's, whatever it looks like: a folder's, or a link's."""
-        self.vanish(text)
+    def exclude(self, text: str) -> None:
+        """Exclude a name that looks like a message's, but is that of a folder or a link."""
+        self.remove(text)
         self._foreign.add(text)
 
-    def oldest(self) -> Name | None:
-        """The ready message that is next."""
+    def oldest(self) -> FileName | None:
+        """Return the ready message that is next."""
         while self._ready:
             name = self._names.get(self._ready[0][1])
             if name is not None:
@@ -90,8 +90,8 @@ class Content:
             heapq.heappop(self._ready)
         return None
 
-    def take_expired(self, now: int) -> list[Name]:
-        """The leased messages whose time is over. They are named once: see `postpone`."""
+    def expired(self, now: int) -> list[FileName]:
+        """Return the leased messages whose leases have expired, each once: see `postpone`."""
         taken = {}
         while self._leased and self._leased[0][0] <= now:
             text = heapq.heappop(self._leased)[1]
@@ -99,17 +99,17 @@ class Content:
                 taken[text] = self._names[text]
         return list(taken.values())
 
-    def postpone(self, name: Name, until: int) -> None:
-        """Name an expired one again, not before `until`."""
+    def postpone(self, name: FileName, until: int) -> None:
+        """FileName an expired one again, not before `until`."""
         heapq.heappush(self._leased, (until, name.text))
 
     def next_expiration(self) -> int | None:
-        """When `take_expired` will have something to name."""
+        """Return the time at which `expired` will return something."""
         while self._leased and self._leased[0][1] not in self._names:
             heapq.heappop(self._leased)
         return self._leased[0][0] if self._leased else None
 
-    def _push(self, name: Name) -> None:
+    def _push(self, name: FileName) -> None:
         if name.expiration is None:
             heapq.heappush(self._ready, (name.number, name.text))
         else:

@@ -24,13 +24,13 @@ class ListedMessage:
     """Of a leased one: Unix time in microseconds."""
 
     def read(self) -> bytes:
-        """The content; `FileNotFoundError` if the message is no longer in this state."""
+        """Return the content; raise `FileNotFoundError` if the message is no longer in this state."""
         with open(self.path, "rb") as file:
             return file.read()
 
 
 def stored_messages(folder: str | os.PathLike[str]) -> Iterator[ListedMessage]:
-    """All messages in order, in any state: those being written, too, which aren't acknowledged.
+    """Return all messages in order, in any state: those being written, too, which aren't acknowledged.
 
     Other files are left out, and so is what vanishes meanwhile. Raises `FileNotFoundError`.
     """

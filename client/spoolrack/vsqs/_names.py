@@ -38,7 +38,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class FileName:
     text: str
     """As it stands in the folder."""
     number: int
@@ -48,17 +48,17 @@ class Name:
     """Of a leased one: Unix time in microseconds."""
 
 
-def parse(text: str) -> Name | None:
+def parse(text: str) -> FileName | None:
     """Read a name; None if it is none of vsqs's."""
     found = _NAME.fullmatch(text)
     if found is None:
         return None
     number = int(found["number"])
     if found["new"]:
-        return Name(text, number, State.NEW)
+        return FileName(text, number, State.NEW)
     if found["expiration"] is None:
-        return Name(text, number, State.READY)
-    return Name(text, number, State.LEASED, in_micros(int(found["expiration"])))
+        return FileName(text, number, State.READY)
+    return FileName(text, number, State.LEASED, in_micros(int(found["expiration"])))
 
 
 def new(number: int) -> str:
@@ -74,5 +74,5 @@ def leased(number: int, expiration: int) -> str:
 
 
 def in_micros(time: int) -> int:
-    """A time of a name in microseconds, whichever unit it was written in."""
+    """Return a time of a name in microseconds, whichever unit it was written in."""
     return time * 1_000 if time in _MILLISECONDS else time

@@ -1,8 +1,9 @@
-"""A folder's content as true as the system can tell, for many threads, and waiting for it to change.
+"""A folder's content, kept up to date by the kernel's events, for many threads that read it or wait for
+a change.
 
-Where the kernel tells of every change, the folder is listed once and the rest is heard: by the time an
-operation looks, it has heard of all that was done before, by whatever process. Where it doesn't, each
-look is a listing, as in vsqs itself.
+Where the kernel reports every change, the folder is listed once, and events do the rest: an operation
+sees all changes that were made before it, by any process. Where it doesn't, each look is a listing, as
+in vsqs itself.
 
 Of the threads that wait, one listens to the kernel; the others wait for that one.
 """
@@ -44,7 +45,7 @@ class Watched:
         self._has_listener = False
 
     def after_fork(self) -> None:
-        """In the child: what was inherited would steal changes from the parent."""
+        """Close the inherited watch in a forked child: it would take events from the parent."""
         if self._watcher is not None:
             self._watcher.close()
         self._start_anew()
@@ -59,30 +60,30 @@ class Watched:
         self._condition.release()
 
     @property
-    def hears_all(self) -> bool:
+    def reports_all(self) -> bool:
         """Whether a look is exact. A listing may miss what is renamed in that moment."""
-        return self._watcher is not None and self._watcher.hears_all
+        return self._watcher is not None and self._watcher.reports_all
 
     def refresh(self) -> None:
         """Look: afterwards `content` is what is there. Raises `FileNotFoundError` without a folder."""
         if self._watcher is None and not self.closed:
             self._watcher = Watcher(self._path)
         changes = self._watcher.changes() if self._watcher is not None else None
-        if changes is None or not self._is_listed or not self.hears_all:
+        if changes is None or not self._is_listed or not self.reports_all:
             self._list()
             return
         for change in changes:
             if change.appeared:
-                self.content.appear(change.name)
+                self.content.add(change.name)
             else:
-                self.content.vanish(change.name)
+                self.content.remove(change.name)
         if changes:
             self.announce()
 
     def _list(self) -> None:
         self._is_listed = False
         if self._watcher is not None:
-            # Before the listing, so that what happens meanwhile is heard afterwards.
+            # Before the listing, so that changes made meanwhile are reported afterwards.
             self._watcher.watch(HERE)
         with os.scandir(self._path) as entries:
             news = self.content.replace(
@@ -124,7 +125,7 @@ class Watched:
             watcher.close()
 
     def wake(self) -> None:
-        """`announce` for those who don't hold the lock."""
+        """Call `announce` with the lock."""
         with self._condition:
             self.announce()
 

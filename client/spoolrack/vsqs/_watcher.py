@@ -1,9 +1,10 @@
-"""Changes of folders by other processes, from inotify(7) where it tells, else by listing.
+"""Watcher: changes of folders by other processes, from inotify(7) where it reports them, else by
+listing.
 
-Owns the watches and nothing else: what a name means, and what to do about it, is the caller's business.
-A watch only makes it sooner and cheaper to see a change. What can fail are the kernel's limits; then
-`changes` says every so often "look again", which a caller must be able to do anyway, because the kernel
-drops events that aren't fetched in time. On a file system that other hosts write to, both are done.
+Owns the watches and nothing else: the caller knows the meaning of names. A watch only makes it sooner
+and cheaper to see a change. What can fail are the kernel's limits; then `changes` says every so often
+"look again", which a caller must be able to do anyway, because the kernel drops events that aren't
+fetched in time. On a file system that other hosts write to, both are done.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ log = logging.getLogger(__name__)
 
 NO_TIME: Final = Millis(0)
 LOOK_AGAIN: Final = SECOND
-"""How long a change may stay unseen where no event tells of it."""
+"""How long a change may stay unseen where no event reports it."""
 
 
-class Change(NamedTuple):
+class FolderChange(NamedTuple):
     """A name has appeared in a folder, or has left it, by whichever process."""
 
     folder: str
@@ -53,7 +54,7 @@ class Watcher:
         clock: Clock | None = None,
         kernel: Callable[[], Inotify] | None = None,
     ) -> None:
-        """`look_again`: so often does `changes` say so, if not everything is heard."""
+        """`look_again`: the interval at which `changes` says so, if events are incomplete."""
         self._root = os.fspath(root)
         self._look_again = look_again
         self._clock = SystemClock() if clock is None else clock
@@ -61,7 +62,7 @@ class Watcher:
         self._kernel: Inotify | None = None
         self._watches: dict[str, int] = {}
         self._folders: dict[int, str] = {}
-        self._unheard: set[str] = set()
+        self._unwatched: set[str] = set()
         self._shared = is_written_by_other_hosts(root)
         self._sleeping, self._waking = os.pipe()
         self._lock = threading.Lock()
@@ -73,41 +74,41 @@ class Watcher:
             self._kernel = (kernel or Inotify)()
         except OSError as error:
             _explain(self._root, error)
-        if not self.hears_all:
+        if not self.reports_all:
             self._next_look = Millis(self._clock.monotonic() + look_again)
 
     @property
-    def hears_all(self) -> bool:
-        """Whether every change in the watched folders, by any process, will be told.
+    def reports_all(self) -> bool:
+        """Whether every change in the watched folders, by any process, will be reported.
 
         If so, what was done before a call of `changes` began is in its answer, or in an earlier one.
         """
-        return self._kernel is not None and not self._unheard and not self._shared
+        return self._kernel is not None and not self._unwatched and not self._shared
 
     def watch(self, folder: str) -> None:
-        """Tell of `folder`, a path from the root, from now on; watching twice is as once.
+        """Report changes of `folder`, a path from the root, from now on; a second call changes nothing.
 
-        A folder that isn't there is not watched: who watches the one above it hears when it comes.
+        A folder that doesn't exist is not watched: a watch on its parent reports its creation.
         """
         if folder not in self._watches:
-            heard_all = self.hears_all
+            reported_all = self.reports_all
             self._add(folder)
-            if heard_all and not self.hears_all:
+            if reported_all and not self.reports_all:
                 self._next_look = Millis(self._clock.monotonic() + self._look_again)
 
     def is_watched(self, folder: str) -> bool:
-        """Whether `folder` was there when it was last looked for, and is listened to or looked at."""
-        return folder in self._watches or folder in self._unheard
+        """Return whether `folder` existed at the last look, and is watched or listed."""
+        return folder in self._watches or folder in self._unwatched
 
-    def changes(self, timeout: Millis | None = NO_TIME) -> list[Change] | None:
-        """All that has happened since the last call, in order; None if that can't be told: list again.
+    def changes(self, timeout: Millis | None = NO_TIME) -> list[FolderChange] | None:
+        """Return all changes since the last call, in order; None if they can't be told: list again.
 
-        Waits for something to tell as long as `timeout` says, None for ever. Empty: nothing in time, or
-        `wake` is called. Changes of this process are told, too.
+        Waits for a change as long as `timeout` says, None for ever. Empty: none in time, or `wake` was
+        called. Changes of this process are reported, too.
         """
         if timeout is None or timeout > 0:
             self.wait(timeout)
-        found: list[Change] = []
+        found: list[FolderChange] = []
         lost = False
         for event in self._kernel.events() if self._kernel is not None else ():
             if event.mask & IN_Q_OVERFLOW:
@@ -117,22 +118,22 @@ class Watcher:
             if folder is None:
                 continue  # it is no longer watched
             if event.mask & IN_IGNORED:
-                self._forget(folder, event.watch)
-                lost |= self._look_for(folder)
+                self._unwatch(folder, event.watch)
+                lost |= self._watch_again(folder)
             elif event.mask & IN_MOVE_SELF:
                 lost |= self._follow(folder, event.watch)
             elif event.name:
-                found.append(Change(folder, event.name, bool(event.mask & _APPEARED)))
-        if not self.hears_all and self._clock.monotonic() >= self._next_look:
+                found.append(FolderChange(folder, event.name, bool(event.mask & _APPEARED)))
+        if not self.reports_all and self._clock.monotonic() >= self._next_look:
             self._next_look = Millis(self._clock.monotonic() + self._look_again)
-            for folder in sorted(self._unheard):
+            for folder in sorted(self._unwatched):
                 self._add(folder)  # others may have given watches back since
             lost = True
         return None if lost else found
 
     def wait(self, timeout: Millis | None = None) -> None:
-        """Return once `changes` may have something to tell, `wake` was called, or `timeout` is over."""
-        if not self.hears_all:
+        """Return once `changes` may return something, `wake` was called, or `timeout` is over."""
+        if not self.reports_all:
             left = Millis(max(0, self._next_look - self._clock.monotonic()))
             timeout = left if timeout is None else min(timeout, left)
         waiting = select.poll()
@@ -144,7 +145,7 @@ class Watcher:
             os.read(self._sleeping, _WAKE_UPS)
 
     def wake(self) -> None:
-        """End the `wait` that is under way, or else the next one."""
+        """End the present `wait`, or else the next one."""
         with self._lock, contextlib.suppress(BlockingIOError):  # full: it wakes up anyway
             if self._close_pipe.alive:
                 os.write(self._waking, b"\0")
@@ -157,17 +158,17 @@ class Watcher:
             self._close_pipe()
 
     def _add(self, folder: str) -> int | None:
-        """Ask the kernel to tell of what is at a path; answers the watch."""
-        self._unheard.discard(folder)
+        """Ask the kernel to report changes at a path; answers the watch."""
+        self._unwatched.discard(folder)
         if self._kernel is None:
-            self._unheard.add(folder)
+            self._unwatched.add(folder)
             return None
         try:
             watch = self._kernel.add(posixpath.join(self._root, folder))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            self._unheard.add(folder)
+            self._unwatched.add(folder)
             _explain(folder, error)
             return None
         # A folder that was renamed, and is watched again before we know, keeps its watch.
@@ -178,7 +179,7 @@ class Watcher:
         self._folders[watch] = folder
         return watch
 
-    def _forget(self, folder: str, watch: int) -> None:
+    def _unwatch(self, folder: str, watch: int) -> None:
         self._folders.pop(watch, None)
         if self._watches.get(folder) == watch:
             del self._watches[folder]
@@ -186,15 +187,15 @@ class Watcher:
     def _follow(self, folder: str, watch: int) -> bool:
         """Stop listening to what was renamed, and listen to what may be at its old path by now."""
         assert self._kernel is not None
-        self._forget(folder, watch)
-        lost = self._look_for(folder)
+        self._unwatch(folder, watch)
+        lost = self._watch_again(folder)
         if watch not in self._folders:
             self._kernel.remove(watch)
         return lost
 
-    def _look_for(self, folder: str) -> bool:
+    def _watch_again(self, folder: str) -> bool:
         """Watch what has taken a lost folder's place; answers whether changes may have been hidden."""
-        if self._add(folder) is not None or folder in self._unheard:
+        if self._add(folder) is not None or folder in self._unwatched:
             return True
         # The folder is gone, and if the one above it is watched, its change has been told.
         return posixpath.dirname(folder) not in self._watches or folder in ("", ".")
@@ -240,7 +241,7 @@ _HEADER: Final = struct.Struct("iIII")
 
 
 class Event(NamedTuple):
-    """As the kernel tells it."""
+    """An event as the kernel reports it."""
 
     watch: int
     mask: int
@@ -272,7 +273,7 @@ class Inotify:
         self._libc.inotify_rm_watch(self.descriptor, watch)
 
     def events(self) -> Iterator[Event]:
-        """All that was waiting when the call began, in order."""
+        """Return all events that were waiting when the call began, in order."""
         # No more than that, or a busy neighbour could keep us here for ever.
         pending = struct.unpack("i", fcntl.ioctl(self.descriptor, termios.FIONREAD, bytes(4)))[0]
         if not pending:

@@ -15,7 +15,7 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
-from ._folder import Folder, Full
+from ._folder import Full, MessageFolder
 
 MAX_CACHE_SIZE: Final = 256
 """Of no use here: every message can be deleted, wherever it was received."""
@@ -31,7 +31,7 @@ class QueueFullException(QueueException):
 
 
 def micros() -> int:
-    """The Unix time in microseconds. A test may put another function into its place."""
+    """Return the Unix time in microseconds. A test may replace it."""
     return time.time_ns() // 1_000
 
 
@@ -48,11 +48,11 @@ class Queue:
     """A folder as a queue. Safe to share between threads; usable after a fork."""
 
     def __init__(self, path: str | os.PathLike[str], capacity: int | None = None) -> None:
-        """Makes the folder if need be. `capacity`: so many messages, leased ones included, let
+        """Makes the folder if need be. `capacity`: with this many messages, leased ones included,
         publishers wait; None is no limit. Each process has its own."""
         self.path = os.fspath(path)
         self.capacity = capacity
-        self._folder = Folder(self.path, now)
+        self._folder = MessageFolder(self.path, now)
         self._folder.make()
 
     def publish(self, data: bytes, timeout: float | None = None) -> str:
@@ -90,7 +90,7 @@ class Queue:
             self._folder.sync()
 
     def size(self) -> int:
-        """How many messages there are, those that are being consumed included."""
+        """Return the number of messages, those that are being consumed included."""
         return self._folder.size()
 
     def close(self) -> None:
@@ -116,8 +116,8 @@ class QueueManager:
         self.path = os.fspath(path)
 
     def get_queue(self, name: str, capacity: int | None = None) -> Queue:
-        """The queue in the folder `name` below this one, which is made if need be."""
+        """Return the queue in the folder `name` below this one, which is made if need be."""
         return Queue(os.path.join(self.path, name), capacity)
 
     def close(self) -> None:
-        """Does nothing: each queue is closed by itself."""
+        """Do nothing: each queue is closed by itself."""

@@ -1,9 +1,9 @@
 """Authentication and authorization of callers, by tokens, certificates and permissions.
 
 Serves gRPC and HTTP of one server. A token takes precedence over a certificate, because it comes with
-the call; an unknown token is refused, whatever certificate comes with it. Without a
-permissions file everybody who is known may do everything. All that is refused is a `StoreError`:
-`Unauthenticated` or `PermissionDenied`, and whether there is such a queue has no part in it.
+the call; an unknown token is refused, whatever certificate comes with it. Without a permissions file
+every authenticated caller may do everything. A refusal is a `StoreError`: `Unauthenticated` or
+`PermissionDenied`; whether the queue exists has no part in it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class AccessControl:
     def _knows_callers(self) -> bool:
         return self._tokens is not None or self.asks_for_certificates
 
-    # Who.
+    # Authentication.
 
     def identify(self, authorization: str | None, certificate: str | None) -> Identity:
         """Return the caller of this header, or of this certificate name, which TLS has verified.
@@ -84,18 +84,18 @@ class AccessControl:
             raise Unauthenticated(why="the token is not one that this server knows")
         return found
 
-    # What.
+    # Authorization.
 
     def allows(self, identity: Identity, permission: Permission, queue: str) -> bool:
-        """Whether `identity` may do it; `queue` of "*" asks for all queues."""
+        """Return whether `identity` has this permission on `queue`; "*" asks for all queues."""
         return self._rules is None or self._rules.current.allows(identity, permission, queue)
 
     def allows_somewhere(self, identity: Identity, permission: Permission) -> bool:
-        """Whether there can be a queue to which `identity` may do it."""
+        """Return whether `identity` may have this permission on any queue."""
         return self._rules is None or self._rules.current.allows_somewhere(identity, permission)
 
     def require(self, identity: Identity, permission: Permission, queue: str) -> None:
-        """Raises `PermissionDenied`; or `InvalidQueueName`, so that only names are looked for."""
+        """Raise `PermissionDenied`; or `InvalidQueueName`, so that only names are looked up."""
         if not self.allows(identity, permission, queue_name(queue)):
             raise _denied(identity, permission, queue)
 
@@ -124,7 +124,8 @@ def _denied(identity: Identity, permission: Permission, queue: str) -> Permissio
 
 
 def name_in_grpc(properties: Mapping[str, Iterable[bytes]]) -> str | None:
-    """By what `ServicerContext.auth_context()` says; None if there is no certificate, or no name."""
+    """Return the name in `ServicerContext.auth_context()`; None without a certificate, or without a
+    name in it."""
     for key in ("peer_uri", "peer_dns", "x509_common_name"):
         for value in properties.get(key, ()):
             return value.decode(errors="replace")
@@ -132,7 +133,8 @@ def name_in_grpc(properties: Mapping[str, Iterable[bytes]]) -> str | None:
 
 
 def name_in_ssl(certificate: Mapping[str, Any] | None) -> str | None:
-    """By what `SSLSocket.getpeercert()` says; None if there is no certificate, or no name."""
+    """Return the name in `SSLSocket.getpeercert()`; None without a certificate, or without a name in
+    it."""
     if not certificate:
         return None
     alternatives: Iterable[tuple[str, str]] = certificate.get("subjectAltName", ())

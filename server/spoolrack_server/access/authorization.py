@@ -1,7 +1,7 @@
 """Authorization of gRPC calls, from start to end.
 
-A call is refused before its handler runs. A stream that is under way ends as soon as the files say that
-it couldn't begin any more. Handlers ask `queues_for` what they may touch where only the store knows it.
+A call is refused before its handler runs. A stream ends as soon as the files no longer permit it.
+Handlers ask `queues_for` what they may touch where only the store knows it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class AuthorizedCall:
     """Why it may not go on."""
 
     def require(self, request: Any) -> None:
-        """Raises `PermissionDenied` for a request."""
+        """Raise `PermissionDenied` for a request that the caller may not make."""
         self.caller.require(self.method, request)
 
 
@@ -60,10 +60,10 @@ class CallAuthorizer:
 
     @contextmanager
     def admitted(self, context: Context, method: str, *, is_long: bool) -> Iterator[AuthorizedCall]:
-        """A call while it runs; raises `Unauthenticated` or `PermissionDenied` at its begin, before
-        anything of it is read.
+        """Authorize a call while it runs; raise `Unauthenticated` or `PermissionDenied` at its start,
+        before anything of it is read.
 
-        One that `is_long` is cancelled when that would be raised later: `refused` then says why.
+        A call that `is_long` is cancelled when its permission ends: `refused` then holds the reason.
         """
         admission = AuthorizedCall(context, method, self.caller_of(context), asyncio.current_task())
         admission.caller.require_somewhere(method)
@@ -76,7 +76,7 @@ class CallAuthorizer:
             self._open.discard(admission)
 
     def caller_of(self, context: Context) -> CallerPermissions:
-        """Raises `Unauthenticated`."""
+        """Return the caller; raise `Unauthenticated`."""
         found: str | None = None
         for key, value in context.invocation_metadata() or ():
             if key == HEADER:

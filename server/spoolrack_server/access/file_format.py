@@ -10,7 +10,7 @@ ANYBODY: Final = "*"
 _IDENTITY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+=,%-]{0,254}")
 
 
-class UnreadableFile(Exception):
+class UnreadableAccessFile(Exception):
     """A file of tokens, of permissions or of certificates can't be used as it is."""
 
     def __init__(self, line: int | None, why: str) -> None:
@@ -18,7 +18,7 @@ class UnreadableFile(Exception):
 
 
 def lines_of(text: str) -> Iterator[tuple[int, list[str]]]:
-    """The number and the words of each line that says something; `#` begins a comment."""
+    """Yield the number and the words of each line that isn't empty; `#` begins a comment."""
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
         if words:
@@ -26,5 +26,5 @@ def lines_of(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def is_identity(name: str) -> bool:
-    """Whether a token or a rule can be for this name; a certificate may have any."""
+    """Return whether a token or a rule can be for this name; a certificate may have any."""
     return _IDENTITY.fullmatch(name) is not None

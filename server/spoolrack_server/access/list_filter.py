@@ -29,7 +29,7 @@ def shown(
     after: Cursor,
     limit: int,
 ) -> Sequence[Item]:
-    """Up to `limit` items above the place `after`: those of whose `queues` all are allowed.
+    """Return up to `limit` items above the place `after`: those of whose `queues` all are allowed.
 
     `allowed` of None allows all. Takes as long as it takes to list all that isn't shown.
     """

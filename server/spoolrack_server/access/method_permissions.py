@@ -1,9 +1,9 @@
 """The permissions that each method of the contract needs: the one table, as data.
 
-Most name their queues in the request, and are refused before the store hears of them. Others name
-something that belongs to queues which only the store knows (a stage, a reservation, a redrive): these
-ask for the permission anywhere at all, and then see and touch only what belongs to queues to which
-their caller has it. The handler sees to that with `CallerPermissions`; a queue of others is not found.
+Most name their queues in the request, and are refused before they reach the store. Others name a stage,
+a reservation or a redrive, whose queues only the store knows: these require the permission on any
+queue, and the handler then filters by queue with `CallerPermissions`. An object of other queues is not
+found.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ def _in_field(permission: Permission, field: str = "queue") -> RequestQueues:
 
 
 def _in_request(permission: Permission) -> RequestQueues:
-    """The queue is named in the request that the stream's request has."""
+    """Require the permission on the queue named in the inner request of each request of a stream."""
     return RequestQueues(permission, lambda request: ((permission, request.request.queue),))
 
 
 def _in_first_request(permission: Permission) -> RequestQueues:
-    """Only the first request of the stream names the queue; the handler refuses others."""
+    """Require the permission on the queue named in the first request of a stream; the handler refuses
+    others."""
     return RequestQueues(
         permission, lambda request: ((permission, request.queue),) if request.queue else ()
     )
@@ -76,7 +77,7 @@ def _redrive(request: Any) -> Iterable[Need]:
 
 
 def _schedule(request: Any) -> Iterable[Need]:
-    """A schedule sends messages to its queue."""
+    """Require the permission on the queue that a schedule sends to."""
     yield MANAGE, request.schedule.queue
     yield SEND, request.schedule.queue
 
@@ -140,12 +141,12 @@ class CallerPermissions:
     identity: Identity
 
     def require(self, method: str, request: Any) -> None:
-        """Raises `PermissionDenied` for a request that must not be done."""
+        """Raise `PermissionDenied` for a request that must not be done."""
         for permission, queue in SERVED_METHODS[method].needs(request):
             self.guard.require(self.identity, permission, queue)
 
     def require_somewhere(self, method: str) -> None:
-        """Raises `PermissionDenied` for a call that must not be done, whatever its request names."""
+        """Raise `PermissionDenied` for a call that must not be made, whatever its request names."""
         self.guard.require_somewhere(self.identity, SERVED_METHODS[method].permission)
 
     def queues_for(self, permission: Permission) -> Callable[[str], bool] | None:

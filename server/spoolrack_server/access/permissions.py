@@ -31,7 +31,7 @@ class Access(Protocol):
     """Decides."""
 
     def allows(self, identity: Identity, permission: Permission, queue: str) -> bool:
-        """Whether `identity` may do it; `queue` of "*" asks for all queues."""
+        """Return whether `identity` has this permission on `queue`; "*" asks for all queues."""
 
 
 class OpenAccess:

@@ -1,8 +1,8 @@
-"""The permissions' file: who may do what to which queues.
+"""Permissions file: identities, permissions and the queues that they apply to.
 
-A line is `<identity or *> <permission>[,<permission>...] <queue pattern> [...]`. What no line allows is
-refused; no line takes anything away, so their order means nothing. A line that can't be read makes all
-of the file unreadable (`UnreadableFile`).
+A line is `<identity or *> <permission>[,<permission>...] <queue pattern> [...]`. Anything that no line
+allows is refused; no line takes anything away, so their order means nothing. A line that can't be read
+makes all of the file unreadable (`UnreadableAccessFile`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from .file_format import ANYBODY, UnreadableFile, is_identity, lines_of
+from .file_format import ANYBODY, UnreadableAccessFile, is_identity, lines_of
 from .permissions import Identity, Permission
 
 ALL_QUEUES: Final = "*"
@@ -41,17 +41,21 @@ class Rules:
 
     @classmethod
     def parsed(cls, text: str) -> Rules:
-        """Those of a file; raises `UnreadableFile`."""
+        """Parse a file; raise `UnreadableAccessFile`."""
         rules: list[tuple[str, frozenset[Permission], str]] = []
         for number, words in lines_of(text):
             if len(words) < 3:
-                raise UnreadableFile(number, "has not three words: who, what, and which queues")
+                raise UnreadableAccessFile(
+                    number, "has not three words: an identity, permissions, and a pattern of queues"
+                )
             name, what, *patterns = words
             if name != ANYBODY and not is_identity(name):
-                raise UnreadableFile(number, f"{name[:80]!r} can't be the name of an identity")
+                raise UnreadableAccessFile(number, f"{name[:80]!r} can't be the name of an identity")
             for pattern in patterns:
                 if not _PATTERN.fullmatch(pattern):
-                    raise UnreadableFile(number, f"{pattern[:80]!r} can't be a pattern of queue names")
+                    raise UnreadableAccessFile(
+                        number, f"{pattern[:80]!r} can't be a pattern of queue names"
+                    )
                 rules.append((name, _permissions(number, what), pattern))
         return cls(rules)
 
@@ -78,7 +82,9 @@ def _permissions(line: int, what: str) -> frozenset[Permission]:
             found.add(Permission(word))
         except ValueError as error:
             known = ", ".join([*(permission.value for permission in Permission), _ALL])
-            raise UnreadableFile(line, f"{word[:80]!r} is no permission: there are {known}") from error
+            raise UnreadableAccessFile(
+                line, f"{word[:80]!r} is no permission: there are {known}"
+            ) from error
     return frozenset(found)
 
 

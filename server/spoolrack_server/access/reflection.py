@@ -1,4 +1,4 @@
-"""gRPC's reflection, for those alone whom this server knows: strangers don't need it."""
+"""gRPC server reflection, for authenticated callers only."""
 
 # ruff: noqa: N802 - the contract names the methods
 

@@ -48,7 +48,7 @@ class Security:
     """Whether others than this machine are served without TLS."""
 
     def check(self, *addresses: tuple[str, int]) -> None:
-        """Raises `Insecure` if one of them must not be listened at."""
+        """Raise `Insecure` for an address that must not be listened on."""
         if self.tls is not None or self.insecure:
             return
         for host, port in addresses:
@@ -56,7 +56,7 @@ class Security:
                 raise Insecure(address_text(host, port))
 
     def load(self, log: Log) -> LoadedSecurity:
-        """Raises `AccessUnusable`."""
+        """Load the files of tokens, permissions and certificates; raise `AccessUnusable`."""
         asks = self.tls is not None and self.tls.client_ca is not None
         if self.permissions is not None and not (self.tokens or self.sqs_keys or asks):
             raise AccessUnusable(
@@ -110,16 +110,16 @@ class LoadedSecurity:
                 if await asyncio.to_thread(self.reload):
                     changed()
             except Exception:  # noqa: BLE001 - or else no change would ever be seen again
-                self._log.exception("the files of who may come could not be looked at")
+                self._log.exception("the access files could not be checked")
 
     def reload(self) -> bool:
-        """Whether something has changed."""
+        """Read changed files again; return whether something has changed."""
         changes = [each.reload() for each in self._watched]
         return any(changes)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it, whatever the name stands for."""
+    """Return whether only this machine can reach the host, whatever its name resolves to."""
     try:
         found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError:

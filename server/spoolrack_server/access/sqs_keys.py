@@ -3,7 +3,7 @@
 The file holds one master key, and a line for each access key: no secret of a client. The secret of an
 access key is derived from both, so that the file alone gives it out again. A reader of the file can
 sign as every identity in it: its mode must keep others out. One unreadable line makes the whole file
-unreadable (`UnreadableFile`).
+unreadable (`UnreadableAccessFile`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 import secrets
 from typing import Final
 
-from .file_format import UnreadableFile, is_identity, lines_of
+from .file_format import UnreadableAccessFile, is_identity, lines_of
 from .permissions import Identity
 
 MASTER: Final = "master"
@@ -33,26 +33,26 @@ class SqsKeys:
 
     @classmethod
     def parsed(cls, text: str) -> SqsKeys:
-        """Parse the text of a file; raise `UnreadableFile`."""
+        """Parse the text of a file; raise `UnreadableAccessFile`."""
         master = ""
         identities: dict[str, Identity] = {}
         for number, words in lines_of(text):
             if len(words) != 2:
-                raise UnreadableFile(number, "has not two words: an identity and an access key")
+                raise UnreadableAccessFile(number, "has not two words: an identity and an access key")
             name, key = words
             if not master:
                 if name != MASTER or not _MASTER.fullmatch(key):
                     # Not shown: it may be the master key.
-                    raise UnreadableFile(number, "the first line is not the master key")
+                    raise UnreadableAccessFile(number, "the first line is not the master key")
                 master = key
                 continue
             if not is_identity(name):
-                raise UnreadableFile(number, f"{name[:80]!r} can't be the name of an identity")
+                raise UnreadableAccessFile(number, f"{name[:80]!r} can't be the name of an identity")
             if not _ACCESS_KEY.fullmatch(key) or key in identities:
-                raise UnreadableFile(number, "the second word is no access key, or repeats one")
+                raise UnreadableAccessFile(number, "the second word is no access key, or repeats one")
             identities[key] = Identity(name)
         if not master:
-            raise UnreadableFile(None, "it has no master key")
+            raise UnreadableAccessFile(None, "it has no master key")
         return cls(master, identities)
 
     def secret_of(self, access_key: str) -> str:
@@ -71,7 +71,7 @@ def issue(path: str, identity: str, *, another: bool = False) -> tuple[str, str]
 
     An identity that has a key gets the same again, unless it is to have `another`. A file that isn't
     there is made, with a new master key and mode 0600. Raise `ValueError` for a name that no identity
-    can have, `UnreadableFile`, `OSError`.
+    can have, `UnreadableAccessFile`, `OSError`.
     """
     if not is_identity(identity):
         raise ValueError(

@@ -1,8 +1,9 @@
-"""TLS for both ports: certificates from files, exchanged for new connections when the files change.
+"""TLS for both ports: certificates from files, replaced for new connections when the files change.
 
-gRPC asks for the certificate with each handshake; to asyncio a context is handed that stands for
-another one, the newest. A pair that doesn't fit together is refused before either sees it. TLS 1.2 and
-newer; with the certificate of a CA for clients, who has none of its is refused in the handshake.
+gRPC asks for the certificate with each handshake; asyncio gets a context whose SNI callback puts the
+newest context in its place. A certificate that doesn't match its key is refused before either sees it.
+TLS 1.2 and newer. With a CA for clients, a client without a certificate of it is refused in the
+handshake.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Final
 import grpc
 
 from ..logs import Log
-from .file_format import UnreadableFile
+from .file_format import UnreadableAccessFile
 from .watched_files import PUBLIC, SECRET, WatchedFiles
 
 _ALPN: Final = ["http/1.1"]
@@ -108,21 +109,23 @@ def _version(contents: Sequence[bytes]) -> Version:
         with _in_memory(certificate) as one, _in_memory(key) as other:
             context.load_cert_chain(one, other, password=_no_password)
     except (ssl.SSLError, ValueError) as error:
-        raise UnreadableFile(
+        raise UnreadableAccessFile(
             None, f"the certificate and the key are no pair in PEM without a password ({error})"
         ) from error
     if client_ca is not None:
         try:
             context.load_verify_locations(cadata=client_ca.decode("ascii"))
         except (ssl.SSLError, ValueError) as error:
-            raise UnreadableFile(None, f"the clients' CA is no certificate in PEM ({error})") from error
+            raise UnreadableAccessFile(
+                None, f"the clients' CA is no certificate in PEM ({error})"
+            ) from error
         context.verify_mode = ssl.CERT_REQUIRED
     return Version(certificate, key, client_ca, context)
 
 
 @contextmanager
 def _in_memory(content: bytes) -> Iterator[str]:
-    """The path of a file that no disk ever has."""
+    """Return the path of a file that exists in memory only."""
     with open(os.memfd_create("spoolrack"), "wb") as file:
         file.write(content)
         file.flush()

@@ -2,7 +2,7 @@
 
 The file holds the SHA-256 of each token, and no token: a reader of the file can't authenticate with it.
 A token is 256 random bits, which can't be guessed, so that a slow hash adds nothing. One unreadable
-line makes the whole file unreadable (`UnreadableFile`): half a list would lock out the other half.
+line makes the whole file unreadable (`UnreadableAccessFile`): half a list would refuse the other half.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Iterator
 from typing import Final
 
-from .file_format import UnreadableFile, is_identity, lines_of
+from .file_format import UnreadableAccessFile, is_identity, lines_of
 from .permissions import Identity
 
 PREFIX: Final = "srk_"
@@ -32,23 +32,23 @@ class Tokens:
 
     @classmethod
     def parsed(cls, text: str) -> Tokens:
-        """Parse the text of a file; raises `UnreadableFile`."""
+        """Parse the text of a file; raises `UnreadableAccessFile`."""
         identities: dict[bytes, Identity] = {}
         for number, words in lines_of(text):
             if len(words) != 2:
-                raise UnreadableFile(
+                raise UnreadableAccessFile(
                     number, "has not two words: an identity, and sha256:<64 hex digits>"
                 )
             name, hashed = words
             if not is_identity(name):
-                raise UnreadableFile(number, f"{name[:80]!r} can't be the name of an identity")
+                raise UnreadableAccessFile(number, f"{name[:80]!r} can't be the name of an identity")
             match = _HASH.fullmatch(hashed)
             if match is None:
                 # Not shown: it may be the token itself.
-                raise UnreadableFile(number, "the second word is not sha256:<64 hex digits>")
+                raise UnreadableAccessFile(number, "the second word is not sha256:<64 hex digits>")
             digest = bytes.fromhex(match[1])
             if digest in identities:
-                raise UnreadableFile(number, "repeats the token of another line")
+                raise UnreadableAccessFile(number, "repeats the token of another line")
             identities[digest] = Identity(name)
         return cls(identities)
 

@@ -1,8 +1,8 @@
 """Files that an operator changes while the server runs: read at the start, and again when they change.
 
-What they say is exchanged as a whole, between two calls. A new version that can't be read, is damaged,
-or may be touched by people whom it doesn't concern, is logged once, and the old one stays: a slip of an
-editor must neither shut all callers out, nor let any in. At the start the same is an `AccessUnusable`.
+The content is replaced as a whole, between two calls. A new version that can't be read, is damaged, or
+can be written by other users, is logged once, and the old one stays: a slip of an editor must neither
+shut all callers out, nor let any in. At the start the same is an `AccessUnusable`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 from ..logs import Log
-from .file_format import UnreadableFile
+from .file_format import UnreadableAccessFile
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class WatchedFiles(Generic[T]):
         return f"{self._what} {', '.join(path for path, _ in self._paths)}"
 
     def reload(self) -> bool:
-        """Whether there was a new version, which is the current one from now on."""
+        """Return whether there was a new version, which is the current one from now on."""
         stamps = self._seen()
         if stamps == self._stamps:
             return False
@@ -86,7 +86,7 @@ class WatchedFiles(Generic[T]):
         return self._read([_content(path, forbidden) for path, forbidden in self._paths])
 
 
-_PROBLEMS: Final = (OSError, ValueError, UnreadableFile, ssl.SSLError)
+_PROBLEMS: Final = (OSError, ValueError, UnreadableAccessFile, ssl.SSLError)
 
 
 def _why(error: Exception) -> str:
@@ -110,16 +110,16 @@ def _content(path: str, forbidden: int) -> bytes:
     with open(path, "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
-            raise UnreadableFile(None, f"{path} is no file")
+            raise UnreadableAccessFile(None, f"{path} is no file")
         if found.st_mode & forbidden:
             mode = stat.S_IMODE(found.st_mode)
-            raise UnreadableFile(
+            raise UnreadableAccessFile(
                 None,
                 f"{path} has mode {mode:04o}, so that others may {_verbs(mode & forbidden)} it: "
                 f"chmod {mode & ~forbidden:04o} it",
             )
         if found.st_size > LARGEST:
-            raise UnreadableFile(None, f"{path} has more than {LARGEST} bytes")
+            raise UnreadableAccessFile(None, f"{path} has more than {LARGEST} bytes")
         return file.read(LARGEST + 1)
 
 

@@ -1,4 +1,4 @@
-"""The command line's entry point: one line tells if what it needs isn't installed."""
+"""The command line's entry point. A missing package is reported in one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _hold_places_of_closed_streams() -> None:
     """Open what the shell has closed (`>&-`), so that no file gets the number of a standard stream.
 
     A closed standard input can't be read and a closed standard output can't be written: each is the
-    null device, open for the other direction. What would go to a closed standard error is dropped.
+    null device, open for the other direction. Writes to a closed standard error are dropped.
     """
     for number, name, direction in (
         (0, "stdin", os.O_WRONLY),

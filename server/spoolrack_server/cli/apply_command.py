@@ -18,9 +18,9 @@ import click
 from spoolrack import Client, QueueSettings, errors
 
 from .command_base import argument
-from .connection_options import Reach, reaches_queues
+from .connection_options import Connection, connects_to_queues
 from .exit_codes import BAD_CONTENT, Failed
-from .output import tell, tell_if_typed
+from .output import announce_stdin, print_status
 from .units import (
     SETTING_TYPES,
     Size,
@@ -36,21 +36,21 @@ _LONGEST_SHOWN: Final = 60
 
 @click.command()
 @argument("file", type=click.File("rb"))
-@reaches_queues
-def command(reach: Reach, file: Any) -> None:
+@connects_to_queues
+def command(connection: Connection, file: Any) -> None:
     """Make queues be as FILE declares them: JSON, such as {"jobs": {"visibility_timeout": "5m"}}.
 
     A queue that isn't there is created; of one that is there, the settings become the declared ones,
     and those that are not declared the defaults. Its labels become those that it declares as "labels",
-    if it does. Other queues are left alone, and none is deleted. A server that isn't there yet is
-    waited for, as long as --timeout says. "-" reads standard input.
+    if it does. Other queues are left alone, and none is deleted. Waits up to --timeout for a server
+    that isn't up yet. "-" reads standard input.
     """
     if file.name == "<stdin>":
-        tell_if_typed("JSON")
+        announce_stdin("JSON")
     declared = declared_in(file.read(), file.name)
-    with reach.patient() as client:
+    with connection.patient_client() as client:
         for name, queue in declared.items():
-            tell(f"{name}: {_apply(client, name, queue)}")
+            print_status(f"{name}: {_apply(client, name, queue)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Declared:
 
 
 def declared_in(text: bytes, source: str) -> dict[str, Declared]:
-    """The queues that a file declares, dead-letter queues before those that lead to them."""
+    """Return the queues that a file declares, dead-letter queues before those that lead to them."""
     try:
         declared = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -173,7 +173,7 @@ def _apply(client: Client, name: str, declared: Declared) -> str:
         return "is as declared"
     client.update_queue(name, labels=labels, **changes)
     told = [
-        f"{setting} from {_told(setting, found[setting])} to {_told(setting, new)}"
+        f"{setting} from {_setting_text(setting, found[setting])} to {_setting_text(setting, new)}"
         for setting, new in changes.items()
     ]
     told += [f"label {label} to {text!r}" for label, text in labels.items() if text is not None]
@@ -188,5 +188,5 @@ def _label_changes(found: Mapping[str, str], wanted: Mapping[str, str] | None) -
     return {**changed, **{label: None for label in found if label not in wanted}}
 
 
-def _told(setting: str, value: Any) -> str:
+def _setting_text(setting: str, value: Any) -> str:
     return span_text(value) if isinstance(SETTING_TYPES[setting], Span) else str(value)

@@ -6,7 +6,7 @@ from spoolrack import Batch, BatchOptions, Client, Outgoing
 
 from .exit_codes import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
 from .line_reader import TOO_LONG, Lines
-from .output import tell
+from .output import print_status
 from .signals import Terminated
 from .units import plural
 
@@ -17,7 +17,8 @@ class LineBatch:
     def __init__(
         self, client: Client, queue: str, like: Outgoing, advance: Lines.Advance, quiet: bool
     ) -> None:
-        """Every line becomes a message `like` that one. `advance` is told of what is on its way."""
+        """Every line becomes a message `like` that one. `advance` is called with the messages in
+        flight."""
         self._queue = client.queue(queue)
         self._like = like
         self._advance = advance
@@ -40,18 +41,18 @@ class LineBatch:
                 raise
             code, why = found, line_of(error).rstrip(".")
         if code is not OK:
-            tell(f"{why}; {_in_doubt(batch) if batch.in_doubt else 'nothing was sent'}")
+            print_status(f"{why}; {_in_doubt(batch) if batch.in_doubt else 'nothing was sent'}")
             return code, None
         published = batch.published
         if published is None:
             return OK, batch.stage if batch.message_count else None
         if published.duplicate:
-            tell(
+            print_status(
                 f"epoch {batch.epoch} of {batch.writer} was published before (its last is "
                 f"{published.last_epoch}): nothing was sent"
             )
         elif not self._quiet:
-            tell(
+            print_status(
                 f"sent {plural(published.message_count, 'message')} to {self._queue.name}, all at once"
             )
         return OK, None

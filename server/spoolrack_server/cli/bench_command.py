@@ -1,4 +1,4 @@
-"""`spoolrack bench`: how fast is this server, on this disk?
+"""`spoolrack bench`: measures a server on its disk.
 
 It loads the server as one program with a few threads would, and measures the disk alone beside it: a
 durable send can't be quicker than the disk's sync. Peers and the limit of the file system are compared
@@ -28,9 +28,9 @@ from spoolrack import Client, Queue, SpoolrackError
 
 from . import signals
 from .command_base import option
-from .connection_options import Reach, reaches_queues
+from .connection_options import Connection, connects_to_queues
 from .exit_codes import OK, TRY_AGAIN, Failed, line_of
-from .output import columns, say, tell
+from .output import columns, print_results, print_status
 from .units import Size, Span
 
 Step = Callable[[], int]
@@ -61,7 +61,7 @@ class Row:
     "--disk",
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False),
-    help="Measure the disk of this folder, too; with --root, that one's if not said.",
+    help="Measure the disk of this folder, too; by default, with --root, that of the root.",
 )
 @option(
     "--seconds",
@@ -72,30 +72,30 @@ class Row:
 )
 @option("--size", type=Size(0, LARGEST), default="1k", show_default=True, help="Of a message's body.")
 @option("--json", "as_json", is_flag=True, help="Print a line of JSON for each row.")
-@reaches_queues
-def command(reach: Reach, disk: str | None, seconds: float, size: int, as_json: bool) -> int:
+@connects_to_queues
+def command(connection: Connection, disk: str | None, seconds: float, size: int, as_json: bool) -> int:
     """Measure a server and its disk, in about a minute.
 
     Works in a queue of its own with a random name, which it deletes at the end, and for the disk in a
-    folder of its own. Nothing else should be going on: what else the server does is slower meanwhile.
+    folder of its own. The server should be idle otherwise: other calls are slower meanwhile.
     """
     body = os.urandom(size)
     rows: list[Row] = []
-    with reach.quick() as client, _queue(client) as queue:
-        folder = disk if disk is not None else reach.root
+    with connection.client() as client, _queue(client) as queue:
+        folder = disk if disk is not None else connection.root
         loads = _loads_on_queue(queue, body)
         disk_loads = 0 if folder is None else 2
         each = seconds / (len(loads) + disk_loads)
         if folder is not None:
             rows += _measure_disk(Path(folder), body, each)
         for what, threads, step in loads:
-            tell(f"{what} ...")
+            print_status(f"{what} ...")
             rows.append(_measure(what, [step] * threads, each))
     if as_json:
         for row in rows:
-            say(json.dumps(asdict(row)))
+            print_results(json.dumps(asdict(row)))
     else:
-        say(*_table(rows))
+        print_results(*_table(rows))
     return OK
 
 
@@ -120,7 +120,7 @@ def _queue(client: Client) -> Iterator[Queue]:
             try:
                 client.delete_queue(name)
             except SpoolrackError as error:
-                tell(f"the queue {name} is not deleted: {line_of(error)}")
+                print_status(f"the queue {name} is not deleted: {line_of(error)}")
 
 
 def _send(queue: Queue, body: bytes) -> int:

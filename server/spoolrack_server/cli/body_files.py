@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from spoolrack import Message
+
+from .shell_runner import kept_leased
 
 if TYPE_CHECKING:
     from .http_bodies import HttpBodies
@@ -18,23 +20,27 @@ if TYPE_CHECKING:
 class BodyFolder:
     """A folder that takes bodies."""
 
-    def __init__(self, path: str, http: Callable[[], HttpBodies]) -> None:
+    def __init__(self, path: str, visibility: float | None, http: Callable[[], HttpBodies]) -> None:
+        """`visibility` are the seconds of a lease; None: each message tells."""
         self._folder = Path(path)
+        self._visibility = visibility
         self._http = http
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, message: Message) -> Path:
         """Return the file that has the body now, on stable media.
 
-        It gets its name when it is whole. A body in a file of its own, in the root on this file system,
-        is linked and not copied.
+        It gets its name when it is whole, and the message stays leased until then. A body in a file of
+        its own, in the root on this file system, is linked and not copied.
         """
         target = self._folder / message.id
         partial = self._folder / f".{message.id}.part"
         partial.unlink(missing_ok=True)
         try:
             if message.path is None or not _is_linked(message.path, partial):
-                with partial.open("xb") as file:
+                is_here = message.path is None and not message.is_body_left_out
+                lease = nullcontext() if is_here else kept_leased(message, self._visibility)
+                with lease, partial.open("xb") as file:
                     self._write(message, file)
                     file.flush()
                     os.fsync(file.fileno())
@@ -45,7 +51,7 @@ class BodyFolder:
             raise
         return target
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Return once the names of the files are on stable media."""
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from .units import Folder, Text
+from .units import FolderPath, Text
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def option(*declarations: str, **more: Any) -> Decorator:
-    """An option whose help names its environment variable, as every option's does.
+    """Declare an option whose help names its environment variable.
 
     Without a type it is a `Text`.
     """
@@ -23,19 +23,19 @@ def option(*declarations: str, **more: Any) -> Decorator:
 
 
 def argument(name: str, **more: Any) -> Decorator:
-    """An argument; without a type it is a `Text`."""
+    """Declare an argument; without a type it is a `Text`."""
     more.setdefault("type", Text())
     return click.argument(name, **more)
 
 
 def root_option(help: str) -> Decorator:
-    """The folder of a root that needs no server, as `data`."""
+    """Declare the option for the folder of a root that needs no server, as `data`."""
     return option(
         "--root",
         "--data",
         "data",
         metavar="DIR",
-        type=Folder(),
+        type=FolderPath(),
         envvar=["SPOOLRACK_ROOT", "SPOOLRACK_DATA"],
         default="data",
         show_default=True,

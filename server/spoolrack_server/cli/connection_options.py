@@ -1,6 +1,6 @@
-"""How the commands reach the queues: the options that all of them have.
+"""Connection options, which all commands on queues share.
 
-The queues are a server's, or those of a folder, in which this process then does what a server would do.
+The queues are a server's, or those of a folder, which this process then opens itself.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ import click
 from click.core import ParameterSource
 from spoolrack import Client, CredentialOptions, QueueInfo, RetryPolicy, connect
 from spoolrack.errors import InvalidUrl
-from spoolrack_store.read_only_root import has_owners, may_have_owners, owners_changed_ns
 
 from .command_base import option
 from .exit_codes import TRY_AGAIN, USAGE, Failed
-from .output import tell
-from .units import Folder, Span
+from .output import print_status
+from .units import FolderPath, Span
 
 if TYPE_CHECKING:
     from .http_bodies import HttpBodies
@@ -35,8 +34,8 @@ _A_FILE: Final = click.Path(exists=True, dir_okay=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """Where the queues are, and how long to wait for an answer."""
+class Connection:
+    """Location of the queues, and the timeout of a call."""
 
     url: str
     timeout: float
@@ -44,19 +43,21 @@ class Reach:
     """The folder, if there is no server."""
     credentials: CredentialOptions = field(default_factory=CredentialOptions, repr=False)
 
-    def quick(self) -> Client:
-        """For a user at a terminal: fails within moments if no server is there."""
-        return self.patient(_FEW)
+    def client(self) -> Client:
+        """Return a client for a user at a terminal: it fails within moments if no server is there."""
+        return self.patient_client(_FEW)
 
-    def patient(self, retry: RetryPolicy | None = None) -> Client:
-        """For long work: goes on after a restart of the server, if that takes less than the timeout."""
+    def patient_client(self, retry: RetryPolicy | None = None) -> Client:
+        """Return a client for long work: it outlasts a restart of the server that takes less than the
+        timeout."""
         try:
             return connect(self.url, timeout=self.timeout, retry=retry, **self.credentials)
         except InvalidUrl as error:
             raise Failed(f"--url: {error}", USAGE) from error
 
     def http(self, url: str | None) -> HttpBodies:
-        """The server's HTTP port, for bodies that are too large for gRPC; raise `Failed` without."""
+        """Return a client of the server's HTTP port, for bodies that are too large for gRPC; raise
+        `Failed` without one."""
         if url is None:
             raise Failed(
                 "a body of more than 64 MiB goes over HTTP, or into a folder on this machine: give "
@@ -68,9 +69,9 @@ class Reach:
 
         return HttpBodies(url, self.credentials)
 
-    def look_at(self, queue: str) -> QueueInfo:
-        """The queue, before long work on it begins."""
-        with self.quick() as client:
+    def check_queue(self, queue: str) -> QueueInfo:
+        """Check that the queue exists, before long work on it begins."""
+        with self.client() as client:
             return client.queue(queue).info()
 
 
@@ -82,13 +83,14 @@ http_url = option(
 )
 
 
-def looks_at_queues(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for a command that changes nothing: with --root, a folder at rest stays as it is."""
-    return reaches_queues(command, only_looks=True)
+def reads_queues(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare the connection options of a command that changes nothing: with --root, a folder at rest
+    stays as it is."""
+    return connects_to_queues(command, only_looks=True)
 
 
-def reaches_queues(command: Callable[..., Any], only_looks: bool = False) -> Callable[..., Any]:
-    """Give a command the options that say where the queues are: its first argument is a `Reach`."""
+def connects_to_queues(command: Callable[..., Any], only_looks: bool = False) -> Callable[..., Any]:
+    """Give a command the connection options: its first argument is a `Connection`."""
 
     @option(
         "--url",
@@ -109,7 +111,7 @@ def reaches_queues(command: Callable[..., Any], only_looks: bool = False) -> Cal
         metavar="FILE",
         type=_A_FILE,
         envvar="SPOOLRACK_CA",
-        help="With grpcs://: who may have signed the server's certificate.",
+        help="With grpcs://: the CAs that may have signed the server's certificate.",
     )
     @option(
         "--certificate",
@@ -128,7 +130,7 @@ def reaches_queues(command: Callable[..., Any], only_looks: bool = False) -> Cal
     @option(
         "--root",
         metavar="DIR",
-        type=Folder(),
+        type=FolderPath(),
         envvar="SPOOLRACK_ROOT",
         help="No server: the queues in the folder DIR, beside other processes that use them.",
     )
@@ -136,7 +138,7 @@ def reaches_queues(command: Callable[..., Any], only_looks: bool = False) -> Cal
         "--group-access",
         envvar="SPOOLRACK_GROUP_ACCESS",
         is_flag=True,
-        help="With --root: a root that is made is one for all processes of its group.",
+        help="With --root: make a new root accessible to all processes of its group.",
     )
     @option(
         "--timeout",
@@ -179,7 +181,7 @@ def reaches_queues(command: Callable[..., Any], only_looks: bool = False) -> Cal
                 credentials["token"] = _token(token_file)
             else:
                 credentials = CredentialOptions()
-            result = command(Reach(url, timeout, root, credentials), *arguments, **options)
+            result = command(Connection(url, timeout, root, credentials), *arguments, **options)
             if root is not None and is_at_rest is not None:
                 if not is_at_rest():
                     raise Failed(
@@ -187,10 +189,12 @@ def reaches_queues(command: Callable[..., Any], only_looks: bool = False) -> Cal
                         "missing: try again",
                         TRY_AGAIN,
                     )
+                from spoolrack_store.read_only_root import may_have_owners
+
                 if not os.access(root, os.W_OK) and may_have_owners(root):
-                    tell(
-                        f"{root} can't be written by this user, and may be a folder in use: what "
-                        "other processes moved meanwhile may be missing"
+                    print_status(
+                        f"{root} can't be written by this user, and may be a folder in use: "
+                        "messages that other processes moved meanwhile may be missing"
                     )
             return result
 
@@ -198,21 +202,24 @@ def reaches_queues(command: Callable[..., Any], only_looks: bool = False) -> Cal
 
 
 def _rest_of(root: str) -> Callable[[], bool] | None:
-    """Whether the folder is still as it was at this call; None if a process has it open.
+    """Return a check that the folder is still as it was at this call; None if a process has it open.
 
-    Beside others the command opens the folder as they do, and follows what they move.
+    Beside other processes the command opens the folder as they do, and follows their moves.
     """
+    # A command that asks a server doesn't load the store.
+    from spoolrack_store.read_only_root import has_owners, owners_changed_ns
+
     try:
         if os.access(root, os.W_OK) and has_owners(root):
             return None
         before = owners_changed_ns(root)
     except OSError:
-        return None  # To be told by the opening.
+        return None  # The opening will report it.
     return lambda: owners_changed_ns(root) == before
 
 
 def _token(path: str | None) -> str | None:
-    """From a file, or the environment: every user can read a command line."""
+    """Return the token of a file, or of the environment: every user can read a command line."""
     if path is None:
         return os.environ.get(TOKEN) or None
     with open(path, encoding="utf-8", errors="replace") as file:
@@ -220,8 +227,8 @@ def _token(path: str | None) -> str | None:
 
 
 def _is_meant() -> bool:
-    """Whether the root counts: what is typed comes before what is in the environment, and in each of
-    them a server before the folder that it may serve."""
+    """Return whether the root counts: an option precedes the environment, and in each of them a server
+    precedes the folder that it may serve."""
     source = click.get_current_context().get_parameter_source
     root, url = source("root"), source("url")
     if root is ParameterSource.COMMANDLINE and url is ParameterSource.COMMANDLINE:

@@ -1,7 +1,7 @@
 """Shared code of the commands `mover` and `reaper`.
 
 softlayer/mq's take any folders. Ours take those of one root, because a message's state is its folder
-and nothing may be moved past the rules: what isn't a root's folder is refused.
+and nothing may be moved past the rules: a folder outside a root is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log_format_option = option(
 
 
 def root_and_folder(path: str, name: str, allowed: tuple[str, ...]) -> tuple[Path, str]:
-    """The root that has the folder at `path`, and which of its folders that is."""
+    """Return the root that has the folder at `path`, and the name of that folder in it."""
     folder = Path(path).absolute()
     wanted = " or ".join(f"ROOT/{each}" for each in allowed)
     if folder.name not in allowed:

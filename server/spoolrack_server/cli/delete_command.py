@@ -6,10 +6,10 @@ import click
 from spoolrack import ById
 
 from .command_base import argument, option
-from .connection_options import Reach, reaches_queues
+from .connection_options import Connection, connects_to_queues
 from .exit_codes import NOTHING, OK, line_of
 from .line_reader import named_in
-from .output import tell
+from .output import print_status
 from .units import plural
 
 
@@ -17,8 +17,8 @@ from .units import plural
 @argument("queue")
 @argument("messages", nargs=-1, required=True, metavar="ID|RECEIPT...")
 @option("--quiet", "-q", is_flag=True, help="Don't say how many were deleted.")
-@reaches_queues
-def command(reach: Reach, queue: str, messages: tuple[str, ...], quiet: bool) -> int:
+@connects_to_queues
+def command(connection: Connection, queue: str, messages: tuple[str, ...], quiet: bool) -> int:
     """Delete messages of QUEUE for good, by their ids in any state, or by the receipts of a receive.
 
     With "-", ids and receipts are read from standard input, one a line. Exits with 1 if one of them
@@ -26,14 +26,14 @@ def command(reach: Reach, queue: str, messages: tuple[str, ...], quiet: bool) ->
     """
     wanted = named_in(messages)
     failed = 0
-    with reach.quick() as client:
+    with connection.client() as client:
         # A receipt says so itself: it has what no id has.
         targets = [named if "~" in named else ById(named) for named in wanted]
         results = client.queue(queue).delete_many(targets)
         for named, result in zip(wanted, results, strict=True):
             if result.error is not None:
                 failed += 1
-                tell(f"{named}: {line_of(result.error)}")
+                print_status(f"{named}: {line_of(result.error)}")
     if not quiet:
-        tell(f"deleted {plural(len(wanted) - failed, 'message')} of {queue}")
+        print_status(f"deleted {plural(len(wanted) - failed, 'message')} of {queue}")
     return NOTHING if failed else OK

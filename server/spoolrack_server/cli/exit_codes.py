@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from spoolrack import SpoolrackError, errors
-from spoolrack_store.fsck import NotRestorable
 from spoolrack_store.model import errors as store
 from spoolrack_store.model.terminal_text import printable
 
@@ -79,7 +78,7 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     store.RootUnusable: NO_INPUT,
     store.UnknownFormat: BAD_CONTENT,
     store.StoreError: INPUT_OUTPUT,
-    NotRestorable: NOTHING,
+    store.NotRestorable: NOTHING,
     # The system's.
     FileNotFoundError: NO_INPUT,
     IsADirectoryError: NO_INPUT,
@@ -107,8 +106,9 @@ def code_of(error: Exception) -> int | None:
 
 
 def _is_of_a_closed_stream(error: Exception) -> bool:
-    """Whether standard input was read, or standard output written, that the shell has closed."""
-    # What a command has opened by itself has a name.
+    """Return whether the error is a read of standard input, or a write to standard output, that the
+    shell has closed."""
+    # A file that a command has opened itself has a name.
     return isinstance(error, OSError) and error.errno == errno.EBADF and error.filename is None
 
 

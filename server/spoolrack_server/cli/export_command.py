@@ -13,17 +13,17 @@ from typing import Final
 import click
 from spoolrack import Client, Message, MessageState
 from spoolrack.errors import PermissionDenied
-from spoolrack_store.read_only_root import open_to_look
+from spoolrack_store.read_only_root import open_read_only
 
 from . import signals
 from .command_base import argument, option
-from .connection_options import Reach, looks_at_queues
+from .connection_options import Connection, reads_queues
 from .exit_codes import BAD_CONTENT, NOTHING, OK, Failed
-from .output import Output, tell
+from .output import Output, print_status
 from .progress import progress_bar
 from .transfer import archive_format
 from .transfer.sources import ArchivedSchedule
-from .units import File, plural, size_text
+from .units import FilePath, plural, size_text
 
 PART: Final = ".part"
 """The suffix of an archive until it is whole."""
@@ -40,28 +40,28 @@ Write = Callable[[bytes], None]
     "--output",
     "-o",
     metavar="FILE",
-    type=File(),
+    type=FilePath(),
     default="-",
     show_default=True,
     help="A new file; -: standard output.",
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither counts nor progress.")
-@looks_at_queues
-def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> int:
+@reads_queues
+def command(connection: Connection, queues: tuple[str, ...], output: str, quiet: bool) -> int:
     """Copy QUEUEs, their settings, schedules and all of their messages, into an archive.
 
-    What is leased is in it as ready, for a lease can't be exported; what is delayed
-    appears when it would have. The messages stay in their queues. What is sent or deleted in the
+    Leased messages are exported as ready, for a lease can't be exported; delayed ones keep the time at
+    which they appear. The messages stay in their queues. Messages that are sent or deleted in the
     meantime may be in the archive or not.
     """
     names = list(dict.fromkeys(queues))
     states: dict[str, Counter[MessageState]] = {name: Counter() for name in names}
-    with reach.patient() as client:
+    with connection.patient_client() as client:
         found = [client.queue(name).info() for name in names]
         length = sum(info.counts.byte_count for info in found)
         with _opened(output) as write, progress_bar("Exporting", length, quiet) as advance:
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
-            schedules = {name: _schedules(reach, client, name) for name in names}
+            schedules = {name: _schedules(connection, client, name) for name in names}
             for line in archive_format.beginning(str(uuid.uuid4()), now, found, schedules):
                 write(line)
             written = left_out = 0
@@ -69,7 +69,7 @@ def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> 
                 for message in _messages(client, name):
                     signals.check()
                     if message.is_body_left_out:
-                        tell(_left_out(message))
+                        print_status(_left_out(message))
                         left_out += 1
                         continue
                     written += 1
@@ -79,13 +79,13 @@ def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> 
             write(archive_format.ending(written))
     if not quiet:
         for name in names:
-            tell(_told(name, states[name]))
+            print_status(_queue_summary(name, states[name]))
     return BAD_CONTENT if left_out else OK
 
 
-def _schedules(reach: Reach, client: Client, queue: str) -> list[ArchivedSchedule]:
-    if reach.root is not None:
-        with open_to_look(reach.root) as store:
+def _schedules(connection: Connection, client: Client, queue: str) -> list[ArchivedSchedule]:
+    if connection.root is not None:
+        with open_read_only(connection.root) as store:
             return [
                 ArchivedSchedule(
                     name=each.name,
@@ -101,7 +101,7 @@ def _schedules(reach: Reach, client: Client, queue: str) -> list[ArchivedSchedul
     try:
         listed = list(client.schedules.list(queue))
     except PermissionDenied as error:
-        tell(f"the schedules of {queue} are not in the archive: {error}")
+        print_status(f"the schedules of {queue} are not in the archive: {error}")
         return []
     return [
         ArchivedSchedule(
@@ -120,7 +120,7 @@ def _schedules(reach: Reach, client: Client, queue: str) -> list[ArchivedSchedul
 def _messages(client: Client, queue: str) -> Iterator[Message]:
     last = ""
     for message in client.queue(queue).peek():
-        # What moves while pages are read may be seen twice. Ids are in the queue's order.
+        # A message that moves while pages are read may be seen twice. Ids are in the queue's order.
         if message.id <= last:
             continue
         last = message.id
@@ -134,7 +134,7 @@ def _left_out(message: Message) -> str:
     )
 
 
-def _told(queue: str, states: Counter[MessageState]) -> str:
+def _queue_summary(queue: str, states: Counter[MessageState]) -> str:
     notes = []
     if states[MessageState.LEASED]:
         notes.append(f"{states[MessageState.LEASED]:,} of them leased, and ready in the archive")
@@ -147,7 +147,7 @@ def _told(queue: str, states: Counter[MessageState]) -> str:
 
 @contextmanager
 def _opened(name: str) -> Iterator[Write]:
-    """Writes to a file that gets its name once it is whole and on stable media."""
+    """Open a file that gets its name once it is whole and on stable media."""
     if name == "-":
         yield Output().write
         return

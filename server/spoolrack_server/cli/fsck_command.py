@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from json import dumps
 from pathlib import Path
 from typing import Final
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from spoolrack_store import fsck
 from spoolrack_store.fsck.findings import Mended, Problem, Remedy, Report
 from spoolrack_store.model.terminal_text import printable
 from spoolrack_store.model.transitions import State
 
 from .command_base import argument, option, root_option
-from .output import columns, say
-from .units import Folder, plural, size_text
+from .output import columns, print_results
+from .progress import counting_bar
+from .units import FolderPath, plural, size_text
 
 _SHOWN: Final = (State.READY, State.LEASED, State.DELAYED, State.SENT, State.REMOVED)
 
 
 @click.command()
-@argument("root", type=Folder(), required=False)
-@root_option("The folder to look at, if ROOT isn't given.")
+@argument("root", type=FolderPath(), required=False)
+@root_option("The folder to check, if ROOT isn't given.")
 @option(
-    "--repair", is_flag=True, help="Put aside what is damaged or foreign. No process may serve ROOT."
+    "--repair",
+    is_flag=True,
+    help="Move damaged and foreign files to quarantine. No process may serve ROOT.",
 )
 @option(
     "--restore",
@@ -38,7 +38,7 @@ _SHOWN: Final = (State.READY, State.LEASED, State.DELAYED, State.SENT, State.REM
     help="Bring a whole message, or queue, back from quarantine, by its id or its folder's.",
 )
 @option("--queue", metavar="QUEUE", help="With --restore: into this queue.")
-@option("--verbose", "-v", is_flag=True, help="List also what is unfinished or in quarantine.")
+@option("--verbose", "-v", is_flag=True, help="List also unfinished work and quarantined files.")
 @option("--json", is_flag=True, help="Print the report as JSON.")
 @option("--quiet", "-q", is_flag=True, help="Print only the problems.")
 def command(
@@ -54,31 +54,31 @@ def command(
     """Check every name, size and checksum in the folder ROOT.
 
     Changes nothing without --repair and --restore, and may then run beside a server. Nothing is ever
-    destroyed: --repair moves what is damaged or foreign to quarantine, and gives a queue that has
-    messages and no settings the default ones. What a crash has left unfinished is no problem: the next
-    start of a server finishes it.
+    destroyed: --repair moves damaged and foreign files to quarantine, and gives a queue that has
+    messages and no settings the default ones. Work that a crash has left unfinished is no problem: the
+    next start of a server finishes it.
 
     Exits with 0 if there is no problem (any more), with 1 if there is one, and above if ROOT can't be
     checked.
     """
     root = root or data
-    # What a repair does is printed; the store's own log would say it twice.
+    # The repairs are printed; the store's own log would repeat them.
     logging.getLogger("spoolrack_store").setLevel(logging.CRITICAL)
     if queue and not restore:
         raise click.UsageError("--queue goes with --restore.")
     for id in restore:
-        say(f"{fsck.restore(root, id, queue=queue)}: restored")
+        print_results(f"{fsck.restore(root, id, queue=queue)}: restored")
     if restore and not repair:
         return 0
     mended: list[Mended] = []
-    with _bar(quiet or json) as progress:
+    with counting_bar("Checking", quiet or json) as progress:
         if repair:
             report, mended, left = fsck.repair(root, progress=progress)
         else:
             report = fsck.check(root, progress=progress)
             left = report.problems
     if json:
-        say(*_as_json(root, report, mended, left).splitlines())
+        print_results(*_as_json(root, report, mended, left).splitlines())
     else:
         _print(root, report, mended, left, verbose=verbose, quiet=quiet, repaired=repair)
     return 1 if left else 0
@@ -95,23 +95,23 @@ def _print(
     repaired: bool,
 ) -> None:
     for done in mended:
-        say(f"{done.problem.path}: {done.problem.why}: {done.how}")
+        print_results(f"{done.problem.path}: {done.problem.why}: {done.how}")
     for problem in left:
-        say(f"{problem.path}: {problem.why}")
+        print_results(f"{problem.path}: {problem.why}")
     if verbose:
         for leftover in report.leftovers:
-            say(f"{leftover.path}: unfinished: {leftover.why}")
+            print_results(f"{leftover.path}: unfinished: {leftover.why}")
         for aside in report.aside:
             why = f"{aside.source}: {aside.why}" if aside.source else aside.why
-            say(f"{aside.path}: {why}")
+            print_results(f"{aside.path}: {why}")
     if quiet:
         return
     if mended or left or (verbose and (report.leftovers or report.aside)):
-        say("")
+        print_results("")
     if report.queues:
-        say(*_table(report), "")
+        print_results(*_table(report), "")
     for line in _summary(root, report, mended, left, repaired):
-        say(line)
+        print_results(line)
 
 
 def _table(report: Report) -> list[str]:
@@ -150,7 +150,7 @@ def _summary(
     if report.aside and not mended:
         yield f"{plural(len(report.aside), 'thing')} in quarantine (--verbose lists them)."
     if mended:
-        yield f"{plural(len(mended), 'problem')} mended; what was put aside is in quarantine/."
+        yield f"{plural(len(mended), 'problem')} mended; files put aside are in quarantine/."
     if not left:
         yield "No problems." if not mended else "No problems left."
         return
@@ -193,23 +193,3 @@ def _as_json(root: str, report: Report, mended: Sequence[Mended], left: Sequence
         },
         indent=2,
     )
-
-
-@contextmanager
-def _bar(hidden: bool) -> Iterator[fsck.Progress | None]:
-    """Show a progress bar on a terminal."""
-    console = Console(stderr=True)
-    if hidden or not console.is_terminal:
-        yield None
-        return
-    bar = Progress(
-        TextColumn("Checking"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task("")
-        yield lambda done, total: bar.update(task, completed=done, total=total)

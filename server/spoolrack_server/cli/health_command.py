@@ -14,7 +14,7 @@ import click
 
 from .command_base import argument, option
 from .exit_codes import NOTHING, OK, UNAVAILABLE, Failed
-from .output import tell
+from .output import print_status
 from .units import Address, Span
 
 _LONGEST: Final = 65_536
@@ -52,7 +52,7 @@ def command(which: str, health: tuple[str, int], timeout: float) -> int:
         connection.close()
     if answer.status == http.client.OK:
         return OK
-    tell(f"the server at {host}:{port} is not {which}: {_reason(answer.status, said)}")
+    print_status(f"the server at {host}:{port} is not {which}: {_reason(answer.status, said)}")
     return NOTHING
 
 

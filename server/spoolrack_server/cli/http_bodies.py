@@ -1,5 +1,4 @@
-"""Bodies of any size by a server's HTTP port: neither this process nor the server has all of one in
-memory."""
+"""Bodies of any size over a server's HTTP port, in constant memory at both ends."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ class HttpBodies:
         self._tls = ssl.create_default_context(cafile=ca) if ca else True
 
     def send(self, queue: str, path: str, message: Outgoing, advance: Advance) -> str:
-        """Send a file; return the message's id. What is sent is told to `advance`."""
+        """Send a file; return the message's id. `advance` is called with the bytes sent."""
         return asyncio.run(self._send(queue, path, message, advance))
 
     def save(self, queue: str, id: str, file: IO[bytes]) -> None:

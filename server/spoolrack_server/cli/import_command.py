@@ -13,17 +13,17 @@ import click
 from spoolrack import RetryPolicy
 
 from .command_base import argument, option
-from .connection_options import Reach, reaches_queues
+from .connection_options import Connection, connects_to_queues
 from .exit_codes import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, USAGE, code_of, line_of
-from .output import tell, tell_if_typed
+from .output import announce_stdin, print_status
 from .progress import progress_bar
 from .signals import Terminated
-from .transfer.archive_format import Archive
+from .transfer.archive_format import ExportArchive
 from .transfer.folders import mq_source, unfinished_in, vsqs_source
 from .transfer.importer import Importer
 from .transfer.journal import Journal
 from .transfer.sources import Source
-from .units import File, Folder, Span, plural
+from .units import FilePath, FolderPath, Span, plural
 
 ARCHIVE: Final = "archive"
 VSQS: Final = "vsqs"
@@ -32,7 +32,7 @@ STATE_ENDING: Final = ".import"
 
 
 @click.command()
-@argument("source", metavar="FILE|DIR|-", type=Folder())
+@argument("source", metavar="FILE|DIR|-", type=FolderPath())
 @option(
     "--from",
     "kind",
@@ -40,7 +40,7 @@ STATE_ENDING: Final = ".import"
     type=click.Choice([ARCHIVE, VSQS, MQ]),
     default=ARCHIVE,
     show_default=True,
-    help="What FILE or DIR is: an archive of export, the folder of a queue of vsqs, a root of "
+    help="Kind of FILE or DIR: an archive of export, the folder of a queue of vsqs, a root of "
     "softlayer/mq.",
 )
 @option("--queue", help="Into this queue. Not for mq.  [default: the folder's name; the archive's]")
@@ -48,8 +48,8 @@ STATE_ENDING: Final = ".import"
 @option(
     "--state",
     metavar="FILE",
-    type=File(),
-    help="Note here what is done, to go on from there.  [default: beside the source, with "
+    type=FilePath(),
+    help="Journal, from which a later run continues.  [default: beside the source, with "
     f"{STATE_ENDING}]",
 )
 @option(
@@ -57,19 +57,19 @@ STATE_ENDING: Final = ".import"
     type=Span(),
     default="10s",
     show_default=True,
-    help="For mq: what its mover lets messages wait in ROOT/delay.",
+    help="For mq: the time that its mover leaves messages in ROOT/delay.",
 )
 @option(
     "--settle",
     type=Span(),
     default="5s",
     show_default=True,
-    help="After an interruption, look again after so long for what was being sent.",
+    help="After an interruption: time before messages in doubt are looked for again.",
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither counts nor progress.")
-@reaches_queues
+@connects_to_queues
 def command(
-    reach: Reach,
+    connection: Connection,
     source: str,
     kind: str,
     queue: str | None,
@@ -81,10 +81,10 @@ def command(
 ) -> int:
     """Bring messages from elsewhere into queues, in their order, and make the queues that are missing.
 
-    Whatever ends it, the same command goes on where it was, loses nothing, and sends nothing twice:
-    each message carries its origin as the attribute imported-from. A message is removed from its
+    After an interruption of any kind the same command continues: it loses nothing, and sends nothing
+    twice: each message carries its origin as the attribute imported-from. A message is removed from its
     folder once it is on stable media in its queue; --keep leaves it there, and an archive is never
-    changed. For that time other programs should leave the folder alone, and consumers the queues.
+    changed. Meanwhile no other program should use the folder, and no consumer the queues.
     """
     if kind == MQ and queue is not None:
         raise click.UsageError("mq has queues of its own: leave --queue out.")
@@ -92,9 +92,9 @@ def command(
         default = found.name.partition(":")[2] if source == "-" else os.path.abspath(source)
         with (
             Journal(state or default + STATE_ENDING, found.name, numbered=kind == ARCHIVE) as journal,
-            reach.patient() as client,
+            connection.patient_client() as client,
             # It must be known what became of a send before it is made again.
-            reach.patient(RetryPolicy(attempts=1)) as sender,
+            connection.patient_client(RetryPolicy(attempts=1)) as sender,
             progress_bar("Importing", found.length, quiet) as advance,
         ):
             importer = Importer(
@@ -103,25 +103,27 @@ def command(
                 source=found,
                 journal=journal,
                 keep=keep or kind == ARCHIVE,
-                patience=reach.timeout,
+                retry_timeout=connection.timeout,
                 settle=settle,
                 advance=advance,
             )
             code, why = _outcome(importer.run)
-    _tell_all(importer, quiet)
+    _print_report(importer, quiet)
     if code is not OK:
-        # What is wrong with the command, or the archive, stays wrong.
+        # A fault of the command line, or the archive, doesn't pass.
         goes_on = code != USAGE and not journal.is_unused
         more = f"; the same command goes on from here, by what {journal.path} says" if goes_on else ""
-        tell(why.rstrip(".") + more)
+        print_status(why.rstrip(".") + more)
         return code
     if kind == VSQS and not quiet and (unfinished := unfinished_in(source)):
-        tell(f"left alone: {plural(unfinished, 'file')} in {source} whose writing was never finished")
+        print_status(
+            f"left alone: {plural(unfinished, 'file')} in {source} whose writing was never finished"
+        )
     return BAD_CONTENT if importer.refused else OK
 
 
 def _outcome(run: Callable[[], None]) -> tuple[int, str]:
-    """How it ends, as an exit code and in words."""
+    """Return the exit code and the words of an import's end."""
     try:
         run()
     except Terminated:
@@ -136,22 +138,22 @@ def _outcome(run: Callable[[], None]) -> tuple[int, str]:
     return OK, ""
 
 
-def _tell_all(importer: Importer, quiet: bool) -> None:
+def _print_report(importer: Importer, quiet: bool) -> None:
     for key, reason in importer.refused:
-        tell(f"message {key} is not imported: {reason}")
+        print_status(f"message {key} is not imported: {reason}")
     if importer.taken:
-        tell(
+        print_status(
             f"other programs have taken {plural(importer.taken, 'message')} of the source meanwhile, "
             "which may be worked on twice"
         )
     if quiet:
         return
     for queue, count in sorted(importer.sent.items()):
-        tell(f"imported {plural(count, 'message')} into {queue}")
+        print_status(f"imported {plural(count, 'message')} into {queue}")
     if importer.before:
-        tell(f"{plural(importer.before, 'message')} had been imported before")
+        print_status(f"{plural(importer.before, 'message')} had been imported before")
     elif not importer.sent:
-        tell("imported 0 messages")
+        print_status("imported 0 messages")
 
 
 @contextmanager
@@ -161,14 +163,14 @@ def _opened(kind: str, name: str, queue: str | None, mover_delay: float) -> Iter
     elif kind == MQ:
         yield mq_source(name, round(mover_delay * 1_000))
     elif name == "-":
-        tell_if_typed("an archive")
+        announce_stdin("an archive")
         yield _archive(sys.stdin.buffer, "Standard input", queue)
     else:
         with open(name, "rb") as file:
             yield _archive(file, name, queue)
 
 
-def _archive(file: BinaryIO, shown: str, queue: str | None) -> Archive:
+def _archive(file: BinaryIO, shown: str, queue: str | None) -> ExportArchive:
     facts = os.fstat(file.fileno())
     length = facts.st_size if stat.S_ISREG(facts.st_mode) else None
-    return Archive(file, shown, length=length, queue=queue)
+    return ExportArchive(file, shown, length=length, queue=queue)

@@ -1,7 +1,7 @@
 """Lines of a file or a pipe as they come, in chunks that one call can carry.
 
-A chunk is cut when it is full, and also when the input pauses: what somebody has typed, or a program
-has logged, is sent at once and doesn't wait for a thousand lines to come together.
+A chunk is cut when it is full, and also when the input pauses: a line that a user has typed, or a
+program has logged, is sent at once and doesn't wait for a thousand others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import click
 from spoolrack._values import MAX_BATCH, MAX_BATCH_BYTES
 
 from .exit_codes import USAGE, Failed
-from .output import tell_if_typed
+from .output import announce_stdin
 from .units import Text
 
 LARGEST: Final = 64 * 1024 * 1024
@@ -28,13 +28,14 @@ _AT_ONCE: Final = 256 * 1024
 
 
 def named_in(arguments: Sequence[str]) -> list[str]:
-    """Ids or receipts: those of the command line, and, where "-" stands, those of standard input."""
+    """Return ids or receipts: those of the command line, and, where "-" stands, those of standard
+    input."""
     named: list[str] = []
     for argument in arguments:
         if argument != "-":
             named.append(argument)
             continue
-        tell_if_typed("ids and receipts")
+        announce_stdin("ids and receipts")
         for word in sys.stdin.buffer.read().split():
             text = os.fsdecode(word)
             try:
@@ -45,7 +46,7 @@ def named_in(arguments: Sequence[str]) -> list[str]:
 
 
 @dataclass(slots=True)
-class Chunk:
+class LineChunk:
     """Lines that one call can carry."""
 
     first: int
@@ -59,7 +60,7 @@ class Lines:
     """An open file, line by line. A line ends at a line feed, which isn't part of it."""
 
     Advance = Callable[[int, int], None]
-    """Told of lines and bytes."""
+    """Called with lines and bytes."""
 
     def __init__(self, file: int) -> None:
         self._file = file
@@ -67,24 +68,24 @@ class Lines:
         """The line that has begun and not ended; empty where it is too long to be kept."""
         self._held = 0
 
-    def chunks(self) -> Iterator[Chunk]:
-        """All lines in order, but for those that are too long."""
-        chunk = Chunk(1)
+    def chunks(self) -> Iterator[LineChunk]:
+        """Yield all lines in order, but for those that are too long."""
+        chunk = LineChunk(1)
         read = size = 0
         while True:
             if chunk.lines and not self._has_more_now():
                 yield chunk
-                chunk, size = Chunk(read + 1), 0
+                chunk, size = LineChunk(read + 1), 0
             content = os.read(self._file, _AT_ONCE)
             for line in self._split(content):
                 is_full = len(chunk.lines) >= MAX_BATCH or size + len(line or b"") > MAX_BATCH_BYTES
                 if chunk.lines and (line is None or is_full):
                     yield chunk
-                    chunk, size = Chunk(read + 1), 0
+                    chunk, size = LineChunk(read + 1), 0
                 read += 1
                 if line is None:
-                    yield Chunk(read, is_too_long=True)
-                    chunk = Chunk(read + 1)
+                    yield LineChunk(read, is_too_long=True)
+                    chunk = LineChunk(read + 1)
                     continue
                 chunk.lines.append(line)
                 size += len(line)
@@ -97,7 +98,8 @@ class Lines:
         return bool(select.select([self._file], [], [], 0)[0])
 
     def _split(self, content: bytes) -> list[bytes | None]:
-        """The lines that `content` ends; no `content` at all ends the last one. None: one too long."""
+        """Return the lines that `content` ends; no `content` at all ends the last one. None: one is too
+        long."""
         first, *others = content.split(b"\n")
         self._held += len(first)
         if self._held > LARGEST:

@@ -1,7 +1,7 @@
-"""Sends lines in calls of many, several at one time if asked, and knows at any moment what is done.
+"""Sends lines in batches, several calls in flight if asked, and knows which lines are acknowledged.
 
-What a full queue or disk refuses is tried again for as long as the user's patience lasts; what can
-never be sent is noted, with its line, and the rest goes on.
+A line that a full queue or disk refuses is retried until the user interrupts; a line that can never be
+sent is noted, and the rest goes on.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ class LineSender:
         like: Outgoing,
         *,
         in_flight: int,
-        patience: float,
+        retry_timeout: float,
         advance: Lines.Advance,
     ) -> None:
-        """Every line becomes a message `like` that one. `advance` is told of what is acknowledged."""
+        """Every line becomes a message `like` that one. `advance` is called with acknowledged lines and
+        bytes."""
         self._queue = queue
         self._like = like
         self._in_flight = in_flight
-        self._patience = patience
+        self._retry_timeout = retry_timeout
         self._advance = advance
         self._calls: deque[tuple[int, int, Future[int]]] = deque()
         """Lines, bytes and result of each call, in the order of the lines."""
@@ -53,7 +54,7 @@ class LineSender:
         """Lines that can never be sent, with the reason."""
 
     def send(self, lines: Lines) -> None:
-        """Send all lines. Raises what ends it early; what was under way then is waited for."""
+        """Send all lines. Raise the error that ends it early, after the calls in flight have ended."""
         pool = ThreadPoolExecutor(self._in_flight, "spoolrack-send")
         try:
             for chunk in lines.chunks():
@@ -61,31 +62,32 @@ class LineSender:
                     self._note([], [(chunk.first, TOO_LONG)])
                     continue
                 while len(self._calls) >= self._in_flight:
-                    self._settle_first()
+                    self._finish_first()
                 count, size = len(chunk.lines), sum(map(len, chunk.lines))
                 sent = pool.submit(self._send, chunk.first, chunk.lines)
                 self._calls.append((count, size + count, sent))
             while self._calls:
-                self._settle_first()
+                self._finish_first()
         except BaseException:
-            # What is on its way can't be called back, and is worth knowing. A second Ctrl-C ends that.
-            self._settle_rest()
+            # Calls in flight can't be called back, and their results are worth knowing. A second Ctrl-C
+            # ends that.
+            self._finish_rest()
             raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _settle_first(self) -> None:
+    def _finish_first(self) -> None:
         _, _, future = self._calls[0]
         future.exception()  # Waits. Interrupted here, the call is still the first.
         lines, size, future = self._calls.popleft()
         self._count(lines, size, future)
 
-    def _settle_rest(self) -> None:
+    def _finish_rest(self) -> None:
         while self._calls:
             try:
-                self._settle_first()
+                self._finish_first()
             except SpoolrackError:
-                continue  # The first failure is the one to be told of.
+                continue  # The first failure is the one to report.
 
     def _count(self, lines: int, size: int, future: Future[int]) -> None:
         refused = future.result()
@@ -95,7 +97,7 @@ class LineSender:
         """Send lines, of which the `first` has that number; answers how many can never be sent."""
         refused = 0
         left = [(first + at, line) for at, line in enumerate(lines)]
-        end = time.monotonic() + self._patience
+        end = time.monotonic() + self._retry_timeout
         while True:
             messages = [replace(self._like, body=line) for _, line in left]
             later: list[tuple[int, bytes]] = []
@@ -119,7 +121,7 @@ class LineSender:
                 return refused
             now = time.monotonic()
             if len(later) < len(left):
-                end = now + self._patience
+                end = now + self._retry_timeout
             if now + pause > end:
                 raise error
             time.sleep(pause)

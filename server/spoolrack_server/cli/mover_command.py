@@ -10,28 +10,29 @@ import click
 from .command_base import option
 from .daemons import log_format_option, root_and_folder
 from .exit_codes import USAGE, Failed
-from .units import Folder, Span
+from .units import FolderPath, Span
 
 NEW: Final = "new"
 DELAY: Final = "delay"
 
 
 @click.command()
-@option("--source", metavar="DIR", type=Folder(), required=True, help="ROOT/new or ROOT/delay.")
-@option("--destination", metavar="DIR", type=Folder(), required=True, help="ROOT/queues.")
+@option("--source", metavar="DIR", type=FolderPath(), required=True, help="ROOT/new or ROOT/delay.")
+@option("--destination", metavar="DIR", type=FolderPath(), required=True, help="ROOT/queues.")
 @option(
     "--delay",
     type=Span(),
     default="0s",
     show_default=True,
-    help="Move nothing sooner than so long after it was found.",
+    help="Leave a file alone for so long after it was found.",
 )
 @log_format_option
 def command(source: str, destination: str, delay: float, log_format: Any) -> int:
     """Move messages into their queues, until SIGTERM or Ctrl-C.
 
-    From ROOT/new: what was put there by hand, and what processes that died have left. From ROOT/delay:
-    what is due. Servers work without it, and those without --no-mover do the same by themselves.
+    From ROOT/new: files put there by hand, and messages that dead processes have left. From ROOT/delay:
+    messages that are due. Servers work without it, and those without --no-mover do the same by
+    themselves.
     """
     from spoolrack_store.model.background_work import Chores
     from spoolrack_store.model.clock import Millis

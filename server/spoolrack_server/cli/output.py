@@ -1,8 +1,8 @@
-"""How messages and tables are written: all that the commands print goes through here.
+"""Output of messages and tables: all that the commands print goes through here.
 
 Messages go to standard output unbuffered, so that a message is known to be written before it is
-deleted. Terminal escapes: of whatever came from elsewhere (a body, an attribute, a name, an error's
-text) what isn't printable is escaped. Only bodies stay as they are where no terminal shows them.
+deleted. Terminal escapes: unprintable characters of texts from outside (a body, an attribute, a name,
+an error) are escaped. Only bodies stay as they are where no terminal shows them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import click
 from spoolrack import MessageFacts, MessageState, QueueInfo, Redrive, Reservation, Schedule, StageInfo
@@ -50,32 +50,34 @@ class Output:
             body = "".join(c if c in "\t\n" else printable(c) for c in text).encode()
         self.write(body if is_only and not self._is_terminal else body + b"\n")
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Return once what was written is on stable media, if it goes to a file."""
         if self._is_file:
             os.fsync(self._file)
 
 
-def say(*lines: str) -> None:
+def print_results(*lines: str) -> None:
     """Print results, each on one line."""
     for line in lines:
         click.echo(printable(line))
 
 
-def tell(line: str) -> None:
+def print_status(line: str) -> None:
     """Say something to the user, beside the results."""
     sys.stderr.write(f"{PROGRAM}: {printable(line)}\n")
     sys.stderr.flush()
 
 
-def tell_if_typed(what: str) -> None:
+def announce_stdin(what: str) -> None:
     """Say, where standard input is a terminal, that `what` is read from it, and how to end that."""
     if sys.stdin.isatty():
-        tell(f"reading {what} from the terminal: Ctrl-D on a line of its own ends it, Ctrl-C cancels")
+        print_status(
+            f"reading {what} from the terminal: Ctrl-D on a line of its own ends it, Ctrl-C cancels"
+        )
 
 
 def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
-    """A message as a line of JSON; bodies and attributes that aren't text are base64."""
+    """Return a message as a line of JSON; bodies and attributes that aren't text are base64."""
     fields: dict[str, object] = {"id": message.id}
     if queue is not None:
         fields["queue"] = queue
@@ -101,8 +103,10 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
     fields["send_time"] = _moment(message.sent_at)
     fields["receive_count"] = message.receive_count
     fields["first_receive_time"] = _moment(message.first_received_at)
-    ends = "deliver_time" if message.state is MessageState.DELAYED else "lease_expire_time"
-    fields[ends] = _moment(message.lease_expires_at)
+    if message.state is MessageState.DELAYED:
+        fields["deliver_time"] = _moment(message.deliver_at)
+    else:
+        fields["lease_expire_time"] = _moment(message.lease_expires_at)
     if message.receipt:
         fields["receipt"] = message.receipt
     if message.dead_letter_records:
@@ -122,7 +126,7 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
 
 
 def schedule_json(schedule: Schedule) -> str:
-    """A schedule as a JSON object; what isn't text is base64."""
+    """Return a schedule as a JSON object; bytes that aren't text are base64."""
     fields: dict[str, object] = {"queue": schedule.queue, "name": schedule.name}
     fields |= {"cron": schedule.cron, "time_zone": schedule.time_zone}
     try:
@@ -144,7 +148,7 @@ _UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]")
 
 
 def _escaped(match: re.Match[str]) -> str:
-    """A character as JSON escapes it, unless it can be shown as it is."""
+    """Return a character as JSON escapes it, unless it can be shown as it is."""
     if match[0].isprintable():
         return match[0]
     return json.dumps(match[0])[1:-1].replace("\x7f", "\\u007f")
@@ -159,9 +163,9 @@ def binary_attributes(message: MessageFacts) -> dict[str, str]:
 
 
 def queue_json(info: QueueInfo, indent: int | None = None) -> str:
-    """A queue as a JSON object; spans are seconds."""
+    """Return a queue as a JSON object; spans are seconds."""
     blocking = info.blocking_message
-    fields = {
+    fields: dict[str, Any] = {
         "name": info.name,
         "create_time": _moment(info.created_at),
         "version": info.version,
@@ -182,11 +186,25 @@ def queue_json(info: QueueInfo, indent: int | None = None) -> str:
             "explanation": blocking.explanation,
         },
     }
+    if info.obstacles:
+        fields["obstacles"] = [asdict(each) for each in info.obstacles]
+    if info.oldest_leases:
+        fields["oldest_leases"] = [
+            {
+                "message_id": each.message_id,
+                "message_count": each.message_count,
+                "first_receive_time": _moment(each.first_received_at),
+                "lease_expire_time": _moment(each.lease_expires_at),
+                "receive_count": each.receive_count,
+                "stream": each.stream,
+            }
+            for each in info.oldest_leases
+        ]
     return json.dumps(fields, indent=indent)
 
 
 def stage_json(stage: StageInfo) -> str:
-    """A stage as a JSON object."""
+    """Return a stage as a JSON object."""
     return json.dumps(
         {
             "name": stage.name,
@@ -198,7 +216,7 @@ def stage_json(stage: StageInfo) -> str:
 
 
 def reservation_json(reservation: Reservation) -> str:
-    """A reservation as a JSON object."""
+    """Return a reservation as a JSON object."""
     fields = {
         "queue": reservation.queue,
         "stream": reservation.stream,
@@ -213,7 +231,7 @@ def reservation_json(reservation: Reservation) -> str:
 
 
 def redrive_json(redrive: Redrive) -> str:
-    """A redrive as a JSON object."""
+    """Return a redrive as a JSON object."""
     fields = {
         "id": redrive.id,
         "queue": redrive.queue,
@@ -238,7 +256,7 @@ def _moment(moment: datetime | None) -> str | None:
 def columns(
     headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int]
 ) -> list[str]:
-    """Rows under headers, in columns, a line each; those in `right` end at one edge."""
+    """Return rows under headers, in columns, a line each; those in `right` end at one edge."""
     table = [headers, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(len(row[at]) for row in table) for at in range(len(headers))]
     return [

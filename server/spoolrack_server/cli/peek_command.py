@@ -10,9 +10,9 @@ from spoolrack import MessageFacts, MessageState
 from spoolrack_store.model.terminal_text import printable
 
 from .command_base import argument, option
-from .connection_options import Reach, looks_at_queues
+from .connection_options import Connection, reads_queues
 from .exit_codes import NOTHING, OK
-from .output import Output, columns, message_line, say
+from .output import Output, columns, message_line, print_results
 from .units import COUNT, Label, Moment, Text, span_text
 
 SHOWN = 60
@@ -54,9 +54,9 @@ SHOWN = 60
 )
 @option("--raw", is_flag=True, help="Print the bodies alone, a line each; that of one ID as it is.")
 @option("--json", is_flag=True, help="Print a line of JSON for each message.")
-@looks_at_queues
+@reads_queues
 def command(
-    reach: Reach,
+    connection: Connection,
     queue: str,
     ids: tuple[str, ...],
     max: int,
@@ -76,7 +76,7 @@ def command(
     if raw and json:
         raise click.UsageError("Choose one of --raw and --json.")
     is_table = not raw and not json
-    with reach.quick() as client:
+    with connection.client() as client:
         looked_at = client.queue(queue)
         found = (
             (looked_at.get(id) for id in ids)
@@ -109,7 +109,7 @@ def _moment(seconds: float | None) -> datetime | None:
 
 
 def print_table(messages: Sequence[MessageFacts]) -> int:
-    """The messages in columns; answers the exit code."""
+    """Print the messages in columns; return the exit code."""
     if not messages:
         return NOTHING
     has_dead = any(message.dead_letter_records for message in messages)
@@ -128,7 +128,7 @@ def print_table(messages: Sequence[MessageFacts]) -> int:
     ]
     dead = ("CAME FROM", "BECAUSE OF", "DEAD FOR") if has_dead else ()
     headers = ("ID", "STATE", "AGE", "RECEIVES", "BYTES", *dead, "BODY")
-    say(*columns(headers, rows, right=frozenset({3, 4})))
+    print_results(*columns(headers, rows, right=frozenset({3, 4})))
     return OK
 
 
@@ -146,8 +146,8 @@ def _since(moment: datetime, now: datetime) -> float:
 
 
 def _state(message: MessageFacts, now: datetime) -> str:
-    end = message.lease_expires_at
-    if message.state is MessageState.READY or end is None:
+    end = message.lease_expires_at or message.deliver_at
+    if end is None:
         return message.state.value
     left = (end - now).total_seconds()
     return f"{message.state.value} {span_text(left)}" if left > 0 else message.state.value

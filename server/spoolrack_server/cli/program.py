@@ -1,4 +1,4 @@
-"""The command `spoolrack`: finds the subcommand, and turns whatever ends it into an exit code.
+"""The command `spoolrack`: finds the subcommand, and maps every end of it to an exit code.
 
 Errors are one line on standard error, and never a traceback (unless SPOOLRACK_DEBUG is set).
 """
@@ -11,7 +11,6 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any, Final, TextIO
 
 import click
@@ -54,7 +53,7 @@ _COMMANDS: Final = (
 """Each is in the module of its name, loaded when it is asked for: a check of folders needs no gRPC."""
 
 
-class _OneLine(logging.Formatter):
+class _StderrLine(logging.Formatter):
     """A record as one line that does nothing to a terminal, with its traceback if it has one."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -75,7 +74,7 @@ class Commands(click.Group):
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("spoolrack"), prog_name=PROGRAM)
+@click.version_option(package_name="spoolrack", prog_name=PROGRAM)
 def spoolrack() -> None:
     """Durable message queues that are nothing but files.
 
@@ -93,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     lines = logging.StreamHandler()
-    lines.setFormatter(_OneLine())
+    lines.setFormatter(_StderrLine())
     logging.basicConfig(level=logging.WARNING, handlers=[lines])
     signals.install()
     try:
@@ -132,7 +131,7 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _broken_pipe() -> int:
-    """The reader of the output has gone. Nothing is to be said, but what is buffered must go too."""
+    """End quietly after the reader of the output has gone: buffered output is dropped, too."""
     from .exit_codes import BROKEN_PIPE
 
     for stream in (sys.stdout, sys.stderr):

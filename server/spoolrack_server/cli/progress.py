@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
 
 Advance = Callable[[int, int], None]
 """Takes the messages and bytes done since the last call."""
 Show = Callable[[int, int], None]
-"""Takes how many messages are done, and how many there are."""
+"""Takes how many items are done, and how many there are."""
 
 
 @contextmanager
 def _bar(
-    title: str, quiet: bool, *columns: ProgressColumn, length: int | None = None
+    title: str, quiet: bool, make_columns: Callable[[], Sequence[ProgressColumn]], length: int | None
 ) -> Iterator[Callable[..., None]]:
     """Show a bar of these columns; yields what updates it with the keywords of `Progress.update`."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    if quiet or not sys.stderr.isatty():
         yield lambda **changes: None
         return
+    # Only at a terminal: rich takes longer to load than the rest of a short command.
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
     text, bar, left = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
-    with Progress(text, bar, *columns, left, console=console, transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(text, bar, *make_columns(), left, console=console, transient=True) as progress:
         task = progress.add_task(title, total=length, messages=0)
         yield lambda **changes: progress.update(task, **changes)
 
@@ -41,12 +38,14 @@ def _bar(
 @contextmanager
 def progress_bar(title: str, length: int | None, quiet: bool) -> Iterator[Advance]:
     """Show a bar of `length` bytes (None: unknown) that counts messages too."""
-    columns = (
-        TaskProgressColumn(),
-        DownloadColumn(binary_units=True),
-        TextColumn("{task.fields[messages]:,} messages"),
-    )
-    with _bar(title, quiet, *columns, length=length) as update:
+
+    def columns() -> Sequence[ProgressColumn]:
+        from rich.progress import DownloadColumn, TaskProgressColumn, TextColumn
+
+        counted = TextColumn("{task.fields[messages]:,} messages")
+        return TaskProgressColumn(), DownloadColumn(binary_units=True), counted
+
+    with _bar(title, quiet, columns, length) as update:
         done = 0
 
         def advance(messages: int, size: int) -> None:
@@ -59,6 +58,12 @@ def progress_bar(title: str, length: int | None, quiet: bool) -> Iterator[Advanc
 
 @contextmanager
 def counting_bar(title: str, quiet: bool) -> Iterator[Show]:
-    """Show a bar of messages that are counted elsewhere."""
-    with _bar(title, quiet, MofNCompleteColumn()) as update:
+    """Show a bar whose count is kept elsewhere."""
+
+    def columns() -> Sequence[ProgressColumn]:
+        from rich.progress import MofNCompleteColumn
+
+        return (MofNCompleteColumn(),)
+
+    with _bar(title, quiet, columns, None) as update:
         yield lambda done, total: update(completed=done, total=total)

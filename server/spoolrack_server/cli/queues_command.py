@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
-from spoolrack import MessageState, QueueInfo, Reservation, ReservationState
+from spoolrack import MessageState, QueueInfo
 from spoolrack_store.model.settings import SCHEMA, Setting, SettingKind
 
 from . import apply_command
 from .command_base import argument, option
-from .connection_options import Reach, looks_at_queues, reaches_queues
+from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import NOTHING, OK, Failed
-from .output import columns, queue_json, say, tell
+from .output import columns, print_results, print_status, queue_json
 from .units import (
     SETTING_TYPES,
     Label,
@@ -29,10 +29,11 @@ from .units import (
 
 SETTINGS: Final = tuple(setting.option for setting in SCHEMA.values())
 MAX_VERSION: Final = 10**15 - 1
-LOOKED_AT: Final = 1_000
-"""Leased messages that `describe` looks at, in the order of their sends."""
-OLDEST: Final = 5
-"""Of these it shows so many."""
+_REMEDIES: Final = {
+    "SENDING_PAUSED": " spoolrack queues resume {} --sending",
+    "RECEIVING_PAUSED": " spoolrack queues resume {} --receiving",
+}
+"""The command that undoes an obstacle, by its reason."""
 _LONG: Final = 18
 """Characters of an option's name."""
 
@@ -96,26 +97,28 @@ def _given(settings: dict[str, Any]) -> dict[str, Any]:
 @argument("name")
 @_has_settings
 @option("--label", type=Label(), multiple=True, help="A note on the queue; repeatable.")
-@reaches_queues
-def create(reach: Reach, name: str, label: tuple[tuple[str, str], ...], **settings: Any) -> None:
+@connects_to_queues
+def create(
+    connection: Connection, name: str, label: tuple[tuple[str, str], ...], **settings: Any
+) -> None:
     """Create the queue NAME. If it is there with equal settings and these labels, nothing happens."""
-    with reach.quick() as client:
+    with connection.client() as client:
         client.create_queue(name, labels=dict(label), **_given(settings))
 
 
 @command.command(name="list")
 @argument("prefix", default="", type=Text(may_be_empty=True))
 @option("--json", is_flag=True, help="Print a line of JSON for each queue.")
-@looks_at_queues
-def list_(reach: Reach, prefix: str, json: bool) -> int:
+@reads_queues
+def list_(connection: Connection, prefix: str, json: bool) -> int:
     """List the queues, or those whose names begin with PREFIX."""
-    with reach.quick() as client:
+    with connection.client() as client:
         found = list(client.list_queues(prefix))
     if json:
         for info in found:
-            say(queue_json(info))
+            print_results(queue_json(info))
     elif found:
-        say(*table_of(found))
+        print_results(*table_of(found))
     return OK
 
 
@@ -167,13 +170,13 @@ def oldest_text(info: QueueInfo) -> str:
 @command.command()
 @argument("name")
 @option("--json", is_flag=True, help="Print it as JSON.")
-@looks_at_queues
-def show(reach: Reach, name: str, json: bool) -> None:
-    """Show what is in the queue NAME, how it is set, and which message blocks it, if one does."""
-    with reach.quick() as client:
+@reads_queues
+def show(connection: Connection, name: str, json: bool) -> None:
+    """Show counts and settings of the queue NAME, and the message that blocks it, if one does."""
+    with connection.client() as client:
         info = client.queue(name).info()
     if json:
-        say(*queue_json(info, indent=2).splitlines())
+        print_results(*queue_json(info, indent=2).splitlines())
         return
     counts = info.counts
     shown = {
@@ -190,17 +193,17 @@ def show(reach: Reach, name: str, json: bool) -> None:
             for setting in SCHEMA.values()
         },
     }
-    say(info.name)
+    print_results(info.name)
     for title, value in shown.items():
-        say(f"  {title:<22}{value}".rstrip())
+        print_results(f"  {title:<22}{value}".rstrip())
     for label, text in sorted(info.labels.items()):
-        say(f"  {'label':<22}{label}={text}")
+        print_results(f"  {'label':<22}{label}={text}")
     if info.blocking_message is not None:
         blocking = info.blocking_message
-        say("")
-        say(f"Blocked by message {blocking.id}: {blocking.explanation}.")
-        say(f"  Look at it:  spoolrack peek {info.name} {blocking.id}")
-        say(f"  Delete it:   spoolrack delete {info.name} {blocking.id}")
+        print_results("")
+        print_results(f"Blocked by message {blocking.id}: {blocking.explanation}.")
+        print_results(f"  Look at it:  spoolrack peek {info.name} {blocking.id}")
+        print_results(f"  Delete it:   spoolrack delete {info.name} {blocking.id}")
 
 
 @command.command(name="set")
@@ -210,9 +213,9 @@ def show(reach: Reach, name: str, json: bool) -> None:
 @option("--label", type=Label(), multiple=True, help="Set a label; repeatable.")
 @option("--remove-label", type=Text(), metavar="NAME", multiple=True, help="Repeatable.")
 @_if_version
-@reaches_queues
+@connects_to_queues
 def set_(
-    reach: Reach,
+    connection: Connection,
     name: str,
     if_version: int | None,
     reset: tuple[str, ...],
@@ -225,7 +228,7 @@ def set_(
     named: dict[str, str | None] = {**dict(label), **dict.fromkeys(remove_label)}
     if not changes and not named:
         raise click.UsageError("Name at least one setting or label.")
-    with reach.quick() as client:
+    with connection.client() as client:
         client.update_queue(name, labels=named, if_version=if_version, **changes)
 
 
@@ -233,11 +236,11 @@ def set_(
 @argument("name")
 @option("--yes", "-y", is_flag=True, help="Don't ask.")
 @_if_version
-@reaches_queues
-def delete(reach: Reach, name: str, yes: bool, if_version: int | None) -> None:
+@connects_to_queues
+def delete(connection: Connection, name: str, yes: bool, if_version: int | None) -> None:
     """Delete the queue NAME with all its messages, for good. Asks first, at a terminal."""
-    with reach.quick() as client:
-        _ask(yes, lambda: _held(client.queue(name).info(), "Delete the queue {}, with {} in it?"))
+    with connection.client() as client:
+        _confirm(yes, lambda: _held(client.queue(name).info(), "Delete the queue {}, with {} in it?"))
         client.delete_queue(name, if_version=if_version)
 
 
@@ -258,9 +261,9 @@ def delete(reach: Reach, name: str, yes: bool, if_version: int | None) -> None:
 )
 @option("--yes", "-y", is_flag=True, help="Don't ask.")
 @option("--quiet", "-q", is_flag=True, help="Don't say how many were deleted.")
-@reaches_queues
+@connects_to_queues
 def purge(
-    reach: Reach,
+    connection: Connection,
     name: str,
     sent_before: float | None,
     state: tuple[str, ...],
@@ -271,88 +274,50 @@ def purge(
     some states. Asks first, at a terminal."""
     before = None if sent_before is None else datetime.fromtimestamp(sent_before, UTC)
     which = "those that were named" if before or state else "all"
-    with reach.quick() as client:
-        _ask(yes, lambda: _held(client.queue(name).info(), f"Purge the queue {{}}, {which} of {{}}?"))
+    with connection.client() as client:
+        _confirm(
+            yes, lambda: _held(client.queue(name).info(), f"Purge the queue {{}}, {which} of {{}}?")
+        )
         purged = client.queue(name).purge(sent_before=before, states=state)
     if not quiet:
-        tell(f"deleted {plural(purged, 'message')} of {name}")
+        print_status(f"deleted {plural(purged, 'message')} of {name}")
 
 
 @command.command()
 @argument("name")
-@looks_at_queues
-def describe(reach: Reach, name: str) -> None:
-    """Tell why the queue NAME stands still, if it does, and which leases are its oldest."""
-    with reach.quick() as client:
-        queue = client.queue(name)
-        info = queue.info()
-        leased = list(queue.peek(("leased",), max_body_bytes=0, limit=LOOKED_AT))
-        held = list(client.reservations.list(queue=name))
-    say(*table_of([info]), "", *causes_of(info, held))
-    if not leased:
+@reads_queues
+def describe(connection: Connection, name: str) -> None:
+    """Explain why the queue NAME stands still, if it does, and show its oldest leases."""
+    with connection.client() as client:
+        info = client.queue(name).info()
+    causes = [
+        f"{each.explanation[:1].upper()}{each.explanation[1:]}."
+        + _REMEDIES.get(each.reason, "").format(name)
+        for each in info.obstacles
+    ]
+    print_results(*table_of([info]), "", *(causes or ["Nothing keeps messages from going in or out."]))
+    if not info.oldest_leases:
         return
     now = datetime.now(UTC)
-    oldest = sorted(leased, key=lambda each: each.first_received_at or now)[:OLDEST]
     rows = [
         (
-            each.id,
+            each.message_id,
+            str(each.message_count),
             span_text(_ahead(now, each.first_received_at)),
             span_text(_ahead(each.lease_expires_at, now)),
             str(each.receive_count),
+            each.stream,
         )
-        for each in oldest
+        for each in info.oldest_leases
     ]
-    headers = ("OLDEST LEASES", "FIRST RECEIVED", "LEASE ENDS IN", "RECEIVES")
-    say("", *columns(headers, rows, right=frozenset({1, 2, 3})))
+    headers = ("OLDEST LEASES", "MESSAGES", "FIRST RECEIVED", "LEASE ENDS IN", "RECEIVES", "STREAM")
+    print_results("", *columns(headers, rows, right=frozenset({1, 2, 3, 4})))
 
 
 def _ahead(later: datetime | None, earlier: datetime | None) -> float:
     if later is None or earlier is None:
         return 0.0
     return max(0.0, (later - earlier).total_seconds())
-
-
-def causes_of(info: QueueInfo, held: Sequence[Reservation]) -> list[str]:
-    """Return a sentence for each cause that keeps messages from going in or out."""
-    counts, settings, name = info.counts, info.settings, info.name
-    total = counts.ready_count + counts.leased_count + counts.delayed_count
-    causes: list[str] = []
-    if settings.sending == "paused":
-        causes.append(f"Sending is paused: spoolrack queues resume {name} --sending")
-    if settings.max_messages and total >= settings.max_messages:
-        causes.append(f"It is full, with {total:,} of {plural(settings.max_messages, 'message')}.")
-    if settings.max_bytes and counts.byte_count >= settings.max_bytes:
-        causes.append(f"It is full, with {counts.byte_count:,} of {settings.max_bytes:,} bytes.")
-    if settings.receiving == "paused":
-        causes.append(f"Receiving is paused: spoolrack queues resume {name} --receiving")
-    if not counts.ready_count and total:
-        states = [
-            text
-            for text, count in (
-                (f"{counts.leased_count:,} leased", counts.leased_count),
-                (f"{counts.delayed_count:,} delayed", counts.delayed_count),
-            )
-            if count
-        ]
-        causes.append(f"No message is ready: {' and '.join(states)}.")
-    if (
-        counts.ready_count
-        and counts.leased_count + counts.delayed_count
-        and settings.group_order == "strict"
-    ):
-        causes.append(
-            "Its groups are strict: a ready message waits for a leased or delayed one of its group."
-        )
-    causes += [
-        f"The stream {each.stream} holds {plural(each.message_count, 'message')} in its reservation "
-        f"{each.sequence_number}."
-        for each in held
-        if each.state is ReservationState.HELD
-    ]
-    if info.blocking_message is not None:
-        blocking = info.blocking_message
-        causes.append(f"Message {blocking.id} blocks it: {blocking.explanation}.")
-    return causes or ["Nothing keeps messages from going in or out."]
 
 
 _pauses_one = (
@@ -367,7 +332,7 @@ def _has_directions(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _set_flow(reach: Reach, name: str, flow: str, *, sending: bool, receiving: bool) -> None:
+def _set_flow(connection: Connection, name: str, flow: str, *, sending: bool, receiving: bool) -> None:
     """Pause or resume the directions that are named; both, if none is."""
     is_both = sending == receiving
     changes: dict[str, Any] = {}
@@ -375,26 +340,26 @@ def _set_flow(reach: Reach, name: str, flow: str, *, sending: bool, receiving: b
         changes["sending"] = flow
     if receiving or is_both:
         changes["receiving"] = flow
-    with reach.quick() as client:
+    with connection.client() as client:
         client.update_queue(name, **changes)
 
 
 @command.command()
 @argument("name")
 @_has_directions
-@reaches_queues
-def pause(reach: Reach, name: str, sending: bool, receiving: bool) -> None:
-    """Refuse sends to the queue NAME, and hand out nothing of it, until `resume`."""
-    _set_flow(reach, name, "paused", sending=sending, receiving=receiving)
+@connects_to_queues
+def pause(connection: Connection, name: str, sending: bool, receiving: bool) -> None:
+    """Refuse sends to the queue NAME, and hand out none of its messages, until `resume`."""
+    _set_flow(connection, name, "paused", sending=sending, receiving=receiving)
 
 
 @command.command()
 @argument("name")
 @_has_directions
-@reaches_queues
-def resume(reach: Reach, name: str, sending: bool, receiving: bool) -> None:
+@connects_to_queues
+def resume(connection: Connection, name: str, sending: bool, receiving: bool) -> None:
     """Take sends to the queue NAME again, and hand out its messages."""
-    _set_flow(reach, name, "open", sending=sending, receiving=receiving)
+    _set_flow(connection, name, "open", sending=sending, receiving=receiving)
 
 
 def _held(info: QueueInfo, question: str) -> str:
@@ -404,7 +369,7 @@ def _held(info: QueueInfo, question: str) -> str:
     )
 
 
-def _ask(yes: bool, question: Callable[[], str]) -> None:
+def _confirm(yes: bool, question: Callable[[], str]) -> None:
     """Return only if the user wants it. A script is taken at its word."""
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return

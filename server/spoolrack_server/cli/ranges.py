@@ -1,4 +1,4 @@
-"""Which lines are done, as ranges: small however many lines there are, and exact. Pure."""
+"""Ranges of finished lines: exact, and small for any number of lines. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Ranges:
             self._lasts.insert(at, last)
 
     def missing(self) -> list[tuple[int, int | None]]:
-        """The ranges from 1 on that are not in it, in order; the last one has no end."""
+        """Return the ranges from 1 on that are not in it, in order; the last one has no end."""
         found: list[tuple[int, int | None]] = []
         next = 1
         for first, last in zip(self._firsts, self._lasts, strict=True):

@@ -9,11 +9,11 @@ import click
 
 from .command_base import option
 from .daemons import log_format_option, root_and_folder
-from .units import Folder
+from .units import FolderPath
 
 
 @click.command()
-@option("--source", metavar="DIR", type=Folder(), required=True, help="ROOT/remove.")
+@option("--source", metavar="DIR", type=FolderPath(), required=True, help="ROOT/remove.")
 @log_format_option
 def command(source: str, log_format: Any) -> int:
     """Unlink deleted messages, until SIGTERM or Ctrl-C.

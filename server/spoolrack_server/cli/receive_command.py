@@ -14,9 +14,9 @@ from spoolrack.errors import Draining, PermissionDenied, Unreachable
 from . import signals
 from .body_files import BodyFolder
 from .command_base import argument, option
-from .connection_options import Reach, http_url, reaches_queues
+from .connection_options import Connection, connects_to_queues, http_url
 from .exit_codes import NOTHING, OK, line_of
-from .output import Output, message_line, tell
+from .output import Output, message_line, print_status
 from .shell_runner import Runner
 from .units import COUNT, VISIBILITY, Span, Text, plural
 
@@ -46,7 +46,9 @@ LAST_WORDS: Final = 5.0
     show_default=True,
     help="Wait so long for a message.",
 )
-@option("--follow", "-F", is_flag=True, help="Wait for ever, and go on after the server was away.")
+@option(
+    "--follow", "-F", is_flag=True, help="Receive without end, also through restarts of the server."
+)
 @option("--delete", "-d", is_flag=True, help="Delete each message, once its body was written.")
 @option(
     "--exec",
@@ -70,9 +72,9 @@ LAST_WORDS: Final = 5.0
     type=VISIBILITY,
     help="Hide the messages from others for so long.  [default: the queue's]",
 )
-@reaches_queues
+@connects_to_queues
 def command(
-    reach: Reach,
+    connection: Connection,
     queue: str,
     max: int | None,
     wait: float,
@@ -87,8 +89,8 @@ def command(
 ) -> int:
     """Receive messages of QUEUE and print their bodies.
 
-    A line feed follows each body, unless --raw says no. The body of a single message, without --max and
-    --follow, goes to a file or a pipe as it is.
+    A line feed follows each body, unless --raw is given. The body of a single message, without --max
+    and --follow, goes to a file or a pipe as it is.
 
     Without --delete or --exec the messages are only leased: they are hidden from other consumers for
     the visibility timeout, and then come back. With --delete, a message is deleted only after its body
@@ -97,10 +99,10 @@ def command(
 
     CMD finds SPOOLRACK_MESSAGE_ID, SPOOLRACK_MESSAGE_QUEUE, SPOOLRACK_MESSAGE_RECEIVE_COUNT,
     SPOOLRACK_MESSAGE_SEND_TIME, SPOOLRACK_MESSAGE_PATH (with --root, of a body that was sent as a
-    file), SPOOLRACK_MESSAGE_ATTRIBUTES (JSON) and a SPOOLRACK_ATTRIBUTE_<NAME>
-    for each attribute in its environment. Its message stays leased for as long as it runs. A message
-    that it fails on is ready again when this command ends; with --follow after 1 s, then 2 s, and so on
-    to 1 min, or when this command ends.
+    file), SPOOLRACK_MESSAGE_ATTRIBUTES (JSON) and a SPOOLRACK_ATTRIBUTE_<NAME> for each attribute in
+    its environment. Its message stays leased for as long as it runs. A message that it fails on is
+    ready again when this command ends; with --follow after 1 s, then 2 s, and so on to 1 min, or when
+    this command ends.
 
     Exits with 0 if there was a message, and with 1 if there was none, or if CMD has failed.
     """
@@ -113,8 +115,8 @@ def command(
     if raw + json + (to is not None) > 1:
         raise click.UsageError("Choose one of --raw, --json and --to.")
     most = max if max is not None else 0 if follow else 1
-    visibility = visibility_timeout or _visibility_of(reach, queue)
-    with reach.patient() if follow else reach.quick() as client:
+    visibility = visibility_timeout or _visibility_of(connection, queue)
+    with connection.patient_client() if follow else connection.client() as client:
         handle = client.queue(queue)
 
         def batches(size: int) -> Iterator[list[Message]]:
@@ -124,13 +126,13 @@ def command(
         if exec is not None:
             return _run_each(
                 batches(1),
-                Runner(exec, queue, visibility, lambda: reach.http(http_url)),
+                Runner(exec, queue, visibility, lambda: connection.http(http_url)),
                 handle,
                 follow,
             )
 
         output = Output()
-        folder = None if to is None else BodyFolder(to, lambda: reach.http(http_url))
+        folder = None if to is None else BodyFolder(to, visibility, lambda: connection.http(http_url))
 
         def show(message: Message) -> None:
             if folder is not None:
@@ -142,15 +144,15 @@ def command(
             else:
                 output.write_body(message.body, is_only=most == 1)
 
-        settle = output.settle if folder is None else folder.settle
-        return _print_each(batches(BATCH if folder is None else 1), handle, settle, show, delete)
+        sync = output.sync if folder is None else folder.sync
+        return _print_each(batches(BATCH if folder is None else 1), handle, sync, show, delete)
 
 
-def _visibility_of(reach: Reach, queue: str) -> float | None:
-    """The queue's visibility timeout, and that the queue is there. None: it may not be looked at, with
-    a permission that is for receives alone; the messages tell it, too."""
+def _visibility_of(connection: Connection, queue: str) -> float | None:
+    """Return the queue's visibility timeout, and so check that the queue exists. None: the caller's
+    permission is for receives alone; the messages carry it, too."""
     try:
-        return reach.look_at(queue).settings.visibility_timeout
+        return connection.check_queue(queue).settings.visibility_timeout
     except PermissionDenied:
         return None
 
@@ -163,7 +165,7 @@ def _batches(
     wait: float,
     visibility_timeout: float | None,
 ) -> Iterator[list[Message]]:
-    """Leases as they come: up to `most` messages (0: no limit), `size` at once.
+    """Yield leases as they come: up to `most` messages (0: no limit), `size` at once.
 
     Ends when none came in time; with a `long_poll` never, whatever happens to the server.
     """
@@ -182,7 +184,7 @@ def _batches(
             if long_poll is None:
                 raise
             if not is_away:
-                tell(f"waiting for the server to come back: {line_of(error)}")
+                print_status(f"waiting for the server to come back: {line_of(error)}")
             is_away = True
             continue
         is_away = False
@@ -196,7 +198,7 @@ def _batches(
 def _print_each(
     batches: Iterator[list[Message]],
     queue: Queue,
-    settle: Callable[[], None],
+    sync: Callable[[], None],
     show: Callable[[Message], None],
     delete: bool,
 ) -> int:
@@ -211,7 +213,7 @@ def _print_each(
         finally:
             with signals.deferred():
                 if delete and written:
-                    settle()
+                    sync()
                     _delete(queue, written)
                 _give_back(queue, messages[len(written) :])
     return OK if received else NOTHING
@@ -220,7 +222,9 @@ def _print_each(
 def _delete(queue: Queue, messages: Sequence[Message]) -> None:
     for message, result in zip(messages, queue.delete_many(messages), strict=True):
         if result.error is not None:
-            tell(f"message {message.id} was printed, and is not deleted: {line_of(result.error)}")
+            print_status(
+                f"message {message.id} was printed, and is not deleted: {line_of(result.error)}"
+            )
 
 
 def _give_back(queue: Queue, messages: Sequence[Message]) -> None:
@@ -242,7 +246,7 @@ def _run_each(batches: Iterator[list[Message]], runner: Runner, queue: Queue, fo
             received += 1
             held.append(message)
             if runner.run(message):
-                _settle(message, message.delete, "is done, and is not deleted")
+                _finish(message, message.delete, "is done, and is not deleted")
                 held.pop()
                 continue
             failed += 1
@@ -251,13 +255,13 @@ def _run_each(batches: Iterator[list[Message]], runner: Runner, queue: Queue, fo
                 now = monotonic()
                 put_off = {id: late for id, late in put_off.items() if late[0] > now}
                 put_off[message.id] = now + pause, message
-                _settle(message, lambda: message.extend(pause), "can't be put off")  # noqa: B023
+                _finish(message, lambda: message.extend(pause), "can't be put off")  # noqa: B023
                 held.pop()
     finally:
         with signals.deferred():
             _give_back(queue, [*held, *(message for _, message in put_off.values())])
     if failed:
-        tell(f"the command failed on {plural(failed, 'message')} of {received:,}")
+        print_status(f"the command failed on {plural(failed, 'message')} of {received:,}")
     return OK if received and not failed else NOTHING
 
 
@@ -266,9 +270,9 @@ def _singly(batches: Iterator[list[Message]]) -> Iterator[Message]:
         yield from messages
 
 
-def _settle(message: Message, settle: Callable[[], object], otherwise: str) -> None:
+def _finish(message: Message, sync: Callable[[], object], otherwise: str) -> None:
     try:
         with signals.deferred():
-            settle()
+            sync()
     except SpoolrackError as error:
-        tell(f"message {message.id} {otherwise}: {line_of(error)}")
+        print_status(f"message {message.id} {otherwise}: {line_of(error)}")

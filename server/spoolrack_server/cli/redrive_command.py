@@ -1,7 +1,7 @@
-"""`spoolrack redrive`: moves dead letters back, and shows how far that is.
+"""`spoolrack redrive`: moves dead letters back, and shows the progress.
 
-The redrive is the store's, and goes on without the command: over a server the command only watches
-it. In a folder that no other process has open, it goes on as long as this one has it open.
+The redrive is the store's, and goes on without the command: over a server the command only watches it.
+In a folder that no other process has open, it goes on as long as this one has it open.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import click
 from spoolrack import Client, Redrive, RedriveState
 
 from .command_base import argument, option
-from .connection_options import Reach, reaches_queues
+from .connection_options import Connection, connects_to_queues
 from .exit_codes import NOTHING, OK
-from .output import redrive_json, say, tell
+from .output import print_results, print_status, redrive_json
 from .progress import Show, counting_bar
 from .units import plural
 
@@ -26,14 +26,14 @@ LONGEST_PAUSE: Final = 0.5
 
 @click.command()
 @argument("queue")
-@option("--to", metavar="QUEUE", help="Where to.  [default: where each came from]")
+@option("--to", metavar="QUEUE", help="The queue to move to.  [default: where each came from]")
 @option("--id", metavar="ID", multiple=True, help="Only this message. May be repeated.")
 @option(
     "--from",
     "source",
     metavar="QUEUE",
     envvar="SPOOLRACK_REDRIVE_FROM",
-    help="Only messages that came from there.",
+    help="Only messages that came from this queue.",
 )
 @option(
     "--rate",
@@ -41,12 +41,12 @@ LONGEST_PAUSE: Final = 0.5
     default=0,
     help="So many messages a second at most.  [default: no bound]",
 )
-@option("--no-wait", is_flag=True, help="Don't watch until it has ended: print its id.")
+@option("--no-wait", is_flag=True, help="Don't wait for its end: print its id.")
 @option("--json", is_flag=True, help="Print the redrive as a line of JSON.")
-@option("--quiet", "-q", is_flag=True, help="Don't show how far it is, nor say what was moved.")
-@reaches_queues
+@option("--quiet", "-q", is_flag=True, help="Show neither progress nor counts.")
+@connects_to_queues
 def command(
-    reach: Reach,
+    connection: Connection,
     queue: str,
     to: str | None,
     id: tuple[str, ...],
@@ -61,7 +61,7 @@ def command(
     It goes on by itself: Ctrl-C ends the watching, `spoolrack redrives cancel` the redrive. Exits
     with 1 if nothing was moved, if messages had to stay, or if it was cancelled.
     """
-    with reach.quick() as client:
+    with connection.client() as client:
         redrive = client.queue(queue).redrive(
             destination=to or "",
             message_ids=id or None,
@@ -69,31 +69,36 @@ def command(
             max_messages_per_second=rate,
         )
     if not no_wait:
-        redrive = _watch(reach, redrive, quiet)
+        redrive = _watch(connection, redrive, quiet)
     if json:
-        say(redrive_json(redrive))
+        print_results(redrive_json(redrive))
     elif no_wait:
-        say(redrive.id)
+        print_results(redrive.id)
     if no_wait:
-        if reach.root is not None and not quiet:
-            tell("it goes on as long as a process has the folder open")
+        if connection.root is not None and not quiet:
+            print_status("it goes on as long as a process has the folder open")
         return OK
     if not quiet:
-        tell(_outcome(redrive))
+        print_status(_outcome(redrive))
     has_done_all = redrive.state is RedriveState.DONE and not redrive.failed_count
     return OK if has_done_all and redrive.moved_count else NOTHING
 
 
-def _watch(reach: Reach, redrive: Redrive, quiet: bool) -> Redrive:
-    """The redrive once it has ended."""
+def _watch(connection: Connection, redrive: Redrive, quiet: bool) -> Redrive:
+    """Show the progress of a redrive; return it once it has ended."""
     try:
-        with reach.patient() as client, counting_bar(f"{redrive.queue}: moved", quiet) as show:
+        with (
+            connection.patient_client() as client,
+            counting_bar(f"{redrive.queue}: moved", quiet) as show,
+        ):
             return _until_ended(client, redrive, show)
     except KeyboardInterrupt:
-        if reach.root is None:
-            tell(f"the redrive goes on; to end it: spoolrack redrives cancel {redrive.id}")
+        if connection.root is None:
+            print_status(f"the redrive goes on; to end it: spoolrack redrives cancel {redrive.id}")
         else:
-            tell("the redrive goes on as soon as, and as long as, a process has the folder open")
+            print_status(
+                "the redrive goes on as soon as, and as long as, a process has the folder open"
+            )
         raise
 
 

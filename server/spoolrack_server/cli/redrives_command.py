@@ -8,9 +8,9 @@ import click
 from spoolrack import Redrive, RedriveState
 
 from .command_base import argument, option
-from .connection_options import Reach, looks_at_queues, reaches_queues
+from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import OK
-from .output import columns, redrive_json, say, tell
+from .output import columns, print_results, print_status, redrive_json
 from .units import plural, span_text
 
 
@@ -22,22 +22,22 @@ def command() -> None:
 @command.command(name="list")
 @argument("queue", required=False)
 @option("--json", is_flag=True, help="Print a line of JSON for each redrive.")
-@looks_at_queues
-def list_(reach: Reach, queue: str | None, json: bool) -> int:
+@reads_queues
+def list_(connection: Connection, queue: str | None, json: bool) -> int:
     """List the redrives, or those of the dead-letter queue QUEUE, the oldest first.
 
-    What has ended is told for 30 days.
+    A redrive that has ended is listed for 30 days.
     """
-    with reach.quick() as client:
+    with connection.client() as client:
         found = list(client.redrives.list(queue or ""))
     if json:
         for redrive in found:
-            say(redrive_json(redrive))
+            print_results(redrive_json(redrive))
     elif found:
         now = datetime.now(UTC)
         headers = ("ID", "QUEUE", "TO", "STATE", "MOVED", "STAY", "LEFT", "BEGAN", "WHY SOME STAY")
         rows = [_row(redrive, now) for redrive in found]
-        say(*columns(headers, rows, right=frozenset({4, 5, 6})))
+        print_results(*columns(headers, rows, right=frozenset({4, 5, 6})))
     return OK
 
 
@@ -57,19 +57,19 @@ def _row(redrive: Redrive, now: datetime) -> tuple[str, ...]:
 
 @command.command()
 @argument("ids", nargs=-1, required=True, metavar="ID...")
-@option("--quiet", "-q", is_flag=True, help="Don't say what they had moved.")
-@reaches_queues
-def cancel(reach: Reach, ids: tuple[str, ...], quiet: bool) -> None:
-    """End the redrives with these IDs. What they have moved stays moved.
+@option("--quiet", "-q", is_flag=True, help="Print no counts.")
+@connects_to_queues
+def cancel(connection: Connection, ids: tuple[str, ...], quiet: bool) -> None:
+    """End the redrives with these IDs. Messages that were moved stay moved.
 
     Exits with 1 if there is no such redrive. One that had ended before is a success.
     """
-    with reach.quick() as client:
+    with connection.client() as client:
         for id in ids:
             redrive = client.redrives.cancel(id)
             if not quiet:
                 moved = f"it had moved {plural(redrive.moved_count, 'message')}"
                 if redrive.state is RedriveState.CANCELLED:
-                    tell(f"cancelled the redrive of {redrive.queue}: {moved}")
+                    print_status(f"cancelled the redrive of {redrive.queue}: {moved}")
                 else:
-                    tell(f"the redrive of {redrive.queue} had ended before: {moved}")
+                    print_status(f"the redrive of {redrive.queue} had ended before: {moved}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from .command_base import argument, option
-from .connection_options import Reach, reaches_queues
+from .connection_options import Connection, connects_to_queues
 from .release_command import end_leases
 
 
@@ -14,9 +14,9 @@ from .release_command import end_leases
 @argument("messages", nargs=-1, required=True, metavar="RECEIPT|ID...")
 @option("--reason", metavar="TEXT", help="Why: kept in the dead-letter record.")
 @option("--quiet", "-q", is_flag=True, help="Don't say how many were rejected.")
-@reaches_queues
+@connects_to_queues
 def command(
-    reach: Reach, queue: str, messages: tuple[str, ...], reason: str | None, quiet: bool
+    connection: Connection, queue: str, messages: tuple[str, ...], reason: str | None, quiet: bool
 ) -> int:
     """Move leased messages of QUEUE to its dead-letter queue, however often they were received.
 
@@ -24,7 +24,7 @@ def command(
     others are rejected all the same.
     """
     return end_leases(
-        reach,
+        connection,
         queue,
         messages,
         lambda queue, receipts: queue.reject_many(receipts, reason or ""),

@@ -9,10 +9,10 @@ from spoolrack import LeaseResult, Queue
 from spoolrack_store.fsck import receipts_of
 
 from .command_base import argument, option
-from .connection_options import Reach, reaches_queues
+from .connection_options import Connection, connects_to_queues
 from .exit_codes import NOTHING, OK, line_of
 from .line_reader import named_in
-from .output import tell
+from .output import print_status
 from .units import DELAY, plural, quoted
 
 
@@ -26,9 +26,9 @@ from .units import DELAY, plural, quoted
 )
 @option("--uncounted", is_flag=True, help="Don't count the receive.")
 @option("--quiet", "-q", is_flag=True, help="Don't say how many were released.")
-@reaches_queues
+@connects_to_queues
 def command(
-    reach: Reach,
+    connection: Connection,
     queue: str,
     messages: tuple[str, ...],
     delay: float,
@@ -46,7 +46,7 @@ def command(
     if backoff and delay:
         raise click.UsageError("--backoff and --delay both say how long: use one of them.")
     return end_leases(
-        reach,
+        connection,
         queue,
         messages,
         lambda queue, receipts: queue.release_many(
@@ -58,7 +58,7 @@ def command(
 
 
 def end_leases(
-    reach: Reach,
+    connection: Connection,
     queue: str,
     messages: Sequence[str],
     end: Callable[[Queue, Sequence[str]], list[LeaseResult]],
@@ -70,14 +70,14 @@ def end_leases(
     wanted = named_in(messages)
     # A receipt says so itself: it has what no id has.
     ids = {named.lower() for named in wanted if "~" not in named}
-    if ids and reach.root is None:
+    if ids and connection.root is None:
         raise click.UsageError(
             f"{quoted(min(ids))} is an id, and a server wants receipts: ids can be {done} only with "
             "--root, in the folder itself."
         )
-    with reach.quick() as client:
+    with connection.client() as client:
         client.queue(queue).info()
-        known = receipts_of(reach.root, queue, ids) if reach.root is not None and ids else {}
+        known = receipts_of(connection.root, queue, ids) if connection.root is not None and ids else {}
         leased = {named: known.get(named.lower(), named) for named in wanted}
         receipts = {named: receipt for named, receipt in leased.items() if "~" in receipt}
         results = end(client.queue(queue), list(receipts.values()))
@@ -90,7 +90,7 @@ def end_leases(
         errors[named] = f"no message of {queue} with this id is leased"
     for named in leased:
         if named in errors:
-            tell(f"{named}: {errors[named]}")
+            print_status(f"{named}: {errors[named]}")
     if not quiet:
-        tell(f"{done} {plural(len(leased) - len(errors), 'message')} of {queue}")
+        print_status(f"{done} {plural(len(leased) - len(errors), 'message')} of {queue}")
     return NOTHING if errors else OK

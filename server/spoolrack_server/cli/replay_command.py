@@ -11,10 +11,10 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.names import is_queue_name
 
 from .command_base import argument, option
-from .connection_options import Reach, reaches_queues
+from .connection_options import Connection, connects_to_queues
 from .exit_codes import BAD_CONTENT, NO_INPUT, NOTHING, OK, Failed
-from .output import say, tell
-from .units import Folder, Moment, plural, quoted
+from .output import print_results, print_status
+from .units import FolderPath, Moment, plural, quoted
 
 
 @click.command()
@@ -25,13 +25,13 @@ from .units import Folder, Moment, plural, quoted
 @option(
     "--archive",
     metavar="DIR",
-    type=Folder(),
+    type=FolderPath(),
     help="The folder archive/ of a root or of a copy of it. With --root: that root's by default.",
 )
 @option("--dry-run", is_flag=True, help="Only count them.")
-@reaches_queues
+@connects_to_queues
 def command(
-    reach: Reach,
+    connection: Connection,
     queue: str,
     since: float | None,
     until: float,
@@ -39,29 +39,29 @@ def command(
     archive: str | None,
     dry_run: bool,
 ) -> int:
-    """Send again what has left QUEUE and is in its archive, in the order of the first sends.
+    """Send messages that have left QUEUE again, from its archive, in the order of the first sends.
 
-    All of it appears at one moment, or nothing does. The messages have new ids, the same bodies,
-    attributes, groups and priorities, and no delay. What was replayed before is sent again. A queue
-    keeps what has left it if it has an archive retention: spoolrack queues set QUEUE
+    All of them appear at one moment, or none does. The messages have new ids, the same bodies,
+    attributes, groups and priorities, and no delay. Messages that were replayed before are sent again.
+    A queue archives messages if it has an archive retention: spoolrack queues set QUEUE
     --archive-retention 7d.
 
-    TIME is an ISO 8601 time, such as 2026-11-23T10:00Z, or a span such as 2h: two hours ago. Exits
-    with 1 if there was nothing to send, and says of each file that can't be read why.
+    TIME is an ISO 8601 time, such as 2026-11-23T10:00Z, or a span such as 2h: two hours ago. Exits with
+    1 if there was nothing to send, and says of each file that can't be read why.
     """
     for name, hint in ((queue, "QUEUE"), (queue if into is None else into, "--into")):
         if not is_queue_name(name):
             raise click.BadParameter(f"{quoted(name)} can't be a queue's name.", param_hint=hint)
     if archive is None:
-        if reach.root is None:
+        if connection.root is None:
             raise click.UsageError("Give --archive, or --root: the archive lies in the root.")
-        archive = str(Path(reach.root, ARCHIVE))
+        archive = str(Path(connection.root, ARCHIVE))
     unreadable = 0
 
     def problem(path: str, why: str) -> None:
         nonlocal unreadable
         unreadable += 1
-        tell(f"{queue}/{path}: {why}")
+        print_status(f"{queue}/{path}: {why}")
 
     target = into or queue
     count = 0
@@ -72,7 +72,7 @@ def command(
         if dry_run:
             count = sum(1 for _ in messages)
         else:
-            with reach.patient() as client, client.batch() as batch:
+            with connection.patient_client() as client, client.batch() as batch:
                 for message in messages:
                     batch.send_to(
                         target,
@@ -84,7 +84,7 @@ def command(
                     count += 1
     except FileNotFoundError as error:
         raise Failed(f"{error.filename}: there is no archive of this queue", NO_INPUT) from error
-    say(f"{plural(count, 'message')} {'would be sent' if dry_run else 'sent'} to {target}.")
+    print_results(f"{plural(count, 'message')} {'would be sent' if dry_run else 'sent'} to {target}.")
     if unreadable:
         return BAD_CONTENT
     return OK if count else NOTHING

@@ -1,4 +1,4 @@
-"""`spoolrack reservations`: lists reservations, shows what they hold, and gives it back."""
+"""`spoolrack reservations`: lists, shows and releases reservations."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from spoolrack import Reservation, ReservationState
 from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER
 
 from .command_base import argument, option
-from .connection_options import Reach, looks_at_queues, reaches_queues
+from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import NOTHING, OK
-from .output import Output, columns, message_line, reservation_json, say, tell
+from .output import Output, columns, message_line, print_results, print_status, reservation_json
 from .peek_command import print_table
 from .units import COUNT, STREAM, size_text, span_text
 
@@ -26,17 +26,17 @@ def command() -> None:
 @option("--queue", help="Only those of this queue.")
 @option("--stream", type=STREAM, help="Only those of this stream.")
 @option("--json", is_flag=True, help="Print a line of JSON for each reservation.")
-@looks_at_queues
-def list_(reach: Reach, queue: str | None, stream: str | None, json: bool) -> int:
+@reads_queues
+def list_(connection: Connection, queue: str | None, stream: str | None, json: bool) -> int:
     """List the reservations, by stream and number.
 
     READS is how often one was read from its beginning: a message that breaks its reader shows there.
     """
-    with reach.quick() as client:
+    with connection.client() as client:
         found = list(client.reservations.list(queue=queue or "", stream=stream or ""))
     if json:
         for reservation in found:
-            say(reservation_json(reservation))
+            print_results(reservation_json(reservation))
     elif found:
         now = datetime.now(UTC)
         rows = [
@@ -52,7 +52,7 @@ def list_(reach: Reach, queue: str | None, stream: str | None, json: bool) -> in
             for each in found
         ]
         headers = ("STREAM", "SEQ", "QUEUE", "MESSAGES", "BYTES", "READS", "STATE")
-        say(*columns(headers, rows, right=frozenset({1, 3, 4, 5})))
+        print_results(*columns(headers, rows, right=frozenset({1, 3, 4, 5})))
     return OK
 
 
@@ -76,15 +76,17 @@ def _state(reservation: Reservation, now: datetime) -> str:
 )
 @option("--raw", is_flag=True, help="Print the bodies alone, a line each.")
 @option("--json", is_flag=True, help="Print a line of JSON for each message.")
-@reaches_queues
-def show(reach: Reach, stream: str, sequence_number: int, max: int, raw: bool, json: bool) -> int:
-    """Show the messages that reservation SEQ of STREAM holds. It counts as a read of it.
+@connects_to_queues
+def show(
+    connection: Connection, stream: str, sequence_number: int, max: int, raw: bool, json: bool
+) -> int:
+    """Show the messages of reservation SEQ of STREAM. This counts as a read.
 
-    Exits with 1 if it holds none, or isn't held any more.
+    Exits with 1 if it has none, or has expired.
     """
     if raw and json:
         raise click.UsageError("Choose one of --raw and --json.")
-    with reach.quick() as client:
+    with connection.client() as client:
         found = islice(client.reservations.read(stream, sequence_number), max or None)
         if not raw and not json:
             return print_table(list(found))
@@ -103,13 +105,13 @@ def show(reach: Reach, stream: str, sequence_number: int, max: int, raw: bool, j
 @argument("stream", type=STREAM)
 @argument("sequence_number", type=click.IntRange(0, MAX_SEQUENCE_NUMBER))
 @option("--quiet", "-q", is_flag=True, help="Don't say what was done.")
-@reaches_queues
-def release(reach: Reach, stream: str, sequence_number: int, quiet: bool) -> None:
-    """Give back what reservation SEQ of STREAM holds: it is ready again, at its old places.
+@connects_to_queues
+def release(connection: Connection, stream: str, sequence_number: int, quiet: bool) -> None:
+    """Release reservation SEQ of STREAM: its messages are ready again, at their old places.
 
-    The reader of STREAM is told that the reservation is lost.
+    Later calls of its reader fail with RESERVATION_LOST.
     """
-    with reach.quick() as client:
+    with connection.client() as client:
         client.reservations.release(stream, sequence_number)
     if not quiet:
-        tell(f"released reservation {sequence_number} of {stream}")
+        print_status(f"released reservation {sequence_number} of {stream}")

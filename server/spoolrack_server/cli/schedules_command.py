@@ -6,9 +6,9 @@ import click
 from spoolrack import Schedule
 
 from .command_base import argument, option
-from .connection_options import Reach, looks_at_queues, reaches_queues
+from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import OK
-from .output import columns, say, schedule_json
+from .output import columns, print_results, schedule_json
 from .send_command import attribute_of
 from .units import Text, moment_text
 
@@ -29,13 +29,13 @@ def command() -> None:
     type=Text(),
     default="UTC",
     show_default=True,
-    help="In which CRON is meant, such as Europe/Berlin.",
+    help="The time zone of CRON, such as Europe/Berlin.",
 )
 @option("--attribute", "-a", metavar="NAME=VALUE", multiple=True, help="May be repeated.")
 @option("--group", metavar="GROUP", help="Messages of one group are received in their order.")
-@reaches_queues
+@connects_to_queues
 def create(
-    reach: Reach,
+    connection: Connection,
     queue: str,
     name: str,
     cron: str,
@@ -49,7 +49,7 @@ def create(
     CRON has five fields, as in crontab(5): "30 6 * * MON-FRI" is 6:30 on work days. If the schedule is
     there with the same content, nothing happens.
     """
-    with reach.quick() as client:
+    with connection.client() as client:
         made = client.schedules.create(
             queue,
             name,
@@ -59,23 +59,23 @@ def create(
             attributes=dict(map(attribute_of, attribute)),
             group=group or "",
         )
-    say("-" if made.next_tick_at is None else moment_text(made.next_tick_at))
+    print_results("-" if made.next_tick_at is None else moment_text(made.next_tick_at))
 
 
 @command.command(name="list")
 @argument("queue", required=False)
 @option("--json", is_flag=True, help="Print a line of JSON for each schedule.")
-@looks_at_queues
-def list_(reach: Reach, queue: str | None, json: bool) -> int:
+@reads_queues
+def list_(connection: Connection, queue: str | None, json: bool) -> int:
     """List the schedules, or those of QUEUE."""
-    with reach.quick() as client:
+    with connection.client() as client:
         found = list(client.schedules.list(queue or ""))
     if json:
         for schedule in found:
-            say(schedule_json(schedule))
+            print_results(schedule_json(schedule))
     elif found:
         headers = ("QUEUE", "NAME", "CRON", "ZONE", "LAST", "NEXT")
-        say(*columns(headers, [_row(schedule) for schedule in found], right=frozenset()))
+        print_results(*columns(headers, [_row(schedule) for schedule in found], right=frozenset()))
     return OK
 
 
@@ -95,28 +95,28 @@ def _row(schedule: Schedule) -> tuple[str, ...]:
 @command.command()
 @argument("queue")
 @argument("name", type=Text())
-@reaches_queues
-def pause(reach: Reach, queue: str, name: str) -> None:
+@connects_to_queues
+def pause(connection: Connection, queue: str, name: str) -> None:
     """Send no message of a schedule until it is resumed."""
-    with reach.quick() as client:
+    with connection.client() as client:
         client.schedules.pause(queue, name)
 
 
 @command.command()
 @argument("queue")
 @argument("name", type=Text())
-@reaches_queues
-def resume(reach: Reach, queue: str, name: str) -> None:
-    """Go on with a schedule. The times that passed meanwhile are not made up for."""
-    with reach.quick() as client:
+@connects_to_queues
+def resume(connection: Connection, queue: str, name: str) -> None:
+    """Resume a schedule. Ticks that passed meanwhile are skipped."""
+    with connection.client() as client:
         client.schedules.resume(queue, name)
 
 
 @command.command()
 @argument("queue")
 @argument("name", type=Text())
-@reaches_queues
-def delete(reach: Reach, queue: str, name: str) -> None:
+@connects_to_queues
+def delete(connection: Connection, queue: str, name: str) -> None:
     """Delete a schedule. The messages that it has sent stay."""
-    with reach.quick() as client:
+    with connection.client() as client:
         client.schedules.delete(queue, name)

@@ -22,14 +22,14 @@ from spoolrack_store.model.stage_requests import MAX_EPOCH
 
 from .batch_send import LineBatch
 from .command_base import argument, option
-from .connection_options import Reach, http_url, reaches_queues
+from .connection_options import Connection, connects_to_queues, http_url
 from .exit_codes import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
 from .line_reader import LARGEST, Lines
 from .line_sender import LineSender
-from .output import say, tell, tell_if_typed
+from .output import announce_stdin, print_results, print_status
 from .progress import Advance, progress_bar
 from .signals import Terminated
-from .units import DELAY, WRITER, File, Moment, Text, plural
+from .units import DELAY, WRITER, FilePath, Moment, Text, plural
 
 STDIN = 0
 
@@ -37,18 +37,20 @@ STDIN = 0
 @click.command()
 @argument("queue")
 @argument("body", required=False, type=Text(may_be_empty=True, any_bytes=True))
-@option("--file", "-f", metavar="FILE", type=File(), help="Send the content of FILE as one message.")
+@option(
+    "--file", "-f", metavar="FILE", type=FilePath(), help="Send the content of FILE as one message."
+)
 @option(
     "--link",
     metavar="FILE",
-    type=File(),
+    type=FilePath(),
     help="With --root: send FILE, which lies on the root's file system, without a copy.",
 )
 @option(
     "--lines",
     "-l",
     metavar="[FILE]",
-    type=File(),
+    type=FilePath(),
     is_flag=False,
     flag_value="-",
     help="Send each line of FILE, or of standard input, as a message.",
@@ -88,7 +90,7 @@ STDIN = 0
     "order is then kept only roughly.",
 )
 @option("--batch", is_flag=True, help="With --lines: send all of them at once, or nothing.")
-@option("--writer", type=WRITER, help="With --batch: the name of who sends it. Goes with --epoch.")
+@option("--writer", type=WRITER, help="With --batch: the name of the sender. Goes with --epoch.")
 @option(
     "--epoch",
     type=click.IntRange(0, MAX_EPOCH),
@@ -101,9 +103,9 @@ STDIN = 0
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither ids, nor counts, nor progress.")
 @http_url
-@reaches_queues
+@connects_to_queues
 def command(
-    reach: Reach,
+    connection: Connection,
     queue: str,
     body: str | None,
     file: str | None,
@@ -127,12 +129,11 @@ def command(
     """Send BODY to QUEUE, and print the message's id.
 
     Without BODY, or with "-", the body is all of standard input. Returns when the message is on stable
-    media: whatever happens then, it will be delivered. A file of more than 64 MiB goes over --http-url,
-    or with --root into the folder; what is written later into a file that was linked changes the
-    message.
+    media. A file of more than 64 MiB goes over --http-url, or with --root into the folder; a later
+    write to a linked file changes the message.
 
-    With --lines, ends with the number of messages that the server has acknowledged; if it is stopped
-    or something fails, it says which lines are not stored. A line that can't be sent is named. With
+    With --lines, ends with the number of messages that the server has acknowledged; if it is stopped or
+    something fails, it says which lines are not stored. A line that can't be sent is named. With
     --batch, all lines appear at one moment, or none does, whatever happens. A batch with a --writer and
     an --epoch is sent once: of a writer's epochs each is sent only if it is higher than the last.
     """
@@ -158,23 +159,23 @@ def command(
         if deduplication_id is not None:
             raise click.UsageError("--deduplication-id is of one message, and can't go with --lines.")
         if create:
-            _ensure(reach, queue)
+            _ensure(connection, queue)
         if options is not None:
-            return _send_batch(reach, queue, lines, message, options, quiet)
-        return _send_lines(reach, queue, lines, message, in_flight, quiet)
+            return _send_batch(connection, queue, lines, message, options, quiet)
+        return _send_lines(connection, queue, lines, message, in_flight, quiet)
     if deduplication_id is not None:
         message = replace(message, deduplication_id=deduplication_id)
-    with reach.quick() as client, progress_bar(f"Sending to {queue}", None, quiet) as advance:
-        send = _sender(reach, client.queue(queue), message, body, file, link, http_url, advance)
+    with connection.client() as client, progress_bar(f"Sending to {queue}", None, quiet) as advance:
+        send = _sender(connection, client.queue(queue), message, body, file, link, http_url, advance)
         try:
             id = send()
         except (QueueNotFound, RootUnusable):
             if not create:
                 raise
-            _ensure(reach, queue)
+            _ensure(connection, queue)
             id = send()
     if not quiet:
-        say(id)
+        print_results(id)
     return OK
 
 
@@ -185,8 +186,8 @@ def attribute_of(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _ensure(reach: Reach, queue: str) -> None:
-    with reach.quick() as client:
+def _ensure(connection: Connection, queue: str) -> None:
+    with connection.client() as client:
         try:
             client.create_queue(queue)
         except QueueExists:
@@ -194,7 +195,7 @@ def _ensure(reach: Reach, queue: str) -> None:
 
 
 def _sender(
-    reach: Reach,
+    connection: Connection,
     queue: Queue,
     message: Outgoing,
     body: str | None,
@@ -213,13 +214,13 @@ def _sender(
         "priority": message.priority,
     }
     if link is not None:
-        if reach.root is None:
+        if connection.root is None:
             raise click.UsageError("--link goes with --root: a file is linked into a folder.")
         return partial(queue.send_file, link, link=True, **sent)
     if file is not None and file != "-" and os.path.getsize(file) > LARGEST:
-        if reach.root is not None:
+        if connection.root is not None:
             return partial(queue.send_file, file, **sent)
-        return partial(reach.http(http_url).send, queue.name, file, message, advance)
+        return partial(connection.http(http_url).send, queue.name, file, message, advance)
     return partial(queue.send, _content(body, file), **sent)
 
 
@@ -228,7 +229,7 @@ def _content(body: str | None, file: str | None) -> bytes:
         return os.fsencode(body)
     if file is not None and file != "-":
         return Path(file).read_bytes()
-    tell_if_typed("the message")
+    announce_stdin("the message")
     content = sys.stdin.buffer.read(LARGEST + 1)
     if len(content) > LARGEST:
         raise Failed(
@@ -241,7 +242,7 @@ def _content(body: str | None, file: str | None) -> bytes:
 def _batch_options(
     batch: bool, writer: str | None, epoch: int | None, no_publish: bool, in_flight: int
 ) -> BatchOptions | None:
-    """How the batch is made that was asked for; None if none was."""
+    """Return the options of the batch that was asked for; None if none was."""
     if not batch:
         if writer is not None or epoch is not None or no_publish:
             raise click.UsageError("--writer, --epoch and --no-publish go with --batch.")
@@ -254,32 +255,36 @@ def _batch_options(
 
 
 def _send_batch(
-    reach: Reach, queue: str, name: str, like: Outgoing, options: BatchOptions, quiet: bool
+    connection: Connection, queue: str, name: str, like: Outgoing, options: BatchOptions, quiet: bool
 ) -> int:
-    reach.look_at(queue)
+    connection.check_queue(queue)
     with (
         _opened(name) as file,
-        reach.patient() as client,
+        connection.patient_client() as client,
         progress_bar(f"Staging for {queue}", _length_of(file), quiet) as advance,
     ):
         code, stage = LineBatch(client, queue, like, advance, quiet).send(Lines(file), options)
     if stage is not None:
-        say(stage)
+        print_results(stage)
     return code
 
 
 def _send_lines(
-    reach: Reach, queue: str, name: str, like: Outgoing, in_flight: int, quiet: bool
+    connection: Connection, queue: str, name: str, like: Outgoing, in_flight: int, quiet: bool
 ) -> int:
-    reach.look_at(queue)
+    connection.check_queue(queue)
     with (
         _opened(name) as file,
-        reach.patient() as client,
+        connection.patient_client() as client,
         # Its measure is the bytes that were acknowledged.
         progress_bar(f"Sending to {queue}", _length_of(file), quiet) as advance,
     ):
         sender = LineSender(
-            client.queue(queue), like, in_flight=in_flight, patience=reach.timeout, advance=advance
+            client.queue(queue),
+            like,
+            in_flight=in_flight,
+            retry_timeout=connection.timeout,
+            advance=advance,
         )
         code, why = OK, ""
         try:
@@ -294,12 +299,12 @@ def _send_lines(
                 raise
             code, why = found, line_of(error)
     for number, refusal in sorted(sender.refused):
-        tell(f"line {number} is not sent: {refusal}")
+        print_status(f"line {number} is not sent: {refusal}")
     if code is not OK:
-        tell(f"{why}; {_where_to_go_on(sender, name, queue)}")
+        print_status(f"{why}; {_where_to_go_on(sender, name, queue)}")
         return code
     if not quiet:
-        tell(f"sent {plural(sender.acknowledged, 'message')} to {queue}")
+        print_status(f"sent {plural(sender.acknowledged, 'message')} to {queue}")
     return BAD_CONTENT if sender.refused else OK
 
 
@@ -318,7 +323,7 @@ def _where_to_go_on(sender: LineSender, name: str, queue: str) -> str:
 
 
 def _again(queue: str) -> str:
-    """This command for the lines of a pipe, with the other options that were typed."""
+    """Return this command for the lines of a pipe, with the other options that were typed."""
     context = click.get_current_context()
     words = ["spoolrack", "send", queue, "--lines"]
     for parameter in context.command.params:
@@ -348,7 +353,7 @@ def _sed(ranges: Sequence[tuple[int, int | None]]) -> str:
 @contextmanager
 def _opened(name: str) -> Iterator[int]:
     if name == "-":
-        tell_if_typed("a message for each line")
+        announce_stdin("a message for each line")
         yield STDIN
         return
     with open(name, "rb", buffering=0) as file:
@@ -356,6 +361,6 @@ def _opened(name: str) -> Iterator[int]:
 
 
 def _length_of(file: int) -> int | None:
-    """Of a file whose end is known."""
+    """Return the length of a file whose end is known."""
     facts = os.fstat(file)
     return facts.st_size if stat.S_ISREG(facts.st_mode) else None

@@ -19,8 +19,8 @@ from spoolrack_store.model.disk_watermark import KEPT_BYTES, KEPT_FILES
 
 from ..serve_settings import ServeSettings
 from .command_base import option
-from .output import say, tell
-from .units import Address, Folder, Size, Span, Watermark
+from .output import print_results, print_status
+from .units import Address, FolderPath, Size, Span, Watermark
 
 if TYPE_CHECKING:
     from ..serve import ListenAddresses
@@ -49,7 +49,7 @@ class _AddressOrOff(Address):
     "--root",
     "root",
     metavar="DIR",
-    type=Folder(),
+    type=FolderPath(),
     envvar=["SPOOLRACK_DATA", "SPOOLRACK_SERVE_ROOT"],
     default=DEFAULTS.root,
     show_default=True,
@@ -84,7 +84,7 @@ class _AddressOrOff(Address):
     metavar="URL",
     envvar="SPOOLRACK_SQS_URL",
     default=None,
-    show_default="what the request was sent to",
+    show_default="the host of each request",
     help="Begin each QueueUrl with this.",
 )
 @option(
@@ -112,30 +112,30 @@ class _AddressOrOff(Address):
     type=click.IntRange(min=1, max=1_000_000),
     default=None,
     show_default="no bound",
-    help="So many fetches, and so many saves, at a time.",
+    help="Bound on concurrent fetches, and on concurrent saves.",
 )
 @option(
     "--no-mover",
     is_flag=True,
-    help="Leave to `spoolrack mover` what time brings about, where no call waits for it.",
+    help="Run no mover: `spoolrack mover` moves due messages, unless a waiting receive does.",
 )
 @option(
     "--no-reaper",
     is_flag=True,
-    help="Leave it to `spoolrack reaper` to unlink what is deleted.",
+    help="Run no reaper: `spoolrack reaper` unlinks deleted messages.",
 )
 @option(
     "--compat",
     type=click.Choice(sorted(COMPATIBLE)),
     default=None,
     help="Take the defaults of softlayer/mq: --root /tmp/mq --http 0.0.0.0:8080 --workers 8 --peers 0. "
-    "Say --insecure with it, or give a certificate.",
+    "It needs --insecure, or a certificate.",
 )
 @option(
     "--group-access",
     envvar="SPOOLRACK_GROUP_ACCESS",
     is_flag=True,
-    help="A root that is made is one for all processes of its group.",
+    help="Make a new root accessible to all processes of its group.",
 )
 @option(
     "--tls-certificate",
@@ -165,7 +165,7 @@ class _AddressOrOff(Address):
     "--permissions",
     type=click.Path(exists=True, dir_okay=False),
     envvar="SPOOLRACK_PERMISSIONS",
-    help="Who of them may do what to which queues; without it, all of them everything.",
+    help="The permissions of each client on queues; without it, each may do everything.",
 )
 @option(
     "--insecure",
@@ -179,7 +179,7 @@ class _AddressOrOff(Address):
     envvar="SPOOLRACK_CONNECTIONS",
     default=DEFAULTS.connections,
     show_default=True,
-    help="So many at each port of each process; one more is closed.",
+    help="Bound on connections at each port of each process; one more is closed.",
 )
 @option(
     "--memory-watermark",
@@ -204,14 +204,14 @@ class _AddressOrOff(Address):
     envvar="SPOOLRACK_MIN_FREE_INODES",
     default=KEPT_FILES,
     show_default=True,
-    help="Refuse sends while the root's disk can have fewer files more.",
+    help="Refuse sends while the root's disk has fewer free inodes than this.",
 )
 @option(
     "--grace",
     type=Span(),
     default="10s",
     show_default=True,
-    help="How long calls may take to end when the server stops.",
+    help="Time for calls to end when the server stops.",
 )
 @option(
     "--health",
@@ -219,35 +219,35 @@ class _AddressOrOff(Address):
     envvar="SPOOLRACK_HEALTH",
     default=OFF,
     show_default=True,
-    help="Where to answer probes, and nothing else, in plain text.",
+    help="Where to answer probes alone, without TLS.",
 )
 @option(
     "--traces",
     metavar="URL",
     default=None,
     show_default="none",
-    help='Give spans of what is asked to this OTLP endpoint; needs "spoolrack[otel]".',
+    help='Export a span of each call to this OTLP endpoint; needs "spoolrack[otel]".',
 )
 @option(
     "--metrics-queues",
     type=click.IntRange(min=0, max=1_000_000),
     default=DEFAULTS.metrics_queues,
     show_default=True,
-    help="So many queues have metrics of their own; the rest shares those of the queue *.",
+    help="Bound on queues with metrics of their own; the others share those of the queue *.",
 )
 @option(
     "--log-format",
     type=click.Choice(["logfmt", "json"]),
     default=DEFAULTS.log_format,
     show_default=True,
-    help="Of the log, on standard error.",
+    help="Format of the log, on standard error.",
 )
 @click.pass_context
 def command(context: click.Context, /, processes: int, compat: str | None, **chosen: Any) -> int:
     """Serve the queues in a folder, until SIGTERM or Ctrl-C.
 
-    The first signal drains: nothing more is leased, and what was sent is committed. A second one ends
-    the server at once, which is safe too.
+    The first signal drains: nothing more is leased, and the sends in flight are committed. A second one
+    ends the server at once, which is safe too.
     """
     from ..cgroup import memory_of_process
     from ..serve import serve
@@ -261,7 +261,7 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
     if isinstance(watermark, float):
         watermark = int(watermark * memory_of_process())
     if chosen.pop("peers"):
-        tell("--peers has no effect: the order is exact, however many processes share the root")
+        print_status("--peers has no effect: the order is exact, however many processes share the root")
     settings = ServeSettings(
         mover=not chosen.pop("no_mover"),
         reaper=not chosen.pop("no_reaper"),
@@ -290,14 +290,14 @@ def _announce(settings: ServeSettings, server: ListenAddresses) -> None:
         *(f"  {hint}" for hint in hints),
     ]
     try:
-        say(*lines)
+        print_results(*lines)
         sys.stdout.flush()
     except BrokenPipeError:
         return  # Not worth a line.
 
 
 def _way_in(settings: ServeSettings, address: str) -> tuple[str, list[str]]:
-    """The options of a client of this server, and what the names of files in them stand for."""
+    """Return the options of a client of this server, and the meaning of the file names in them."""
     options, hints = "" if address == USUAL_GRPC else f" --url {address}", []
     if settings.tls_certificate is not None:
         options = f" --url grpcs://{address} --ca CA"
@@ -317,7 +317,7 @@ def _way_in(settings: ServeSettings, address: str) -> tuple[str, list[str]]:
 
 
 def _program() -> str:
-    """How to call this program from the shell that started it."""
+    """Return how to call this program from the shell that started it."""
     found = shutil.which("spoolrack")
     started = os.path.abspath(sys.argv[0])
     if found is not None and os.path.realpath(found) == os.path.realpath(started):

@@ -1,4 +1,4 @@
-"""Runs a shell command on a message, and keeps the message leased while it runs."""
+"""Runs a shell command on a message, and keeps a message leased while something takes its time."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import os
 import re
 import subprocess
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import IO, TYPE_CHECKING, Final
 
 from spoolrack import Message, QueueSettings, SpoolrackError
 
 from .exit_codes import Failed, line_of
-from .output import binary_attributes, tell
+from .output import binary_attributes, print_status
 from .signals import Terminated
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ class Runner:
         """Seconds of a lease. None: each message tells."""
 
     def run(self, message: Message) -> bool:
-        """Whether the command exits with 0 on this message.
+        """Return whether the command exits with 0 on this message.
 
-        Interrupted, it waits for the command's end first.
+        After an interrupt, wait for the command's end first.
         """
         if message.is_body_left_out and message.path is not None:
             with message.path.open("rb") as body:
@@ -63,7 +63,7 @@ class Runner:
         is_done = self._waited(process, message)
         feeder.join()
         if feeder.failure is not None:
-            tell(f"the command had not all of message {message.id}: {feeder.failure}")
+            print_status(f"the command had not all of message {message.id}: {feeder.failure}")
         return is_done and feeder.failure is None
 
     def _start(self, message: Message, body: IO[bytes] | int) -> subprocess.Popen[bytes]:
@@ -71,7 +71,7 @@ class Runner:
         return subprocess.Popen([SHELL, "-c", self._shell], stdin=body, env=environment)
 
     def _waited(self, process: subprocess.Popen[bytes], message: Message) -> bool:
-        """Whether the command has exited with 0."""
+        """Return whether the command has exited with 0."""
         try:
             code = self._wait(process, message)
         except BaseException as error:
@@ -82,20 +82,12 @@ class Runner:
             raise
         if code:
             ended = f"was ended by signal {-code}" if code < 0 else f"exited with {code}"
-            tell(f"the command {ended} on message {message.id}")
+            print_status(f"the command {ended} on message {message.id}")
         return code == 0
 
     def _wait(self, process: subprocess.Popen[bytes], message: Message) -> int:
-        # Only an older server doesn't tell: its queues begin with the same default.
-        visibility = self._visibility or message.visibility_timeout or _DEFAULT
-        while True:
-            try:
-                return process.wait(visibility * EXTEND_AT)
-            except subprocess.TimeoutExpired:
-                try:
-                    message.extend(visibility)
-                except SpoolrackError as error:
-                    tell(f"the lease on message {message.id} can't be extended: {line_of(error)}")
+        with kept_leased(message, self._visibility):
+            return process.wait()
 
     def _environment(self, message: Message) -> Mapping[str, str]:
         text = {name: value for name, value in message.attributes.items() if isinstance(value, str)}
@@ -114,8 +106,34 @@ class Runner:
         unfit = [name for name, value in found.items() if "\0" in value or len(value) > _LONGEST]
         for name in unfit:
             del found[name]
-            tell(f"message {message.id}: {name} is not set, its value is too long or has a NUL")
+            print_status(f"message {message.id}: {name} is not set, its value is too long or has a NUL")
         return found
+
+
+@contextmanager
+def kept_leased(message: Message, visibility: float | None) -> Iterator[None]:
+    """Extend the lease of a message again and again until the block ends.
+
+    `visibility` are the seconds of a lease; None: the message tells.
+    """
+    # Only an older server doesn't tell: its queues begin with the same default.
+    seconds = visibility or message.visibility_timeout or _DEFAULT
+    has_ended = threading.Event()
+
+    def extend() -> None:
+        while not has_ended.wait(seconds * EXTEND_AT):
+            try:
+                message.extend(seconds)
+            except SpoolrackError as error:
+                print_status(f"the lease on message {message.id} can't be extended: {line_of(error)}")
+
+    extender = threading.Thread(target=extend, daemon=True)
+    extender.start()
+    try:
+        yield
+    finally:
+        has_ended.set()
+        extender.join()
 
 
 class _Feeder(threading.Thread):
@@ -138,7 +156,7 @@ class _Feeder(threading.Thread):
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the command; who is interrupted again wants its end now."""
+    """Wait for the command; kill it at a second interrupt."""
     try:
         process.wait()
     except KeyboardInterrupt:

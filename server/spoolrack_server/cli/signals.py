@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: raised where a command waits, and put off where it must not stop in the middle.
+"""Ctrl-C and SIGTERM: raised where a command waits, and deferred where it must not be interrupted.
 
-A second signal is never put off: it asks for the end now. Signals belong to the process, and
-so does the state here; all of it is used by the main thread alone.
+A second signal is never deferred: it ends the process now. Signals belong to the process, and so does
+the state here; all of it is used by the main thread alone.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def deferred() -> Iterator[None]:
 
 
 def check() -> None:
-    """Raise the signal that has come, if it was put off or got lost on its way.
+    """Raise the signal that was received, if it was deferred or lost in an exception handler.
 
     An exception that is raised inside a finalizer goes no further: a loop without an end should ask.
     """

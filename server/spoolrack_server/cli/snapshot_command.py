@@ -6,20 +6,20 @@ import click
 from spoolrack_store.snapshot import take_snapshot
 
 from .command_base import argument, root_option
-from .output import say
-from .units import Folder, plural
+from .output import print_results
+from .units import FolderPath, plural
 
 
 @click.command()
-@argument("target", type=Folder())
+@argument("target", type=FolderPath())
 @root_option("The root to copy; it may be served.")
 def command(target: str, data: str) -> int:
-    """Make TARGET a root that has all that the root has now, by hard links.
+    """Copy the root as it is now to TARGET, by hard links.
 
-    TARGET must not exist, and its folder lies on the root's file system. Calls wait while the names
-    are linked. The snapshot can be checked, served, and copied elsewhere (rsync -aH); what becomes of
-    it doesn't touch the root. It needs room for names, and for what the root deletes meanwhile.
+    TARGET must not exist, and its folder lies on the root's file system. Calls wait while the names are
+    linked. The snapshot can be checked, served, and copied elsewhere (rsync -aH); changes to it don't
+    touch the root. It needs room for names, and for messages that the root deletes meanwhile.
     """
     taken = take_snapshot(data, target)
-    say(f"{target}: {plural(taken.files, 'file')} linked in {taken.held:,} ms.")
+    print_results(f"{target}: {plural(taken.files, 'file')} linked in {taken.held:,} ms.")
     return 0

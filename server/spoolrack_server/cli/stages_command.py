@@ -1,4 +1,4 @@
-"""`spoolrack stages`: lists, publishes and drops what was staged."""
+"""`spoolrack stages`: lists, publishes and aborts stages."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from spoolrack import StageInfo
 from spoolrack_store.model.stage_requests import MAX_EPOCH, MAX_EPOCH_RETENTION, MIN_EPOCH_RETENTION
 
 from .command_base import argument, option
-from .connection_options import Reach, looks_at_queues, reaches_queues
+from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import NOTHING, OK
-from .output import columns, say, stage_json, tell
+from .output import columns, print_results, print_status, stage_json
 from .units import STAGE, WRITER, Span, plural, span_text
 
 
@@ -22,24 +22,24 @@ def command() -> None:
 
 @command.command(name="list")
 @option("--json", is_flag=True, help="Print a line of JSON for each stage.")
-@looks_at_queues
-def list_(reach: Reach, json: bool) -> int:
-    """List the stages, with what is in them and when they expire."""
-    with reach.quick() as client:
+@reads_queues
+def list_(connection: Connection, json: bool) -> int:
+    """List the stages, with their messages by queue and the time at which they expire."""
+    with connection.client() as client:
         found = list(client.staging.list())
     if json:
         for stage in found:
-            say(stage_json(stage))
+            print_results(stage_json(stage))
     elif found:
         now = datetime.now(UTC)
         rows = [row for stage in found for row in _rows(stage, now)]
         headers = ("STAGE", "CHUNKS", "EXPIRES IN", "QUEUE", "MESSAGES")
-        say(*columns(headers, rows, right=frozenset({1, 4})))
+        print_results(*columns(headers, rows, right=frozenset({1, 4})))
     return OK
 
 
 def _rows(stage: StageInfo, now: datetime) -> list[tuple[str, ...]]:
-    """A line for each queue; the first one names the stage."""
+    """Return a line for each queue; the first one names the stage."""
     left = span_text(max(0.0, (stage.expires_at - now).total_seconds()))
     head: tuple[str, ...] = (stage.name, f"{stage.chunk_count:,}", left)
     rows = []
@@ -51,7 +51,7 @@ def _rows(stage: StageInfo, now: datetime) -> list[tuple[str, ...]]:
 
 @command.command()
 @argument("stages", nargs=-1, required=True, metavar="STAGE...", type=STAGE)
-@option("--writer", type=WRITER, help="Who publishes.  [default: the one STAGE itself]")
+@option("--writer", type=WRITER, help="The name of the publisher.  [default: the one STAGE itself]")
 @option("--epoch", type=click.IntRange(0, MAX_EPOCH), help="Its number, higher than the writer's last.")
 @option(
     "--epoch-retention",
@@ -59,9 +59,9 @@ def _rows(stage: StageInfo, now: datetime) -> list[tuple[str, ...]]:
     help="How long the epoch is remembered.  [default: 30d]",
 )
 @option("--quiet", "-q", is_flag=True, help="Don't say how many messages appeared.")
-@reaches_queues
+@connects_to_queues
 def publish(
-    reach: Reach,
+    connection: Connection,
     stages: tuple[str, ...],
     writer: str | None,
     epoch: int | None,
@@ -70,38 +70,38 @@ def publish(
 ) -> int:
     """Make all messages of all STAGES appear, or none of them.
 
-    May be repeated: what a writer has published under one epoch is not published again. Exits with 1
-    if one of them isn't there; then none was published.
+    May be repeated: each epoch of a writer is published once. Exits with 1 if one of them isn't there;
+    then none was published.
     """
     if (writer is None) is not (epoch is None):
         raise click.UsageError("--writer and --epoch go together.")
     if writer is None and len(stages) > 1:
         raise click.UsageError("Several stages need a --writer and an --epoch.")
-    with reach.quick() as client:
+    with connection.client() as client:
         published = client.staging.publish(
             writer or stages[0], epoch or 0, stages, epoch_retention=epoch_retention
         )
     if published.duplicate:
-        tell(f"published before (the last epoch is {published.last_epoch}): nothing was done")
+        print_status(f"published before (the last epoch is {published.last_epoch}): nothing was done")
     elif not quiet:
-        tell(f"published {plural(published.message_count, 'message')}")
+        print_status(f"published {plural(published.message_count, 'message')}")
     return OK
 
 
 @command.command()
 @argument("stages", nargs=-1, required=True, metavar="STAGE...", type=STAGE)
 @option("--quiet", "-q", is_flag=True, help="Don't say how many messages were dropped.")
-@reaches_queues
-def abort(reach: Reach, stages: tuple[str, ...], quiet: bool) -> int:
-    """Drop STAGES with all that is in them. Exits with 1 if one of them isn't there."""
+@connects_to_queues
+def abort(connection: Connection, stages: tuple[str, ...], quiet: bool) -> int:
+    """Delete STAGES with all their messages. Exits with 1 if one of them isn't there."""
     dropped = missing = 0
-    with reach.quick() as client:
+    with connection.client() as client:
         for stage in stages:
             messages = client.staging.abort(stage)
             dropped += messages
             if not messages:
                 missing += 1
-                tell(f"there is no stage {stage}")
+                print_status(f"there is no stage {stage}")
     if not quiet:
-        tell(f"dropped {plural(dropped, 'message')}")
+        print_status(f"dropped {plural(dropped, 'message')}")
     return NOTHING if missing else OK

@@ -1,4 +1,4 @@
-"""`spoolrack tokens`: tokens for a server that asks who calls. Works without a server."""
+"""`spoolrack tokens`: makes tokens and access keys. Works without a server."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import click
 
 from .command_base import argument, option
 from .exit_codes import OK
-from .output import say
+from .output import print_results
 
 
 @click.group()
 def command() -> None:
-    """Tokens, by which a server knows who calls."""
+    """Make tokens and access keys, which identify callers."""
 
 
 @command.command()
@@ -19,9 +19,9 @@ def command() -> None:
 def new(identity: str) -> int:
     """Make a token for IDENTITY, and its line for the server's --tokens file.
 
-    The token goes to standard output, for its user: it can't be shown again. The line goes
-    to standard error and holds only a hash: add it to the file, and running servers know it within
-    moments. With two lines for one identity, its old token and its new one are good side by side.
+    The token goes to standard output, for its user: it can't be shown again. The line goes to standard
+    error and holds only a hash: add it to the file, and running servers accept it within moments. With
+    two lines for one identity, its old token and its new one are good side by side.
     """
     from ..access.tokens import line_of, new_token
 
@@ -31,7 +31,7 @@ def new(identity: str) -> int:
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="IDENTITY") from error
     click.echo(line, err=True)
-    say(token)
+    print_results(token)
     return OK
 
 
@@ -50,14 +50,14 @@ def sqs_key(identity: str, keys: str, another: bool) -> int:
     An identity without a key gets one, and a line in the file. The same command shows the key again.
     Running servers know a new key within moments; a line that is removed takes the key back.
     """
-    from ..access.file_format import UnreadableFile
+    from ..access.file_format import UnreadableAccessFile
     from ..access.sqs_keys import issue
 
     try:
         access_key, secret = issue(keys, identity, another=another)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="IDENTITY") from error
-    except (UnreadableFile, OSError) as error:
+    except (UnreadableAccessFile, OSError) as error:
         raise click.BadParameter(f"{keys} can't be used: {error}", param_hint="--keys") from error
-    say(f"AWS_ACCESS_KEY_ID={access_key}", f"AWS_SECRET_ACCESS_KEY={secret}")
+    print_results(f"AWS_ACCESS_KEY_ID={access_key}", f"AWS_SECRET_ACCESS_KEY={secret}")
     return OK

@@ -1,4 +1,4 @@
-"""`spoolrack top`: the queues and what moves in them, redrawn until Ctrl-C."""
+"""`spoolrack top`: a table of queues and their rates, redrawn until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rich.text import Text as RichText
 from spoolrack import Client, QueueInfo, SpoolrackError
 
 from .command_base import argument, option
-from .connection_options import Reach, reaches_queues
+from .connection_options import Connection, connects_to_queues
 from .exit_codes import OK, line_of
-from .output import say
+from .output import print_results
 from .queues_command import oldest_text, table_of
 from .signals import Terminated
 from .units import Span, Text, plural, size_text
@@ -27,23 +27,25 @@ _NUMBERS: Final = ("READY", "LEASED", "DELAYED", "CHANGE/S", "BYTES", "OLDEST")
 
 @click.command()
 @argument("prefix", default="", type=Text(may_be_empty=True))
-@option("--interval", "-i", type=Span(0.1), default="1s", show_default=True, help="Look so often.")
+@option(
+    "--interval", "-i", type=Span(0.1), default="1s", show_default=True, help="Time between two tables."
+)
 @option("--once", is_flag=True, help="Print one table and exit, as it does without a terminal.")
-@reaches_queues
-def command(reach: Reach, prefix: str, interval: float, once: bool) -> int:
+@connects_to_queues
+def command(connection: Connection, prefix: str, interval: float, once: bool) -> int:
     """Watch the queues, or those whose names begin with PREFIX. Ctrl-C ends it.
 
-    CHANGE/S is by how many messages a second the queue grows, in all states together.
+    CHANGE/S: the messages a second by which the queue grows, in all states together.
     """
     console = Console()
-    with reach.quick() as client:
+    with connection.client() as client:
         found = list(client.list_queues(prefix))
         if once or not console.is_terminal:
             if found:
-                say(*table_of(found))
+                print_results(*table_of(found))
             return OK
         try:
-            _watch(client, console, reach.url, prefix, interval, found)
+            _watch(client, console, connection.url, prefix, interval, found)
         except Terminated:
             raise
         except KeyboardInterrupt:
@@ -74,7 +76,7 @@ def _watch(
 def rates_of(
     before: Sequence[QueueInfo], after: Sequence[QueueInfo], seconds: float
 ) -> dict[str, float]:
-    """By how many messages a second each queue has grown."""
+    """Return the messages a second by which each queue has grown."""
     held = {info.name: _messages(info) for info in before}
     return {
         info.name: (_messages(info) - held[info.name]) / seconds

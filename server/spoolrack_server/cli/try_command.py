@@ -1,4 +1,4 @@
-"""`spoolrack try`: one message's whole life, to see that a server does what it is there for."""
+"""`spoolrack try`: sends, receives and deletes one message, to check a server."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import click
 from spoolrack import Client, SpoolrackError
 
 from . import signals
-from .connection_options import Reach, reaches_queues
+from .connection_options import Connection, connects_to_queues
 from .exit_codes import OK, TRY_AGAIN, Failed, line_of
-from .output import say, tell
+from .output import print_results, print_status
 
 _PREFIX: Final = "try-"
 _WAIT: Final = 10.0
 
 
 @click.command()
-@reaches_queues
-def command(reach: Reach) -> int:
+@connects_to_queues
+def command(connection: Connection) -> int:
     """Send a message, receive it, and delete it.
 
     That happens in a queue of its own, whose name begins with "try-", and which it deletes at the end:
     where there are permissions, it needs all of them on "try-*".
     """
     name = f"{_PREFIX}{secrets.token_hex(8)}"
-    with reach.patient() as client:
+    with connection.patient_client() as client:
         client.create_queue(name)
         try:
             took = _live(client, name)
@@ -36,13 +36,13 @@ def command(reach: Reach) -> int:
                 try:
                     client.delete_queue(name)
                 except SpoolrackError as error:
-                    tell(f"the queue {name} is not deleted: {line_of(error)}")
-    say(f"sent, received and deleted a message in {1_000 * took:.1f} ms")
+                    print_status(f"the queue {name} is not deleted: {line_of(error)}")
+    print_results(f"sent, received and deleted a message in {1_000 * took:.1f} ms")
     return OK
 
 
 def _live(client: Client, name: str) -> float:
-    """One message's life; returns how many seconds it took."""
+    """Send, receive and delete one message; return how many seconds that took."""
     queue, body = client.queue(name), secrets.token_bytes(1_024)
     began = time.monotonic()
     sent = queue.send(body)

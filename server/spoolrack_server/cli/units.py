@@ -137,7 +137,7 @@ class Size(_ParamType):
 
 
 def _as_float(value: float) -> float:
-    """The number, infinite where a float has no room for it."""
+    """Return the number, infinite where a float has no room for it."""
     try:
         return float(value)
     except OverflowError:
@@ -150,7 +150,7 @@ class Text(_ParamType):
     name = "text"
 
     def __init__(self, *, may_be_empty: bool = False, any_bytes: bool = False) -> None:
-        """`any_bytes`: what is typed stays bytes, as `os.fsencode` has them."""
+        """`any_bytes`: the argument stays bytes, as `os.fsencode` has them."""
         self.may_be_empty = may_be_empty
         self.any_bytes = any_bytes
 
@@ -206,7 +206,7 @@ class Word(_ParamType):
         return str(value)
 
 
-class File(Text):
+class FilePath(Text):
     """A file's name, which may be any bytes."""
 
     name = "file"
@@ -237,7 +237,7 @@ class Watermark(_ParamType):
 
 
 class Address(_ParamType):
-    """Where to listen: a host and a port."""
+    """An address to listen on: a host and a port."""
 
     name = "host:port"
 
@@ -254,7 +254,7 @@ class Address(_ParamType):
 
 
 def _may_be_a_host(host: str) -> bool:
-    """Whether a resolver can be asked for it."""
+    """Return whether a resolver can be asked for the host."""
     try:
         host.encode("idna")
     except UnicodeError:
@@ -262,7 +262,7 @@ def _may_be_a_host(host: str) -> bool:
     return True
 
 
-class Folder(Text):
+class FolderPath(Text):
     """A folder, which need not be there."""
 
     name = "dir"
@@ -279,7 +279,7 @@ WRITER: Final = Word(80)
 
 
 def setting_type(setting: Setting) -> click.ParamType[Any]:
-    """The type of the values of a queue's setting."""
+    """Return the type of the values of a queue's setting."""
     match setting.kind:
         case SettingKind.SPAN:
             return Span(setting.least / 1_000, setting.most / 1_000)
@@ -297,18 +297,19 @@ SETTING_TYPES: Final = {setting.name: setting_type(setting) for setting in SCHEM
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text of the command line was UTF-8: other bytes come as halves of surrogate pairs."""
+    """Return whether a text of the command line was UTF-8: other bytes come as halves of surrogate
+    pairs."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def quoted(value: object) -> str:
-    """A refused value as an error repeats it: printable, and not too long."""
+    """Return a refused value as an error repeats it: printable, and not too long."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def span_text(seconds: float) -> str:
-    """A span as `Span` reads it, if it has one unit; else in the two largest."""
+    """Return a span as `Span` reads it, if it has one unit; else in the two largest."""
     if seconds < 1:
         return f"{round(seconds * 1000)}ms" if seconds else "0s"
     whole = round(seconds)

@@ -73,7 +73,7 @@ class Actions:
     def _settings(
         self, request: web.Request, asked: Mapping[str, Any]
     ) -> tuple[str, dict[str, object]]:
-        """The queue and the settings that are asked for, as far as the caller may set them."""
+        """Return the queue and the settings that are asked for, as far as the caller may set them."""
         queue = convert.queue_name(text(asked, "queue"))
         self._permits.require(request, Permission.MANAGE, queue)
         given = asked.get("settings", {})
@@ -224,7 +224,7 @@ def _body(text: str) -> bytes:
 
 
 def _attributes(asked: Mapping[str, Any]) -> dict[str, str | bytes]:
-    """Attributes that are text, from a list of names and texts."""
+    """Return attributes that are text, from a list of names and texts."""
     given = asked.get("attributes", [])
     if not isinstance(given, list) or len(given) > MAX_ATTRIBUTES:
         raise InvalidRequest(

@@ -1,8 +1,8 @@
-"""The dashboard's files, as the wheel has them: read once, and served with headers that bind them.
+"""The dashboard's files, as the wheel has them: read once, and served with security headers.
 
-Nothing but what lies in `static/` when the server starts can be asked for, whatever a path says. The
-policy lets the page load from where it came and from nowhere else, run no script that stands in the
-page, make no HTML of a text, and be in no frame of another site.
+Only the files in `static/` at the server's start can be requested. The Content-Security-Policy allows
+resources from this origin alone, forbids inline scripts, HTML made of text (Trusted Types), and frames
+of other sites.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Assets:
             raise NoSuchPage
         return web.Response(status=303, headers={"Location": "-/dashboard", "Vary": "Accept"})
 
-    async def moved(self, request: web.Request) -> web.StreamResponse:
-        """The page's links are relative: with a slash at its end they would lead nowhere."""
+    async def redirect(self, request: web.Request) -> web.StreamResponse:
+        """Redirect a path without its final slash: the page's relative links would lead nowhere."""
         return web.Response(status=308, headers={"Location": "../dashboard"})
 
     def _answer(self, request: web.Request, path: str) -> web.Response:

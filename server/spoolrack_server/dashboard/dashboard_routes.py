@@ -1,4 +1,4 @@
-"""Which method of which path of the dashboard is answered by whom: the one list.
+"""Routes of the dashboard: the one list of methods, paths and handlers.
 
 The JSON is the dashboard's own and changes with it: programs use `/{queue}` and gRPC, and that is why
 none of this is in `/-/openapi.json`.
@@ -28,14 +28,14 @@ def dashboard_routes(
     assets, changing = Assets(), Actions(context, permits, clock)
     looking = DashboardViews(context, permits, health, clock, observer)
     monitoring = Monitoring(context, permits, observer)
-    # Who drains, or has failed, is looked at all the more. The page itself asks for a token, if it
-    # takes one to get more than its files; what may be seen and done, each endpoint asks by queue.
+    # Open while the server drains, and after a failure, when an operator needs it. The page asks for a
+    # token, if its data needs one; each endpoint checks permissions by queue.
     return (
         Route("GET", "/", assets.root, is_page=True, is_open=True),
         Route("HEAD", "/", assets.root, is_page=True, is_open=True),
         Route("GET", "/-/dashboard", assets.page, is_page=True, is_open=True),
         Route("HEAD", "/-/dashboard", assets.page, is_page=True, is_open=True),
-        Route("GET", "/-/dashboard/", assets.moved, is_page=True, is_open=True),
+        Route("GET", "/-/dashboard/", assets.redirect, is_page=True, is_open=True),
         Route("GET", "/-/dashboard/{asset:.+}", assets.asset, is_page=True, is_open=True),
         Route("HEAD", "/-/dashboard/{asset:.+}", assets.asset, is_page=True, is_open=True),
         Route("GET", "/-/api/server", looking.server, is_page=True),

@@ -1,7 +1,7 @@
 """The dashboard's view of the server's measurements: the last hour, and the machine.
 
-The history of a queue takes MONITOR of that queue, as its figures do. The disk, the memory, the
-processes and the folder are told only with MONITOR of all queues, as `/-/metrics` is.
+The history of a queue takes MONITOR of that queue, as its metrics do. The disk, the memory, the
+processes and the folder are shown only with MONITOR of all queues, as `/-/metrics` is.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Monitoring:
         return web.json_response(await self._observer.history(name), headers=PRIVATE)
 
     async def trends(self, request: web.Request) -> web.StreamResponse:
-        is_wanted, overview = self._permits.wanted(request), self._context.store.overview
+        is_wanted, overview = self._permits.queue_filter(request), self._context.store.overview
         names = [name for name in await self._context.read(overview.names) if is_wanted(name)]
         found = await self._observer.trends(names[:MOST_QUEUES])
         return web.json_response({"queues": found, "every": EVERY}, headers=PRIVATE)

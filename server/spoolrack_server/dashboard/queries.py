@@ -1,8 +1,8 @@
 """The dashboard's queries: queues, ages, messages, dead letters, stages, reservations, the server.
 
-Owns the bounds of each answer: a page of whatever there is, and never more work than a page's, so that
-a tab that is left open costs the same with ten messages and with a million. A queue without the
-caller's permission is left out of lists, and refused by name.
+Owns the bounds of each answer: a page, and never more work than a page's, so that an open tab costs the
+same with ten messages and with a million. A queue without the caller's permission is left out of lists,
+and refused by name.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MAX_AGE: Final = 36_500 * DAY
 MOST_THINGS: Final = 200
 """Stages, reservations or redrives in one answer."""
 SMALL: Final = 64 * 1024
-"""Of bodies up to so many bytes a list shows the beginning: to read a body, all of it is checked."""
+"""A list shows the beginning of bodies up to this many bytes: to read a body, all of it is checked."""
 BUCKETS: Final = 11
 """Bounds of ages, each twice the one before."""
 FIRST_BOUNDS: Final[Mapping[str, Millis]] = {
@@ -128,7 +128,7 @@ class DashboardViews:
             )
         bounds = [Millis(first << n) for n in range(BUCKETS)]
         # By name alone: to count a queue's bytes, a store with peers may have to list folders.
-        is_wanted, overview = self._permits.wanted(request), self._context.store.overview
+        is_wanted, overview = self._permits.queue_filter(request), self._context.store.overview
         names = [name for name in await self._context.read(overview.names) if is_wanted(name)]
         found = await self._context.read(overview.ages, names[:MOST_QUEUES], bounds)
         return _answer(
@@ -143,8 +143,9 @@ class DashboardViews:
         )
 
     async def _visible(self, request: web.Request) -> list[Queue]:
-        """The queues that one may see and that the filter lets through; up to one more than told."""
-        is_wanted = self._permits.wanted(request)
+        """Return the queues that the caller may see and that pass the filter; up to one more than the
+        limit."""
+        is_wanted = self._permits.queue_filter(request)
         look = partial(_some, self._context.store, lambda queue: is_wanted(queue.name))
         return await self._context.read(look)
 
@@ -159,7 +160,8 @@ class DashboardViews:
         if ages is not None:
             found["ages"] = {"counts": ages.counts, "is_exact": ages.is_exact}
         sources = await self._context.read(store.overview.buries_in, name)
-        # Who may not see a queue learns nothing of it, and that it is one is told all the same.
+        # A caller without permission on the source queues sees none of them, but that this is a
+        # dead-letter queue.
         found["is_dead_letter_queue"] = bool(sources)
         found["sources"] = [each for each in sources if self._may(request, Permission.MONITOR, each)]
         found["schedules"] = None
@@ -313,7 +315,7 @@ def _beginning(opened: OpenMessage) -> bytes:
 
 
 def _last_redrives(store: Store) -> list[Redrive]:
-    """Those that began last; a store tells the first ones first."""
+    """Return the redrives that began last; a store lists the first ones first."""
     last: deque[Redrive] = deque(maxlen=MOST_THINGS)
     after = ""
     while redrives := store.redrives(after=after, limit=LOOK):
@@ -323,7 +325,7 @@ def _last_redrives(store: Store) -> list[Redrive]:
 
 
 def _running_redrive(store: Store, queue: str) -> Redrive | None:
-    """The redrive that moves messages out of `queue` now: a queue has one at a time."""
+    """Return the redrive that moves messages out of `queue` now: a queue has one at a time."""
     after = ""
     while redrives := store.redrives(queue=queue, after=after, limit=LOOK):
         for redrive in redrives:
@@ -334,7 +336,7 @@ def _running_redrive(store: Store, queue: str) -> Redrive | None:
 
 
 def _glimpses(store: Store, messages: Sequence[Message]) -> list[bytes | None]:
-    """The beginning of each body, if that is cheap to have."""
+    """Return the beginning of each body that can be read cheaply."""
     return [_glimpse(store, message) for message in messages]
 
 

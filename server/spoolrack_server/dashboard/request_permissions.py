@@ -1,10 +1,10 @@
 """Permissions for the dashboard's JSON, and a second guard against cross-site requests.
 
-Reading a queue's counts takes MONITOR, its messages RECEIVE, and so on, as over gRPC. A change takes a
-header besides, which no form and no link of another site can carry: a script of another site can add it
-only after the browser has asked us whether it may, and we never say yes. There are no cookies, and a
-token is put into each request by our own script alone; but a client's certificate, or the loopback
-interface of an open server, would make a foreign page's request look like the operator's.
+Reading a queue's counts takes MONITOR, its messages RECEIVE, and so on, as over gRPC. A change also
+needs a header that no form and no link of another site can carry (CSRF): a script of another site can
+add it only after a CORS preflight, which this server never grants. There are no cookies, and only our
+own script puts a token into a request; but a client's certificate, or the loopback interface of an open
+server, would make a foreign page's request look like the operator's.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class RequestPermissions:
         return self._context.guard.allows(self.identity(request), permission, queue)
 
     def require(self, request: web.Request, permission: Permission, *queues: str) -> None:
-        """Raises `PermissionDenied`, whether there are such queues or not; `InvalidQueueName`."""
+        """Raise `PermissionDenied`, whether the queues exist or not; `InvalidQueueName`."""
         for queue in queues:
             self._context.guard.require(self.identity(request), permission, queue)
 
     def require_everywhere(self, request: web.Request, permission: Permission) -> None:
-        """Raises `PermissionDenied` unless the caller may do it at all queues."""
+        """Raise `PermissionDenied` unless the caller may do it at all queues."""
         self._context.guard.require_everywhere(self.identity(request), permission)
 
     def queues_for(self, request: web.Request, permission: Permission) -> Callable[[str], bool] | None:
@@ -55,11 +55,12 @@ class RequestPermissions:
         return self._context.guard.queues_for(self.identity(request), permission)
 
     def may_somewhere(self, request: web.Request, permission: Permission) -> bool:
-        """Whether there can be a queue where the caller has this permission."""
+        """Return whether the caller may have this permission on any queue."""
         return self._context.guard.allows_somewhere(self.identity(request), permission)
 
-    def wanted(self, request: web.Request) -> Callable[[str], bool]:
-        """Tells of a queue whether the caller may see it and the filter has it; `InvalidRequest`."""
+    def queue_filter(self, request: web.Request) -> Callable[[str], bool]:
+        """Return a filter of queues by the caller's permissions and the request's words; raise
+        `InvalidRequest`."""
         contains = request.query.get("contains", "")
         if len(contains) > LONGEST_FILTER:
             raise InvalidRequest(
@@ -81,12 +82,12 @@ class RequestPermissions:
                 "sent this",
             )
         try:
-            with self._context.room.share() as share:
+            with self._context.upload_memory.share() as share:
                 raw = await request_bodies.read(
                     request,
                     queue="",
                     limit=LARGEST_BODY,
-                    patience=self._context.patience,
+                    http_limits=self._context.http_limits,
                     share=share,
                 )
         except MessageTooLarge as error:
@@ -105,7 +106,7 @@ class RequestPermissions:
 
 
 def text(content: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    """A text in what was asked for; raises `InvalidRequest`."""
+    """Return a text of the request; raise `InvalidRequest`."""
     found = content.get(name, default)
     if not isinstance(found, str):
         raise InvalidRequest(what=name, value=found, rule="must be a text")
@@ -113,7 +114,7 @@ def text(content: Mapping[str, Any], name: str, default: str | None = None) -> s
 
 
 def whole(content: Mapping[str, Any], name: str, default: int = 0) -> int:
-    """The same for a whole number."""
+    """Return a whole number of the request; raise `InvalidRequest`."""
     found = content.get(name, default)
     if not isinstance(found, int) or isinstance(found, bool):
         raise InvalidRequest(what=name, value=found, rule="must be a whole number")
@@ -121,7 +122,7 @@ def whole(content: Mapping[str, Any], name: str, default: int = 0) -> int:
 
 
 def texts(content: Mapping[str, Any], name: str, *, most: int) -> list[str]:
-    """The same for a list of texts."""
+    """Return a list of texts of the request; raise `InvalidRequest`."""
     found = content.get(name, [])
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise InvalidRequest(what=name, value=type(found).__name__, rule="must be a list of texts")

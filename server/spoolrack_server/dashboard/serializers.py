@@ -13,14 +13,14 @@ from typing import Any, Final
 
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import Attributes
-from spoolrack_store.model.dead_letter_records import Death
+from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.operations import Message, Queue
 from spoolrack_store.model.overview_values import Owner
 from spoolrack_store.model.redrive_requests import Redrive
 from spoolrack_store.model.reservation_requests import Reservation
 from spoolrack_store.model.stage_requests import StageInfo
 
-from ..gateway.queue_endpoints import described
+from ..gateway.queue_endpoints import described, standstill
 
 PREVIEW: Final = 64 * 1024
 """Bytes of a body that are shown of one message."""
@@ -29,7 +29,7 @@ GLIMPSE: Final = 200
 
 
 def row(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any]:
-    """A queue in a list."""
+    """Return a queue as a row of the list."""
     counts = queue.counts
     return {
         "name": queue.name,
@@ -47,7 +47,7 @@ def row(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any]
 
 
 def page(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any]:
-    """All of a queue."""
+    """Return all facts of a queue."""
     found = described(queue, now)
     blocking = queue.blocking
     return {
@@ -57,11 +57,12 @@ def page(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any
         "create_time": queue.created_at,
         "version": queue.version,
         "blocking_id": None if blocking is None else blocking.id,
+        **standstill(queue),
     }
 
 
 def message(message: Message, *, body: bytes | None) -> dict[str, Any]:
-    """A message with the beginning of its body; None: it isn't shown."""
+    """Return a message with the beginning of its body; None: it isn't shown."""
     return {
         "id": message.id,
         "state": message.state.value,
@@ -74,18 +75,18 @@ def message(message: Message, *, body: bytes | None) -> dict[str, Any]:
         "priority": message.priority,
         "attributes": _attributes(message.attributes),
         "body": None if body is None else b64encode(body).decode(),
-        "deaths": [_death(death) for death in message.deaths],
+        "dead_letter_records": [_record(record) for record in message.deaths],
     }
 
 
-def _death(death: Death) -> dict[str, Any]:
+def _record(record: DeadLetterRecord) -> dict[str, Any]:
     return {
-        "source_queue": death.source_queue,
-        "reason": death.reason,
-        "receives": death.receives,
-        "first_receive": death.first_receive,
-        "died_at": death.died_at,
-        "explanation": death.explanation,
+        "source_queue": record.source_queue,
+        "reason": record.reason,
+        "receives": record.receives,
+        "first_receive": record.first_receive,
+        "dead_lettered_at": record.dead_lettered_at,
+        "explanation": record.explanation,
     }
 
 

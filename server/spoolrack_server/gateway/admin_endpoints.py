@@ -11,7 +11,7 @@ from ..health import Health
 from ..observability.observer import Observer
 
 WORTH_PACKING: Final = 16 * 1024
-"""Bytes of figures."""
+"""Bytes of metrics."""
 
 
 class AdminEndpoints:
@@ -33,7 +33,8 @@ class AdminEndpoints:
         return web.json_response({"status": "NOT_READY", "why": self._health.state}, status=503)
 
     async def _refusals(self) -> dict[str, list[str]]:
-        """Tell why sends are refused, if they are. The server is ready: receives and deletes go on."""
+        """Return why sends are refused, if they are. The server is ready: receives and deletes go
+        on."""
         found = await self._observer.refusals()
         return {"refuses_sends": found} if found else {}
 
@@ -49,5 +50,5 @@ class AdminEndpoints:
 
 
 def openapi() -> str:
-    """The description of what is served, as OpenAPI 3.1 has it. Kept by hand."""
+    """Return the description of the endpoints, as OpenAPI 3.1 has it. Kept by hand."""
     return resources.files(__package__).joinpath("openapi.json").read_text()

@@ -1,7 +1,7 @@
-"""How the endpoints ask the store, and what they share.
+"""Access of the HTTP endpoints to the store, and their shared objects.
 
-Nothing waits for a disk in the event loop: what changes something is submitted and awaited, and what
-only reads runs in a few threads of its own, so that it doesn't wait behind a commit.
+Nothing waits for a disk in the event loop: changes are submitted and awaited, and reads run in a few
+threads of their own, so that they don't wait behind a commit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class GatewayContext:
         self,
         store: Store,
         log: Log,
-        patience: HttpLimits,
+        http_limits: HttpLimits,
         workers: ConcurrencyLimit | None = None,
         guard: AccessControl | None = None,
         memory: MemoryLimiter | None = None,
@@ -42,14 +42,14 @@ class GatewayContext:
         self.store = store
         self.guard = guard or AccessControl()
         self.memory = memory or MemoryLimiter(log)
-        self.patience = patience
-        self.room = UploadMemory(patience.memory)
+        self.http_limits = http_limits
+        self.upload_memory = UploadMemory(http_limits.memory)
         self.workers = workers or ConcurrencyLimit(None)
         self.leases = LeaseRequests(store, log, self.workers)
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-http")
 
     async def submit(self, request: Request[T]) -> T:
-        """The store's answer; raises its `StoreError`."""
+        """Return the store's answer; raise its `StoreError`."""
         return await answer(self.store.submit(request))
 
     async def read(self, read: Callable[..., T], *of: Any) -> T:
@@ -57,7 +57,7 @@ class GatewayContext:
         return await asyncio.get_running_loop().run_in_executor(self._readers, read, *of)
 
     async def open(self, queue: str, id: str) -> OpenMessage:
-        """A message's open file, which the caller gives to `shut`."""
+        """Open a message's file, which the caller gives to `shut`."""
         opening = self._readers.submit(self.store.open_message, queue, id)
         try:
             return await answer(opening)

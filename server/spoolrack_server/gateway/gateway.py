@@ -1,9 +1,9 @@
-"""The gateway as a whole: how it starts, how each request begins and ends, how it stops.
+"""The HTTP gateway: its start and stop, and the beginning and end of each request.
 
-Owns the connections, and what is the same for all endpoints, so that an endpoint only takes a request,
-asks the store and answers or raises. An unforeseen exception is logged with its traceback and
-answered with `INTERNAL_ERROR`, and nothing of it leaks. Starting raises `OSError` if the address is no
-good.
+Owns the connections, and the work that is the same for all endpoints: an endpoint takes a request, asks
+the store and returns a response or raises. An unexpected exception is logged with its traceback and
+answered with `INTERNAL_ERROR`, and nothing of it leaks. Starting raises `OSError` for an unusable
+address.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Gateway:
         health: Health,
         clock: Clock,
         log: Log,
-        patience: HttpLimits | None = None,
+        http_limits: HttpLimits | None = None,
         workers: ConcurrencyLimit | None = None,
         watch: Instrumentation | None = None,
         observer: Observer | None = None,
@@ -68,8 +68,10 @@ class Gateway:
         observer = observer or Observer(health, clock)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
         self._checks = RequestChecks(guard or AccessControl())
-        self._patience = patience or HttpLimits()
-        self._context = GatewayContext(store, log, self._patience, workers, self._checks.guard, memory)
+        self._http_limits = http_limits or HttpLimits()
+        self._context = GatewayContext(
+            store, log, self._http_limits, workers, self._checks.guard, memory
+        )
         self._pages: set[Endpoint] = set()
         queues = QueueEndpoints(self._context, clock)
         application = self._application(
@@ -83,7 +85,7 @@ class Gateway:
                 *dashboard_routes(self._context, health, clock, observer),
             )
         )
-        self._listener = HttpListener(application, self._patience, self._refuse_head)
+        self._listener = HttpListener(application, self._http_limits, self._refuse_head)
 
     def _application(self, served: Sequence[Route]) -> web.Application:
         application = web.Application(middlewares=[self._edge])
@@ -135,7 +137,7 @@ class Gateway:
 
     @web.middleware
     async def _edge(self, request: web.Request, handler: Endpoint) -> web.StreamResponse:
-        self._listener.keep_current()
+        self._listener.track_current()
         request[REQUEST] = self._watch.name(request.headers.get(HEADER))
         route = request.match_info.route.resource
         response: web.StreamResponse = await self._watch.http(
@@ -148,17 +150,17 @@ class Gateway:
         return response
 
     async def _answer_on(self, request: web.Request, handler: Endpoint) -> web.StreamResponse:
-        """The response to a request that may outlive its connection."""
+        """Return the response to a request that may outlive its connection."""
         if request.method not in FINISHED_ANYWAY:
             return await self._answer(request, handler)
         return await asyncio.shield(
-            self._listener.keep(asyncio.create_task(self._answer(request, handler)))
+            self._listener.track(asyncio.create_task(self._answer(request, handler)))
         )
 
     async def _answer(self, request: web.Request, endpoint: Endpoint) -> web.StreamResponse:
         """Return the response; raise `CancelledError` if the client is gone, as aiohttp wants it."""
         try:
-            self._checks.admit(request)
+            self._checks.check(request)
             if self._listener.is_refusing and request.match_info.handler not in self._pages:
                 raise Draining
             response = await endpoint(request)
@@ -167,7 +169,7 @@ class Gateway:
         except Exception as error:
             response = self._refusal(request, error)
             if request.writer.output_size:
-                # An answer is under way already: it can only be cut off.
+                # A response has begun already: it can only be cut off.
                 raise asyncio.CancelledError from error
         if self._listener.is_refusing or not request.content.is_eof():
             # The rest of a body that isn't needed is not worth waiting for.
@@ -184,7 +186,7 @@ class Gateway:
             case web.HTTPNotFound():
                 response = response_to(NoSuchPage())
         if response is not None and isinstance(error, StoreError | GatewayError):
-            self._watch.refusals.tell(
+            self._watch.refusals.log(
                 f"{request.method} {request.path[:200]}",
                 error.reason,
                 str(error)[:LONGEST_MESSAGE],

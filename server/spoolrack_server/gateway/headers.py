@@ -1,11 +1,11 @@
 """Headers and queries: attributes, facts of a message, times, conditions.
 
-Pure. What can't be read raises `InvalidRequest`, naming the header or the parameter.
+Pure. A value that can't be read raises `InvalidRequest`, naming the header or the parameter.
 
 Attributes are headers both ways. A header's name has no case and only some of ASCII, and its value no
-line feeds; so whatever else a name or a value holds is percent-encoded, as UTF-8, and a header that
-reads `%41` means "A". Names without it are in lower case. Bytes travel as base64, under a prefix of
-their own. Two attributes are also HTTP's own headers: what a body is, and how it is coded.
+line feeds; so all other characters of a name or a value are percent-encoded, as UTF-8, and a header
+that reads `%41` means "A". Names without it are in lower case. Bytes are base64, under a prefix of
+their own. Two attributes are also HTTP's own headers: Content-Type and Content-Encoding.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _KNOWN: Final = frozenset(
     for name in (
         *("delay", "deliver-time", "deduplication-id", "group", "priority"),
         # Of answers: their headers may be copied into a request.
-        *("id", "state", "send-time", "receive-count", "first-receive-time", "due-time"),
-        *("receipt", "duplicate"),
+        *("id", "state", "send-time", "receive-count", "first-receive-time"),
+        *("lease-expire-time", "receipt", "duplicate"),
     )
 )
 _IN_NAMES: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_.")
@@ -80,7 +80,7 @@ class Fields(Protocol):
 
 
 def require_known(headers: Iterable[str]) -> None:
-    """Raises `InvalidRequest` for a misspelt header of a send: without it, it would be passed over."""
+    """Raise `InvalidRequest` for a misspelt header of a send: without it, it would be passed over."""
     for header in headers:
         if header.lower().startswith(_OWN) and header.lower() not in _KNOWN:
             raise InvalidRequest(
@@ -95,7 +95,7 @@ def require_known(headers: Iterable[str]) -> None:
 
 
 def attributes_of(headers: Mapping[str, str]) -> dict[str, str | bytes]:
-    """The attributes that a request names; one that is named twice is refused.
+    """Return the attributes that a request names; one that is named twice is refused.
 
     `X-Attribute-Content-Type` outranks `Content-Type`, which some clients send unasked.
     """
@@ -117,12 +117,12 @@ def attributes_of(headers: Mapping[str, str]) -> dict[str, str | bytes]:
         if name in into:
             raise InvalidRequest(what="the header", value=header, rule="names an attribute twice")
         into[name] = attribute
-    # Where an attribute can't be HTTP's own header as it is, both travel.
+    # Where an attribute can't be HTTP's own header as it is, both are sent.
     return kept | found
 
 
 def headers_of(attributes: Attributes) -> dict[str, str]:
-    """The headers that carry `attributes`, and the body's content type in any case."""
+    """Return the headers that carry `attributes`, and the body's content type in any case."""
     found: dict[str, str] = {}
     for name, value in attributes.items():
         if isinstance(value, bytes):
@@ -162,11 +162,11 @@ def _encoded_value(text: str) -> str:
     return "%20" * len(before) + _encoded(stripped, _IN_VALUES) + "%20" * len(after)
 
 
-# What is known of a message.
+# Facts of a message.
 
 
 def message_headers(message: Message) -> dict[str, str]:
-    """All headers of a response whose body is this message's."""
+    """Return all headers of a response whose body is this message's."""
     found = headers_of(message.attributes)
     found["X-Message-Id"] = message.id
     found["X-Message-State"] = message.state.value
@@ -175,7 +175,8 @@ def message_headers(message: Message) -> dict[str, str]:
     if message.first_receive is not None:
         found[FIRST_RECEIVE_TIME] = time_text(message.first_receive)
     if message.due is not None:
-        found["X-Message-Due-Time"] = time_text(message.due)
+        end = "X-Message-Lease-Expire-Time" if message.state is State.LEASED else DELIVER_TIME
+        found[end] = time_text(message.due)
     if message.receipt is not None:
         found["X-Message-Receipt"] = message.receipt
     if message.group:
@@ -190,12 +191,12 @@ def message_headers(message: Message) -> dict[str, str]:
 
 
 def time_text(moment: Millis) -> str:
-    """A Unix time as RFC 3339 writes it, in UTC, with milliseconds."""
+    """Return a Unix time as RFC 3339 writes it, in UTC, with milliseconds."""
     text = (_EPOCH + timedelta(milliseconds=moment)).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 
 
-# What is asked for.
+# Parameters of a request.
 
 
 def wait(query: Fields) -> Millis:
@@ -204,17 +205,17 @@ def wait(query: Fields) -> Millis:
 
 def visibility(query: Fields) -> Millis | None:
     """None leaves it to the queue."""
-    return _span(query, "visibility", "the parameter visibility", 1, MAX_VISIBILITY)
+    return _span(query, "visibility_timeout", "the parameter visibility_timeout", 1, MAX_VISIBILITY)
 
 
 def moment(query: Fields, name: str) -> Millis | None:
-    """The Unix time of a parameter; None if there is none."""
+    """Return the Unix time of a parameter; None if there is none."""
     values = query.getall(name, [])
     return _moment(f"the parameter {name}", values) if values else None
 
 
 def states(query: Fields) -> frozenset[State]:
-    """The states in the parameter `states`, with commas between; empty for all."""
+    """Return the states in the parameter `states`, with commas between; empty for all."""
     text = ",".join(query.getall("states", []))
     found = frozenset(STATES.get(each) for each in text.split(",")) if text else frozenset()
     if None in found:
@@ -227,7 +228,7 @@ def states(query: Fields) -> frozenset[State]:
 
 
 def attribute(query: Fields) -> dict[str, str]:
-    """The attribute in the parameter `attribute`, by name; empty if there is none."""
+    """Return the attribute in the parameter `attribute`, by name; empty if there is none."""
     values = query.getall("attribute", [])
     name, equals, value = ",".join(values).partition("=")
     if values and not (name and equals):
@@ -238,7 +239,7 @@ def attribute(query: Fields) -> dict[str, str]:
 
 
 def page_size(query: Fields) -> int:
-    """How many items a page may have: see `pages.page_size`."""
+    """Return how many items a page may have: see `pages.page_size`."""
     text = ",".join(query.getall("page_size", ["0"]))
     if not _DIGITS.fullmatch(text):
         raise InvalidRequest(
@@ -253,7 +254,7 @@ def delay(headers: Fields) -> Millis | None:
 
 
 def deliver_at(headers: Fields) -> Millis | None:
-    """The Unix time until which the message is hidden; None: its delay counts."""
+    """Return the Unix time until which the message is hidden; None: its delay counts."""
     values = headers.getall(DELIVER_TIME, [])
     if not values:
         return None
@@ -329,7 +330,7 @@ def _span(fields: Fields, name: str, what: str, least: int, most: int) -> Millis
 
 
 def receipt(headers: Fields, id: str) -> str | None:
-    """The receipt that a delete of message `id` must still hold; None if it names none."""
+    """Return the receipt that a delete of message `id` must still hold; None if it names none."""
     values = headers.getall("If-Match", [])
     if not values:
         return None
@@ -342,7 +343,7 @@ def receipt(headers: Fields, id: str) -> str | None:
 
 
 def required_receipt(headers: Fields, id: str) -> str:
-    """The same where a request can't do without one."""
+    """Return the receipt of a request; raise `InvalidRequest` without one."""
     found = receipt(headers, id)
     if found is None:
         raise InvalidRequest(what="If-Match", value="", rule="must be the message's receipt")
@@ -371,7 +372,7 @@ def release_delay(query: Fields) -> Millis | None:
 
 
 def last_receive(query: Fields, headers: Fields) -> LastReceive | None:
-    """The receive that a receipt came with, if the query says that its lease may be over."""
+    """Return the receive that a receipt came with, if the query says that its lease may be over."""
     if not flag(query, "allow_expired"):
         return None
     count = ", ".join(headers.getall(RECEIVE_COUNT, []))
@@ -387,12 +388,13 @@ def last_receive(query: Fields, headers: Fields) -> LastReceive | None:
 
 
 def version_tag(version: int) -> str:
-    """The entity tag of a queue: its version."""
+    """Return the entity tag of a queue: its version."""
     return f'"{version}"'
 
 
 def required_version(headers: Fields) -> int | None:
-    """The version that a queue must have for a change; 0 for any, None if the request names none."""
+    """Return the version that a queue must have for a change; 0 for any, None if the request names
+    none."""
     text = ", ".join(headers.getall("If-Match", []))
     if not text:
         return None
@@ -410,14 +412,14 @@ def required_version(headers: Fields) -> int | None:
 
 
 def tag(id: str) -> str:
-    """The entity tag of a message's body, which never changes."""
+    """Return the entity tag of a message's body, which never changes."""
     return f'"{id}"'
 
 
 def part(request: web.Request, id: str, size: int) -> tuple[int, int] | None:
-    """Where the part that is asked for begins, and how many bytes it has; None: all is asked for.
+    """Return the first byte of the requested range, and its length; None: the whole body.
 
-    Several ranges, or one that can't be read, are passed over, as RFC 9110 has it. Raises
+    Several ranges, or one that can't be read, are ignored, as RFC 9110 has it. Raises
     `RangeNotSatisfiable`.
     """
     match = _RANGE.fullmatch(request.headers.get("Range", ""))

@@ -113,7 +113,7 @@ class TooManyUploads(GatewayError):
     http_code = UNAVAILABLE
 
     def __init__(self) -> None:
-        super().__init__("Too many large bodies are on their way: try again.")
+        super().__init__("Too many large bodies are being uploaded: try again.")
 
 
 class RangeNotSatisfiable(GatewayError):
@@ -163,12 +163,12 @@ def _answer(
     retry_after: Millis | None,
 ) -> web.Response:
     content = {"reason": reason, "message": message, "metadata": dict(metadata)}
-    # What came in a header may be no text.
+    # A value from a header may be no text.
     body = (json.dumps(content, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
     response = web.Response(
         status=code, body=body, content_type="application/json", charset="utf-8", headers=headers
     )
     if retry_after is not None:
-        # Whole seconds, and never none: who comes back at once only meets the same again.
+        # Whole seconds, and never 0: a retry at once would only fail again.
         response.headers["Retry-After"] = str(-(-retry_after // 1_000))
     return response

@@ -1,4 +1,4 @@
-"""A listener of HTTP: how it starts, how it keeps what runs, how it stops.
+"""HTTP listener: its start and stop, and the tasks that a stop waits for.
 
 aiohttp serves the connections; `listen_sockets` bounds them.
 """
@@ -34,7 +34,7 @@ class HttpListener:
     def __init__(
         self,
         application: web.Application,
-        patience: HttpLimits,
+        http_limits: HttpLimits,
         refuse_head: Callable[[web.BaseRequest, Exception], web.StreamResponse],
     ) -> None:
         """`refuse_head` makes the response to a request whose head isn't sane."""
@@ -48,11 +48,11 @@ class HttpListener:
             logger=_library_log(),
             # A receive whose client has gone must lease nothing.
             handler_cancellation=True,
-            # What comes back must be what was sent, and a few bytes must not become a gigabyte.
+            # A body must be stored as it was sent, and a few bytes must not become a gigabyte.
             auto_decompress=False,
             max_line_size=LINE,
             max_field_size=LINE,
-            keepalive_timeout=patience.idle,
+            keepalive_timeout=http_limits.idle,
             shutdown_timeout=CLEANUP,
         )
 
@@ -90,17 +90,17 @@ class HttpListener:
         while self._running:
             await asyncio.wait(set(self._running))
 
-    def keep(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
+    def track(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
         """Let a stop wait for a task."""
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
 
-    def keep_current(self) -> None:
+    def track_current(self) -> None:
         """Let a stop wait for the task that runs now."""
         task = asyncio.current_task()
         assert task is not None
-        self.keep(task)
+        self.track(task)
 
     async def _begin(self, route: _Handler, request: web.BaseRequest) -> web.StreamResponse:
         """Refuse a head that isn't sane before aiohttp looks for its route, and acts on it."""
@@ -119,7 +119,7 @@ async def expect_nothing(request: web.Request) -> None:
 
 class _OurMistakes(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is more than a client that doesn't speak HTTP, or has hung up."""
+        """Return whether the record is more than a client that doesn't speak HTTP, or has hung up."""
         error = record.exc_info[1] if record.exc_info else None
         return not isinstance(error, HttpProcessingError | ConnectionError)
 

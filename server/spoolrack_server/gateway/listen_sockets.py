@@ -1,8 +1,8 @@
-"""Sockets that take no more than so many connections at a time.
+"""Listening sockets with a bound on connections.
 
-asyncio takes all that come, and a connection in its handshake has no protocol yet; so they are
-counted where they are accepted, until they are closed. One too many is closed at once: a client that
-waits in a line that never moves learns less.
+asyncio accepts every connection, and one in its TLS handshake has no protocol yet; so connections are
+counted from accept to close. One above the bound is closed at once: a client learns more from that than
+from a backlog that never moves.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ class _ConnectionLimit:
         self.left = size
 
 
-class _Connection(socket.socket):
+class _CountedSocket(socket.socket):
     """One that gives its place back when it is closed."""
 
-    _room: _ConnectionLimit | None = None
+    _limit: _ConnectionLimit | None = None
 
-    def take_place(self, room: _ConnectionLimit) -> None:
-        room.left -= 1
-        self._room = room
+    def occupy(self, limit: _ConnectionLimit) -> None:
+        limit.left -= 1
+        self._limit = limit
 
     def close(self) -> None:
-        room, self._room = self._room, None
-        if room is not None:
-            room.left += 1
+        limit, self._limit = self._limit, None
+        if limit is not None:
+            limit.left += 1
         super().close()
 
 
 class _ListenSocket(socket.socket):
-    _room: _ConnectionLimit
+    _limit: _ConnectionLimit
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Raises `BlockingIOError` where nobody comes, or nobody may."""
+        """Accept a connection; raise `BlockingIOError` if there is none, or the limit is reached."""
         # As Python's own does it, but for the kind of socket that comes of it.
         made, address = socket.socket.accept(self)
-        if self._room.left <= 0:
+        if self._limit.left <= 0:
             made.close()
             raise BlockingIOError
-        connection = _Connection(made.family, made.type, made.proto, fileno=made.detach())
+        connection = _CountedSocket(made.family, made.type, made.proto, fileno=made.detach())
         connection.setblocking(False)
-        connection.take_place(self._room)
+        connection.occupy(self._limit)
         return connection, address
 
 
 def listen(host: str, port: int, connections: int, *, shares_port: bool = False) -> list[socket.socket]:
-    """One socket for each address of `host`, all at one port; `connections` is for each. Raises
+    """Return one socket for each address of `host`, all at one port; `connections` is for each. Raises
     `OSError`."""
     found = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
@@ -61,7 +61,7 @@ def listen(host: str, port: int, connections: int, *, shares_port: bool = False)
         made: list[socket.socket] = []
         for family, kind, protocol, _, address in dict.fromkeys(found):
             listening = undo.enter_context(_ListenSocket(family, kind, protocol))
-            listening._room = _ConnectionLimit(connections)
+            listening._limit = _ConnectionLimit(connections)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if shares_port:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

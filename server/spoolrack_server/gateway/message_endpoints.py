@@ -1,8 +1,8 @@
 """The endpoints of messages: send, receive, look at, list, release, reject, delete, purge.
 
-Owns the leases between the store and the client: one whose answer could not be written, or whose
-client was gone before, goes back at once. A body that is large is in memory only until the first byte
-of it goes out; from then on the kernel sends it from the file.
+Owns the leases between the store and the client: a message whose response could not be written, or
+whose client was gone before, is released at once. A large body is in memory only until its first byte
+is sent; from then on the kernel sends it from the file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from spoolrack_store.model.transitions import State
 
 from .. import convert
 from ..lease_requests import receipts_of
-from ..observability.trace_context import context_in, lend
+from ..observability.trace_context import context_in, inherit_context
 from ..pages import PageTokens, filter_texts
 from . import headers, request_bodies
 from .context import GatewayContext
@@ -58,7 +58,7 @@ class MessageEndpoints:
         headers.require_known(request.headers)
         self._context.memory.require()
         attributes = headers.attributes_of(request.headers)
-        lend(context_in(request.headers.items()), attributes, MAX_ATTRIBUTES_SIZE)
+        inherit_context(context_in(request.headers.items()), attributes, MAX_ATTRIBUTES_SIZE)
         delay = headers.delay(request.headers)
         deduplication_id = headers.deduplication_id(request.headers)
         group = headers.group(request.headers)
@@ -69,7 +69,7 @@ class MessageEndpoints:
             found = await self._context.read(self._context.store.queue, queue)
             limit = found.settings.max_message_size
         async with AsyncExitStack() as stack:
-            share = stack.enter_context(self._context.room.share())
+            share = stack.enter_context(self._context.upload_memory.share())
             body, written = await self._received_body(request, queue, limit, share, stack)
             send = Send(
                 queue=queue,
@@ -110,7 +110,7 @@ class MessageEndpoints:
         expected = request.content_length
         is_large = expected is not None and expected > IN_MEMORY
         found = request_bodies.pieces(
-            request, queue=queue, limit=limit, patience=self._context.patience, share=share
+            request, queue=queue, limit=limit, http_limits=self._context.http_limits, share=share
         )
         async for piece in found:
             kept += piece
@@ -125,7 +125,7 @@ class MessageEndpoints:
             kept += piece
             if len(kept) >= BLOCK:
                 await self._context.read(file.write, bytes(kept))
-                share.give_back(len(kept))
+                share.free(len(kept))
                 kept.clear()
         await self._context.read(file.write, bytes(kept))
         return b"", await self._context.read(file.finish)
@@ -145,7 +145,7 @@ class MessageEndpoints:
         try:
             return await self._hand_over(request, messages)
         except BaseException:
-            self._context.leases.give_back(wanted.queue, receipts)
+            self._context.leases.release(wanted.queue, receipts)
             raise
 
     async def _hand_over(self, request: web.Request, messages: list[Message]) -> web.StreamResponse:
@@ -161,7 +161,7 @@ class MessageEndpoints:
                 finally:
                     self._context.close_message(opened)
         response = web.Response(body=message.body, headers=found)
-        await request_bodies.write(request, response, self._context.patience)
+        await request_bodies.write(request, response, self._context.http_limits)
         return response
 
     async def _open(self, message: Message) -> OpenMessage | None:
@@ -198,7 +198,9 @@ class MessageEndpoints:
     ) -> web.StreamResponse:
         size = opened.message.size if count is None else count
         begin = opened.offset + first
-        await request_bodies.send(request, response, opened.file, begin, size, self._context.patience)
+        await request_bodies.send(
+            request, response, opened.file, begin, size, self._context.http_limits
+        )
         return response
 
     async def list_messages(self, request: web.Request) -> web.StreamResponse:
@@ -279,7 +281,7 @@ class MessageEndpoints:
 
 
 def _described(message: Message) -> dict[str, Any]:
-    """A message as JSON has it, without its body."""
+    """Return a message as JSON has it, without its body."""
     is_leased = message.state is State.LEASED
     found: dict[str, Any] = {
         "id": message.id,

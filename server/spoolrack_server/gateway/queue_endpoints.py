@@ -1,4 +1,4 @@
-"""The endpoints of a queue: whether it is there, make it, delete it with all its messages."""
+"""The endpoints of a queue: get, create, update, and delete it with all its messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class QueueEndpoints:
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         queue = await self._context.read(self._context.store.queue, name_of(request))
-        content = described(queue, self._clock.wall())
+        content = described(queue, self._clock.wall()) | standstill(queue)
         kept = {"Cache-Control": "no-store", "ETag": headers.version_tag(queue.version)}
         return web.json_response(content, headers=kept)
 
@@ -76,7 +76,7 @@ class QueueEndpoints:
         try:
             await self._context.submit(DeleteQueue(name=name_of(request), if_version=version))
         except QueueNotFound:
-            # What the caller wants is so already; softlayer/mq says the same.
+            # The queue exists as asked; softlayer/mq says the same.
             return web.Response()
         return web.Response()
 
@@ -85,12 +85,12 @@ class QueueEndpoints:
         if request.content_type != "application/json" or not request.can_read_body:
             return {}
         try:
-            with self._context.room.share() as share:
+            with self._context.upload_memory.share() as share:
                 raw = await request_bodies.read(
                     request,
                     queue=name,
                     limit=LARGEST_SETTINGS,
-                    patience=self._context.patience,
+                    http_limits=self._context.http_limits,
                     share=share,
                 )
         except MessageTooLarge as error:
@@ -114,7 +114,8 @@ def object_in(raw: bytes) -> dict[str, Any]:
 
 
 def creation(name: str, asked: Mapping[str, Any]) -> CreateQueue:
-    """The queue that a body asks for: settings by their names, with spans in seconds, and `labels`."""
+    """Return the queue that a body asks for: settings by their names, with spans in seconds, and
+    `labels`."""
     labels = asked.get("labels", {})
     if not isinstance(labels, dict):
         raise InvalidSetting(name="labels", value=labels, rule="must be an object")
@@ -123,7 +124,7 @@ def creation(name: str, asked: Mapping[str, Any]) -> CreateQueue:
 
 
 def changes_in(found: Mapping[str, Any]) -> dict[str, object]:
-    """The settings in an object of JSON by the store's names, with spans in milliseconds."""
+    """Return the settings in an object of JSON by the store's names, with spans in milliseconds."""
     return {
         name: _millis(name, value) if name in SCHEMA and SCHEMA[name].is_span else value
         for name, value in found.items()
@@ -138,7 +139,7 @@ def _millis(name: str, seconds: object) -> Millis:
 
 
 def written(settings: QueueSettings) -> dict[str, Any]:
-    """Settings as JSON has them, with spans in seconds."""
+    """Return settings as JSON has them, with spans in seconds."""
     return {
         name: value / 1_000 if SCHEMA[name].is_span else value
         for name, value in asdict(settings).items()
@@ -146,7 +147,7 @@ def written(settings: QueueSettings) -> dict[str, Any]:
 
 
 def described(queue: Queue, now: Millis) -> dict[str, Any]:
-    """A queue as JSON has it at the Unix time `now`."""
+    """Return a queue as JSON has it at the Unix time `now`."""
     counts, oldest = queue.counts, queue.counts.oldest
     return {
         "name": queue.name,
@@ -161,4 +162,22 @@ def described(queue: Queue, now: Millis) -> dict[str, Any]:
         },
         "create_time": headers.time_text(queue.created_at),
         "version": queue.version,
+    }
+
+
+def standstill(queue: Queue) -> dict[str, Any]:
+    """Return the obstacles of a queue's messages, and its oldest leases, as JSON has them."""
+    return {
+        "obstacles": [asdict(each) for each in queue.obstacles],
+        "oldest_leases": [
+            {
+                "message_id": each.id,
+                "message_count": each.count,
+                "first_receive_time": None if each.first is None else headers.time_text(each.first),
+                "lease_expire_time": headers.time_text(each.due),
+                "receive_count": each.receives,
+                "stream": each.stream,
+            }
+            for each in queue.oldest_leases
+        ],
     }

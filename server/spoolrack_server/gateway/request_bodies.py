@@ -1,9 +1,10 @@
-"""Bodies on their way in and out: a slow client can't hold the server up, or fill its memory.
+"""Bodies of requests and responses: a slow client can't occupy the server, or fill its memory.
 
-A body that comes is read with a deadline that moves on as it comes, and all that come at one time share
-one bound. A body that goes is waited for until the kernel has taken all of it, so that the caller knows
-whether it went; large ones are sent by the kernel from the file. With TLS it goes through us, and up to
-64 KiB of it may wait for the kernel when we think that it went. Who is too slow is cut off.
+Uploads: the deadline moves on with the bytes received, and all concurrent uploads share one bound of
+bytes. Downloads: a write is awaited until the kernel has taken all of the body, so that the caller
+knows whether it was sent; large bodies are sent by the kernel from the file (sendfile). With TLS they
+pass through this process, and up to 64 KiB may still wait for the kernel when the write returns. A
+client that is too slow is disconnected.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from spoolrack_store.model.settings import MIB
 from .http_errors import TooManyUploads, UnreadableBody, UploadTooSlow
 
 BLOCK: Final = 256 * 1024
-"""Bytes that a slow reader must take within the patience of one stall."""
+"""Bytes that a slow reader must take within `stall` seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """How slow a client may be."""
+    """Bounds on the slowness of a client."""
 
     idle: float = 75.0
     """Seconds for a request's head, and for a connection between two requests."""
@@ -50,52 +51,52 @@ class UploadMemory:
     def share(self) -> UploadShare:
         return UploadShare(self)
 
-    def take(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         if size > self._left:
             raise TooManyUploads
         self._left -= size
 
-    def give_back(self, size: int) -> None:
+    def free(self, size: int) -> None:
         self._left += size
 
 
 class UploadShare:
     """The memory of one body, as a context that gives it back at its end."""
 
-    def __init__(self, room: UploadMemory) -> None:
-        self._room = room
+    def __init__(self, memory: UploadMemory) -> None:
+        self._memory = memory
         self.taken = 0
 
     def __enter__(self) -> UploadShare:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._room.give_back(self.taken)
+        self._memory.free(self.taken)
 
-    def take(self, size: int) -> None:
-        """Raises `TooManyUploads` if there is no room for so many bytes more."""
-        self._room.take(size)
+    def reserve(self, size: int) -> None:
+        """Reserve `size` bytes; raise `TooManyUploads` if there is no memory for them."""
+        self._memory.reserve(size)
         self.taken += size
 
-    def give_back(self, size: int) -> None:
-        """Give back a part before the end."""
-        self._room.give_back(size)
+    def free(self, size: int) -> None:
+        """Return a part before the end."""
+        self._memory.free(size)
         self.taken -= size
 
 
 async def read(
-    request: web.Request, *, queue: str, limit: int, patience: HttpLimits, share: UploadShare
+    request: web.Request, *, queue: str, limit: int, http_limits: HttpLimits, share: UploadShare
 ) -> bytes:
     """Return the request's body; raise what `pieces` raises."""
-    found = pieces(request, queue=queue, limit=limit, patience=patience, share=share)
+    found = pieces(request, queue=queue, limit=limit, http_limits=http_limits, share=share)
     return b"".join([piece async for piece in found])
 
 
 async def pieces(
-    request: web.Request, *, queue: str, limit: int, patience: HttpLimits, share: UploadShare
+    request: web.Request, *, queue: str, limit: int, http_limits: HttpLimits, share: UploadShare
 ) -> AsyncIterator[bytes]:
-    """Yield the request's body as it comes. The share is charged with each piece: the caller gives back
-    what it doesn't keep.
+    """Yield the request's body as it comes. The share is charged with each piece: the caller frees
+    the memory of pieces that it drops.
 
     Raises `MessageTooLarge` as soon as it is known to have more than `limit` bytes, `UploadTooSlow`,
     `TooManyUploads`, `UnreadableBody`; and `ConnectionError` if the client went away.
@@ -104,11 +105,11 @@ async def pieces(
     if length is not None and length > limit:
         raise MessageTooLarge(queue=queue, size=length, limit=limit)
     if request.headers.get("Expect", "").lower() == "100-continue":
-        # Only now: who would be refused anyway needn't send it.
+        # Only now: a client whose request is refused anyway needn't send the body.
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
     loop = asyncio.get_running_loop()
-    latest = loop.time() + patience.stall
+    latest = loop.time() + http_limits.stall
     received = 0
     try:
         while True:
@@ -116,28 +117,28 @@ async def pieces(
                 part = request.content.read_nowait()  # All has come.
             else:
                 now = loop.time()
-                end = min(now + patience.stall, latest + received / patience.bytes_per_second)
+                end = min(now + http_limits.stall, latest + received / http_limits.bytes_per_second)
                 async with asyncio.timeout_at(end):
                     part = await request.content.readany()
             if not part:
                 return
-            share.take(len(part))
+            share.reserve(len(part))
             received += len(part)
             if received > limit:
                 raise MessageTooLarge(queue=queue, size=received, limit=limit)
             began = loop.time()
             yield part
-            latest += loop.time() - began  # What the server does with it is not the client's time.
+            latest += loop.time() - began  # The server's own work is not the client's time.
     except TimeoutError as error:
         raise UploadTooSlow(received) from error
     except (HttpProcessingError, RequestPayloadError) as error:
         raise UnreadableBody(str(error)) from error
 
 
-async def write(request: web.Request, response: web.Response, patience: HttpLimits) -> None:
+async def write(request: web.Request, response: web.Response, http_limits: HttpLimits) -> None:
     """Return once the kernel has taken all of `response`; `CancelledError` if it never will."""
     _flush_all(request)
-    async with _cut_off_after(request, patience):
+    async with _cut_off_after(request, http_limits):
         await response.prepare(request)
         await response.write_eof()
 
@@ -148,26 +149,27 @@ async def send(
     file: BinaryIO,
     first: int,
     count: int,
-    patience: HttpLimits,
+    http_limits: HttpLimits,
 ) -> None:
-    """The same for a response whose body is `count` bytes of `file` from `first` on."""
+    """Write a response whose body is `count` bytes of `file` from `first` on, with the same
+    deadline."""
     response.content_length = count
     transport = _flush_all(request)
-    async with _cut_off_after(request, patience):
+    async with _cut_off_after(request, http_limits):
         await response.prepare(request)
     if request.method != "HEAD":
         end = first + count
-        # What is encrypted is not what is in the file.
+        # With TLS the bytes on the wire are not those of the file.
         send = _by_kernel if transport.get_extra_info("sslcontext") is None else _by_us
         while first < end:
             size = min(BLOCK, end - first)
-            async with _cut_off_after(request, patience):
+            async with _cut_off_after(request, http_limits):
                 if transport.is_closing():
                     raise ConnectionResetError
                 if await send(transport, response, file, first, size) != size:
                     raise ConnectionAbortedError("the file is shorter than it was")
             first += size
-    async with _cut_off_after(request, patience):
+    async with _cut_off_after(request, http_limits):
         await response.write_eof()
 
 
@@ -207,14 +209,14 @@ def _flush_all(request: web.Request) -> asyncio.WriteTransport:
 
 
 @asynccontextmanager
-async def _cut_off_after(request: web.Request, patience: HttpLimits) -> AsyncIterator[None]:
+async def _cut_off_after(request: web.Request, http_limits: HttpLimits) -> AsyncIterator[None]:
     """End the connection if what is done meanwhile takes longer than a stall, or fails with it."""
     transport = request.transport
     try:
-        async with asyncio.timeout(patience.stall):
+        async with asyncio.timeout(http_limits.stall):
             yield
     except (TimeoutError, OSError) as error:
         if transport is not None:
             transport.abort()
-        # The client is gone, and aiohttp wants to hear it like this.
+        # The client is gone, which aiohttp expects as this error.
         raise asyncio.CancelledError from error

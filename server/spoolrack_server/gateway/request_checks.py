@@ -1,7 +1,7 @@
-"""Checks a request before its endpoint sees it: its head, its origin, its caller, its parameters.
+"""Checks of a request before its endpoint: its head, its origin, its caller, its parameters.
 
 Cross-site requests (CSRF) and DNS rebinding: a page in a browser may reach this server where its author
-can't, and must change nothing here. Paths that aren't served are told to known callers alone.
+can't, and must change nothing here. Only authenticated callers learn that a path isn't served.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ADDRESSES: Final = 256
 """Texts of which is remembered what address they are."""
 IDENTITY: Final = web.RequestKey("identity", Identity)
-"""The `Identity` of who sends a request, in the request."""
+"""The key of the caller's `Identity` in a request."""
 
 
 class RequestChecks:
@@ -41,8 +41,8 @@ class RequestChecks:
     def add(self, route: Route) -> None:
         self._routes[route.method, route.endpoint] = route
 
-    def admit(self, request: web.Request) -> None:
-        """Raises `WrongHost`, `CrossOrigin`, `Unauthenticated`, `PermissionDenied`,
+    def check(self, request: web.Request) -> None:
+        """Check a request; raise `WrongHost`, `CrossOrigin`, `Unauthenticated`, `PermissionDenied`,
         `InvalidQueueName` or `UnknownParameter`."""
         request[IDENTITY] = NOBODY
         route = self._routes.get((request.method, request.match_info.handler))
@@ -61,9 +61,9 @@ class RequestChecks:
         task = asyncio.current_task()
         if request.method == "GET" and task is not None:
             self._waiting[task] = request
-            task.add_done_callback(self._forget)
+            task.add_done_callback(self._discard)
 
-    def _forget(self, task: asyncio.Task[Any]) -> None:
+    def _discard(self, task: asyncio.Task[Any]) -> None:
         self._waiting.pop(task, None)
 
     def recheck_permissions(self) -> None:
@@ -105,13 +105,13 @@ def require_own_name(request: web.Request) -> None:
 
 
 def _host(request: web.Request) -> str:
-    """The host and port that the request is for; empty if it names none."""
+    """Return the host and port that the request is for; empty if it names none."""
     # In a target that is a whole URL, the host stands before the header's.
     return request.host if "Host" in request.headers else ""
 
 
 def require_own_origin(request: web.Request) -> None:
-    """Raises `CrossOrigin` for what a browser sends on behalf of a page that isn't this server's.
+    """Raise `CrossOrigin` for a request of a browser on behalf of another server's page.
 
     No page can change Sec-Fetch-Site. Browsers leave it out over HTTP to other machines: then Origin
     counts, against the host that was asked for. No page of another site can set X-Forwarded-Host, so a
@@ -140,7 +140,7 @@ def _require_known_parameters(request: web.Request, known: Collection[str]) -> N
 
 
 def require_sane_head(request: web.BaseRequest) -> None:
-    """Raises `InvalidRequest` or `UnreadableBody` for a head that aiohttp takes, and takes wrongly."""
+    """Raise `InvalidRequest` or `UnreadableBody` for a head that aiohttp accepts and misreads."""
     version, headers = request.version, request.headers
     if version < HttpVersion10:
         raise InvalidRequest(

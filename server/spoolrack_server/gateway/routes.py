@@ -1,4 +1,4 @@
-"""Which method of which path is answered by whom: the one list."""
+"""Routes of the gateway: the one list of methods, paths and handlers."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def routes(
             "/{queue}/messages",
             messages.receive,
             RECEIVE,
-            parameters=("wait", "visibility"),
+            parameters=("wait", "visibility_timeout"),
             leases=True,
         ),
         Route("POST", "/{queue}/messages", messages.send, SEND),
@@ -118,5 +118,5 @@ def routes(
 
 
 def pattern(path: str) -> str:
-    """The path as aiohttp's router wants it, where nothing under `/-/` is a queue's."""
+    """Return the path as aiohttp's router wants it, where nothing under `/-/` is a queue's."""
     return path.replace("{queue}", "{queue:(?!-(?:/|$))[^/]+}")

@@ -73,7 +73,7 @@ class ScheduleEndpoints:
 
 
 def creation_of(clock: Clock, queue: str, name: str, asked: dict[str, Any]) -> CreateSchedule:
-    """The schedule that JSON asks for; raises `InvalidRequest`."""
+    """Return the schedule that JSON asks for; raise `InvalidRequest`."""
     unknown = sorted(asked.keys() - FIELDS)
     if unknown:
         raise InvalidRequest(
@@ -100,7 +100,7 @@ def creation_of(clock: Clock, queue: str, name: str, asked: dict[str, Any]) -> C
 
 
 def described(each: QueuedSchedule) -> dict[str, Any]:
-    """A schedule as JSON has it."""
+    """Return a schedule as JSON has it."""
     schedule, following = each.schedule, next_tick(each)
     found: dict[str, Any] = {
         "queue": each.queue,
@@ -120,7 +120,7 @@ def described(each: QueuedSchedule) -> dict[str, Any]:
 
 
 def body_as_json(body: bytes) -> dict[str, str]:
-    """A body as `body` if it is text, and else in base64 as `binary_body`."""
+    """Return a body as `body` if it is text, and else in base64 as `binary_body`."""
     try:
         return {"body": body.decode()}
     except UnicodeDecodeError:
@@ -128,7 +128,7 @@ def body_as_json(body: bytes) -> dict[str, str]:
 
 
 def attributes_as_json(attributes: Attributes) -> dict[str, dict[str, str]]:
-    """Attributes as `attributes` and `binary_attributes`, these in base64."""
+    """Return attributes as `attributes` and `binary_attributes`, these in base64."""
     found: dict[str, dict[str, str]] = {"attributes": {}, "binary_attributes": {}}
     for name, value in attributes.items():
         if isinstance(value, str):

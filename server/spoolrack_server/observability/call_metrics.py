@@ -30,7 +30,7 @@ class CallMetrics:
 
     @contextmanager
     def stream(self, operation: str) -> Iterator[None]:
-        """While a stream is open. How long it is says nothing, and isn't kept."""
+        """Count a stream while it is open. Its length says nothing, and isn't kept."""
         self._open[operation] = self._open.get(operation, 0) + 1
         try:
             yield

@@ -1,8 +1,8 @@
-"""The figures of this process, and of the root, as rows.
+"""The metrics of this process, and of the root, as rows.
 
-Each look is a few microseconds a queue, in a thread that isn't the event loop's. The queues that have
-series of their own are bounded: those that were made first, so that none comes and goes with others,
-and the rest appears together as the queue `*`, which can't be a queue's name.
+A collection takes a few microseconds a queue, in a thread that isn't the event loop's. The number of
+queues with series of their own is bounded: the oldest queues have them, so that none comes and goes
+with others, and the rest share those of the queue `*`, which can't be a queue's name.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Final
 
 from prometheus_client import ProcessCollector
 from spoolrack_store.model.clock import Clock
-from spoolrack_store.model.statistics import QueueFigures
+from spoolrack_store.model.statistics import QueueMetrics
 from spoolrack_store.store_metrics import StoreMetrics
 
 from .metrics import METRICS, Row, histogram_row
 
 MOST_QUEUES: Final = 1_000
-"""So many queues have series of their own."""
+"""Bound on queues with series of their own."""
 OTHERS: Final = "*"
 """Stands for the rest."""
 
@@ -93,7 +93,7 @@ def collect_process() -> Iterator[Row]:
             yield family.name, [], family.samples[0].value
 
 
-def _of_queue(queue: QueueFigures, now: int, dead: frozenset[str]) -> Iterator[Row]:
+def _of_queue(queue: QueueMetrics, now: int, dead: frozenset[str]) -> Iterator[Row]:
     name, oldest = queue.name, queue.oldest_ready
     yield "spoolrack_queue_messages", [name, "ready"], queue.ready
     yield "spoolrack_queue_messages", [name, "leased"], queue.leased
@@ -113,7 +113,7 @@ def _of_disk(tally: StoreMetrics) -> Iterator[Row]:
     yield "spoolrack_disk_size_bytes", [], space.all_bytes
     yield "spoolrack_disk_free_bytes", [], space.bytes
     yield "spoolrack_disk_refuses_sends", [], int(tally.refuses_sends(space))
-    if not space.unlimited:
+    if space.files is not None:
         yield "spoolrack_disk_inodes", [], space.all_files
         yield "spoolrack_disk_inodes_free", [], space.files
 

@@ -1,7 +1,7 @@
-"""Tells the log which calls were refused, so that an error a user met is found by its request's id.
+"""Log of refused calls, so that an error that a user met is found by its request's id.
 
-Not each of very many: beyond a few a second with the same reason they are only counted, and the next
-line says how many were left out. A fault of the server is a warning, the rest is information.
+Rate-limited: beyond a few a second with the same reason they are only counted, and the next line says
+how many were left out. A fault of the server is a warning, the rest is information.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BURST: Final = 10
 RATE: Final = 1.0
 """More of them each second."""
 QUIET: Final = frozenset({"DRAINING"})
-"""Every caller gets it while a server stops; the log has said why."""
+"""Every caller gets it while a server stops; the reason is logged."""
 
 
 class ErrorLog:
@@ -30,8 +30,8 @@ class ErrorLog:
         self._watch = watch
         self._reasons: dict[str, _TokenBucket] = {}
 
-    def tell(self, operation: str, reason: str, detail: str, *, is_fault: bool) -> None:
-        """A call for `operation` is refused for one of our own reasons."""
+    def log(self, operation: str, reason: str, detail: str, *, is_fault: bool) -> None:
+        """Log the refusal of a call for `operation`, for one of our own reasons."""
         if reason in QUIET:
             return
         told = self._reasons.get(reason)
@@ -46,7 +46,7 @@ class ErrorLog:
 
 
 class _TokenBucket:
-    """How many lines may still be written."""
+    """Token bucket of log lines."""
 
     def __init__(self, now: float) -> None:
         self._lines = float(BURST)
@@ -54,7 +54,8 @@ class _TokenBucket:
         self._left_out = 0
 
     def take(self, now: float) -> int | None:
-        """How many were left out before this line; None: it is left out itself."""
+        """Take a token; return how many lines were left out before this one. None: this line is left
+        out, too."""
         self._lines = min(float(BURST), self._lines + (now - self._since) * RATE)
         self._since = now
         if self._lines < 1:

@@ -34,7 +34,7 @@ class _Once(Collector):
 def written(
     root: Iterable[Row], processes: Mapping[int, Iterable[Row]], accept: str
 ) -> tuple[bytes, str]:
-    """The page for a scrape that accepts these types, and its content type."""
+    """Return the page for a scrape that accepts these types, and its content type."""
     found: dict[str, Family] = {}
     for row in root:
         _add(found, row, ())
@@ -79,7 +79,7 @@ def _family(metric: Metric) -> Family:
 
 
 def _buckets(metric: Metric, counts: Sequence[int]) -> list[tuple[str, float]]:
-    """How many values lay below each bound, as Prometheus counts."""
+    """Return how many values lay below each bound, as Prometheus counts."""
     ends = [*(repr(bound) for bound in metric.bounds), "+Inf"]
     below, found = 0, []
     for end, count in zip(ends, counts, strict=True):

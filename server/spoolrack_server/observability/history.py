@@ -1,9 +1,9 @@
-"""An hour of each queue's figures, one sample every ten seconds: what the dashboard's charts show.
+"""An hour of each queue's metrics, one sample every ten seconds, for the dashboard's charts.
 
 Memory is bounded: 24 bytes a sample, `SLOTS` samples a queue, `MOST_QUEUES` queues, 8.3 MiB in all.
-With more queues than that, the queue that has been idle longest gives its place to one that isn't
-idle. A restart begins the history anew. The counts are of the root; what came in and went out is what
-this process has done, so `combined` adds up the processes of one server.
+With more queues than that, the queue that has been idle longest gives its place to one that isn't idle.
+A restart begins the history anew. The counts are of the root. The rates are of this process alone, so
+`combined` adds up the processes of one server.
 
 Knows no clock and no store: both come with each sample. Not thread-safe.
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.statistics import QueueFigures
+from spoolrack_store.model.statistics import QueueMetrics
 
 EVERY: Final = Millis(10_000)
 """From one sample to the next. A sample belongs to the slot of this length in which it was taken."""
@@ -30,7 +30,7 @@ _LARGEST: Final = 2**32 - 1
 COUNTS: Final = ("ready", "leased", "delayed", "oldest")
 """Kept of each queue: messages by state, and the age in seconds of the oldest that is ready."""
 RATES: Final = ("entered", "left")
-"""Kept of each queue: messages since the sample before; told as messages a second."""
+"""Kept of each queue: messages since the sample before; shown as messages a second."""
 
 Series = dict[str, Any]
 """`first`, the slot of the first value; `every`, the length of a slot in milliseconds; and for each of
@@ -54,7 +54,7 @@ class History:
         self._most = most
         self._rings: dict[str, _Ring] = {}
         self._totals: dict[str, tuple[int, int]] = {}
-        """Of all queues at the last sample, kept or not: what had entered and left."""
+        """Totals entered and left of all queues at the last sample, kept or not."""
         self._slots = array("q", [-1]) * SLOTS
         """By place: which slot was sampled there last."""
         self._spans = array("I", bytes(4 * SLOTS))
@@ -71,8 +71,8 @@ class History:
             for values in ring.values.values()
         )
 
-    def sample(self, figures: Iterable[QueueFigures], wall: Millis, monotonic: Millis) -> None:
-        """Keep the figures of all queues; a second sample in one slot is passed over.
+    def sample(self, metrics: Iterable[QueueMetrics], wall: Millis, monotonic: Millis) -> None:
+        """Keep the metrics of all queues; a second sample in one slot is passed over.
 
         A wall clock that is set back by more than a slot begins the history anew.
         """
@@ -85,8 +85,8 @@ class History:
             self._last = None
         is_first, place = self._last is None, slot % SLOTS
         totals: dict[str, tuple[int, int]] = {}
-        crowd: list[tuple[QueueFigures, int, int]] = []
-        for queue in figures:
+        without_ring: list[tuple[QueueMetrics, int, int]] = []
+        for queue in metrics:
             totals[queue.name] = (queue.entered, queue.left)
             before = (queue.entered, queue.left) if is_first else self._totals.get(queue.name, (0, 0))
             entered, left = _since(queue.entered, before[0]), _since(queue.left, before[1])
@@ -94,22 +94,23 @@ class History:
             if ring is None and len(self._rings) < self._most:
                 ring = self._rings[queue.name] = _Ring(slot)
             if ring is None:
-                crowd.append((queue, entered, left))
+                without_ring.append((queue, entered, left))
             else:
-                _keep(ring, place, slot, queue, entered, left, wall)
+                _store_sample(ring, place, slot, queue, entered, left, wall)
         for name in [name for name in self._rings if name not in totals]:
             del self._rings[name]
-        for queue, entered, left in crowd:
+        for queue, entered, left in without_ring:
             ring = self._make_room(queue.name, slot) if _is_busy(queue, entered, left) else None
             if ring is not None:
-                _keep(ring, place, slot, queue, entered, left, wall)
+                _store_sample(ring, place, slot, queue, entered, left, wall)
         self._totals = totals
         self._slots[place] = slot
         self._spans[place] = 0 if is_first else min(_LARGEST, max(1, monotonic - self._sampled_at))
         self._last, self._sampled_at = slot, monotonic
 
     def _make_room(self, queue: str, slot: int) -> _Ring | None:
-        """A ring for `queue` in the place of the one that is idle longest; None: no queue is idle."""
+        """Return a ring for `queue` in the place of the one that is idle longest; None: no queue is
+        idle."""
         if len(self._rings) >= self._most:
             idle = min(self._rings, key=lambda name: self._rings[name].active, default=None)
             if idle is None or self._rings[idle].active == slot:
@@ -119,7 +120,7 @@ class History:
         return ring
 
     def of(self, queue: str) -> Series | None:
-        """The hour of a queue up to the last sample; None if it isn't kept."""
+        """Return the hour of a queue up to the last sample; None if it isn't kept."""
         ring = self._rings.get(queue)
         if ring is None or self._last is None:
             return None
@@ -139,7 +140,8 @@ class History:
         return series
 
     def trends(self, queues: Iterable[str]) -> dict[str, list[int | None]]:
-        """The most messages ready in each thirtieth of the hour; without queues that had none."""
+        """Return the most messages ready in each thirtieth of the hour; without queues that had
+        none."""
         if self._last is None:
             return {}
         width = SLOTS // TREND
@@ -160,7 +162,7 @@ class History:
 
 
 def combined(own: Series | None, others: Mapping[int, Series | None]) -> Series:
-    """The hour of one queue in one server of several processes.
+    """Return the hour of one queue in one server of several processes.
 
     Counts are this process's, and another's where this one has no sample, as all see the same root.
     Rates are added up. `partial_before` is the slot before which a process was not there to count, or
@@ -185,11 +187,11 @@ def combined(own: Series | None, others: Mapping[int, Series | None]) -> Series:
     return found
 
 
-def _keep(
+def _store_sample(
     ring: _Ring,
     place: int,
     slot: int,
-    queue: QueueFigures,
+    queue: QueueMetrics,
     entered: int,
     left: int,
     wall: Millis,
@@ -204,7 +206,7 @@ def _keep(
         ring.active = slot
 
 
-def _is_busy(queue: QueueFigures, entered: int, left: int) -> bool:
+def _is_busy(queue: QueueMetrics, entered: int, left: int) -> bool:
     return bool(queue.ready or queue.leased or queue.delayed or entered or left)
 
 

@@ -22,7 +22,7 @@ from .request_ids import HEADER, REQUEST_ID, RequestIds
 
 Metadata = Iterable[tuple[str, str | bytes]]
 Asked = Callable[[Any], None]
-"""Is told what a call asks for, once that is read; None: it has many requests."""
+"""Called with the request of a call, once it is read; None: it has many requests."""
 Method = Callable[[Asked, Any], Awaitable[Any]]
 
 CANCELLED: Final = "CANCELLED"
@@ -34,7 +34,7 @@ class TraceSpan(Protocol):
     """A call or request in a trace."""
 
     def end(self, code: str, *, is_fault: bool) -> None:
-        """It has ended with `code`; `is_fault`: by a fault that isn't its caller's."""
+        """Note that the call has ended with `code`; `is_fault`: by a fault of the server."""
 
 
 class Traces(Protocol):
@@ -52,7 +52,7 @@ class Traces(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ObservedRequest:
-    """A request of a stream, under way."""
+    """A request of a stream, in flight."""
 
     operation: str
     began: float
@@ -61,14 +61,14 @@ class ObservedRequest:
     refusals: ErrorLog
 
     def end(self) -> None:
-        """It is answered."""
+        """Note that the request is answered."""
         self._end(OK, is_fault=False)
 
     def refused(self, code: int, reason: str, detail: str) -> None:
-        """It is refused, all of it, with the code that gRPC numbers so."""
+        """Note that the whole request is refused, with gRPC's number of a code."""
         name = code_name(code)
         is_fault = name in FAULTS
-        self.refusals.tell(self.operation, reason, detail, is_fault=is_fault)
+        self.refusals.log(self.operation, reason, detail, is_fault=is_fault)
         self._end(name, is_fault=is_fault)
 
     def _end(self, code: str, *, is_fault: bool) -> None:
@@ -95,13 +95,14 @@ class Instrumentation:
     # gRPC.
 
     def rpc(self, method: Method, name: str, *, streams: bool) -> Method:
-        """`method`, watched. Of one that `streams`, it counts how many are open and how they end."""
+        """Watch the handler of `method`. Of one that `streams`, count how many are open and how they
+        end."""
         operations = self.operations
 
         async def run(_: Any, context: Any) -> Any:
             began = stopwatch()
             metadata = context.invocation_metadata() or ()
-            id = self._ids.take(next((value for key, value in metadata if key == HEADER), None))
+            id = self._ids.choose(next((value for key, value in metadata if key == HEADER), None))
             REQUEST_ID.set(id)  # The task is this call's alone.
             context.set_trailing_metadata(((HEADER, id),))
             span: TraceSpan | None = None
@@ -137,7 +138,7 @@ class Instrumentation:
         return run
 
     def begin(self, operation: str, request: Any) -> ObservedRequest:
-        """A request of a stream comes in."""
+        """Note a request of a stream."""
         traces, span = self._traces, None
         if traces is not None:
             span = traces.rpc(operation, request, (), REQUEST_ID.get())
@@ -146,8 +147,8 @@ class Instrumentation:
     # HTTP.
 
     def name(self, given: str | None) -> str:
-        """The name of the request that begins in this task."""
-        id = self._ids.take(given)
+        """Set the name of the request that begins in this task."""
+        id = self._ids.choose(given)
         REQUEST_ID.set(id)
         return id
 
@@ -181,7 +182,7 @@ FAULTS: Final = frozenset({"UNKNOWN", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "D
 
 
 def _code_of(context: Any) -> str:
-    """How a call was aborted."""
+    """Return the code with which a call was aborted."""
     code = context.code()
     if isinstance(code, grpc.StatusCode):
         return code.name
@@ -189,5 +190,5 @@ def _code_of(context: Any) -> str:
 
 
 def code_name(number: int) -> str:
-    """How gRPC calls the code that it numbers so."""
+    """Return gRPC's name of a code."""
     return _CODES.get(number, "UNKNOWN")

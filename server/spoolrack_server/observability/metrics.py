@@ -1,7 +1,7 @@
-"""Which metrics there are: the one list, which docs/observability.md repeats and a test compares.
+"""The metrics: the one list, which docs/observability.md repeats and a test compares.
 
-A figure travels as a row until it is written for Prometheus, so that it can come from another process.
-Knows nothing of where figures come from.
+A metric is a row until it is written for Prometheus, so that it can come from another process. Knows
+nothing of the sources.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Metric:
     labels: tuple[str, ...] = ()
     bounds: tuple[float, ...] = ()
     is_of_process: bool = False
-    """Whether each process has its own; the others are of the root, and any process can tell them."""
+    """Whether each process has its own; the others are of the root, and any process can report them."""
 
 
 def _process_metric(
@@ -37,7 +37,7 @@ def _process_metric(
 
 
 _ALL: Final = (
-    Metric("spoolrack_build", "info", "What runs.", ("version", "python")),
+    Metric("spoolrack_build", "info", "Version of the server and of Python.", ("version", "python")),
     # The root.
     Metric("spoolrack_queues", "gauge", "Queues."),
     Metric("spoolrack_queue_messages", "gauge", "Messages, by queue and state.", ("queue", "state")),
@@ -73,10 +73,10 @@ _ALL: Final = (
     Metric(
         "spoolrack_quarantine_items",
         "gauge",
-        "What lies in quarantine/, counted every half minute.",
+        "Files in quarantine/, counted every half minute.",
     ),
-    Metric("spoolrack_disk_size_bytes", "gauge", "How large the root's file system is."),
-    Metric("spoolrack_disk_free_bytes", "gauge", "What is free of it for us."),
+    Metric("spoolrack_disk_size_bytes", "gauge", "Size of the root's file system."),
+    Metric("spoolrack_disk_free_bytes", "gauge", "Free bytes of it for this process's user."),
     Metric("spoolrack_disk_refuses_sends", "gauge", "1 while sends are refused for its free room."),
     Metric(
         "spoolrack_disk_inodes", "gauge", "How many files the file system can have; absent: no limit."
@@ -143,9 +143,7 @@ _ALL: Final = (
         "gauge",
         "Deleted files and folders that wait to be unlinked.",
     ),
-    _process_metric(
-        "spoolrack_process_answers", "gauge", "1 if the process told its figures in time, else 0."
-    ),
+    _process_metric("spoolrack_process_answers", "gauge", "1 if the process answered in time, else 0."),
     _process_metric("spoolrack_process_cpu_seconds", "counter", "Processor time, of user and system."),
     _process_metric("spoolrack_process_resident_memory_bytes", "gauge", "Memory in use."),
     _process_metric("spoolrack_process_virtual_memory_bytes", "gauge", "Address space in use."),
@@ -161,7 +159,7 @@ METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in _ALL}
 
 
 def rows_from_json(rows: Iterable[Any]) -> list[Row]:
-    """Rows that were lists on their way here."""
+    """Return rows of JSON as tuples."""
     return [
         (name, labels, (value[0], value[1]) if isinstance(value, list) else value)
         for name, labels, value in rows
@@ -169,5 +167,5 @@ def rows_from_json(rows: Iterable[Any]) -> list[Row]:
 
 
 def histogram_row(name: str, labels: Sequence[str], histogram: Histogram) -> Row:
-    """A histogram's row; `METRICS` knows its bounds."""
+    """Return a histogram's row; `METRICS` knows its bounds."""
     return name, labels, (list(histogram.counts), histogram.sum)

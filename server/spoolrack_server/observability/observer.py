@@ -1,8 +1,8 @@
-"""Watches one server: gathers its figures when it is asked, and those of its siblings.
+"""Observer of one server: collects its metrics for a scrape, and those of the other worker processes.
 
-Owns what is counted of calls, an hour of samples of each queue, and the thread in which both are
-gathered: one scrape at a time, however many ask. Knows nothing of who may ask. A sibling that doesn't
-answer in time is left out, and it is said.
+Owns the counts of calls, an hour of samples of each queue, and the thread in which both are collected:
+one scrape at a time, however many ask. Knows nothing of permissions. A worker process that doesn't
+answer in time is left out, and the answer says so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spoolrack_store.store_metrics import StoreMetrics
 
 from ..cgroup import machine_memory, memory_limit
 from ..health import Health
-from ..worker_processes import FIGURES, HISTORY, PROCESS
+from ..worker_processes import HISTORY, METRIC_ROWS, PROCESS
 from .call_metrics import CallMetrics
 from .collectors import MOST_QUEUES, FolderCounter, collect_process, collect_root, collect_store
 from .exposition import written
@@ -28,8 +28,8 @@ from .metrics import Row
 T = TypeVar("T")
 
 
-PROBE_PATIENCE: Final = 1.0
-"""Seconds that a probe waits for the disk's figures."""
+PROBE_TIMEOUT: Final = 1.0
+"""Seconds that a probe waits for the disk's facts."""
 
 
 class Processes(Protocol):
@@ -38,8 +38,8 @@ class Processes(Protocol):
     number: int
     """Of this one."""
 
-    async def figures(self) -> dict[int, list[Row] | None]:
-        """Of each of the others; None: it didn't answer in time."""
+    async def metric_rows(self) -> dict[int, list[Row] | None]:
+        """Return the metrics of each other process; None: it didn't answer in time."""
 
     async def others(self, what: str) -> dict[int, Any]:
         """Return each sibling's answer to `Observer.answer`'s question; None: not in time."""
@@ -50,7 +50,7 @@ class SingleProcess:
 
     number = 0
 
-    async def figures(self) -> dict[int, list[Row] | None]:
+    async def metric_rows(self) -> dict[int, list[Row] | None]:
         return {}
 
     async def others(self, what: str) -> dict[int, Any]:
@@ -59,7 +59,7 @@ class SingleProcess:
 
 class Credit(Protocol):
     def credits(self) -> tuple[int, int]:
-        """How many messages all consumers may hold, and how many they hold."""
+        """Return how many messages all consumers may hold, and how many they hold."""
 
 
 class WatermarkState(Protocol):
@@ -78,7 +78,7 @@ class Observer:
         most_queues: int = MOST_QUEUES,
         root: str = "",
     ) -> None:
-        """`root` is told as the folder that is served."""
+        """`root` is shown as the folder that is served."""
         self.operations = CallMetrics()
         self._root = os.path.abspath(root) if root else ""
         self._began = clock.monotonic()
@@ -94,10 +94,10 @@ class Observer:
         self._memory: WatermarkState | None = None
         self._is_over = False
         self._gathering = asyncio.Lock()
-        self._thread = ThreadPoolExecutor(1, "spoolrack-figures")
+        self._thread = ThreadPoolExecutor(1, "spoolrack-metrics")
 
     def begin(self, tally: StoreMetrics, *, reaps: bool) -> None:
-        """The store is open."""
+        """Start observing an open store."""
         loop = asyncio.get_running_loop()
         self._tally = tally
         self._counter = FolderCounter(
@@ -105,13 +105,13 @@ class Observer:
         )
         self._sampling = asyncio.create_task(self._sample_on())
 
-    def lend(self, credit: Credit, memory: WatermarkState | None = None) -> None:
-        """From now on there are consumers, who have credits, and a watermark of the memory."""
+    def observe_flow(self, credit: Credit, memory: WatermarkState | None = None) -> None:
+        """Observe the consumers' credits and the memory's watermark, too."""
         self._credit = credit
         self._memory = memory
 
     async def end(self) -> None:
-        """The store is about to close."""
+        """Stop observing, before the store closes."""
         self._tally = self._credit = None
         self._is_over = True
         if self._sampling is not None:
@@ -119,7 +119,7 @@ class Observer:
             await asyncio.gather(self._sampling, return_exceptions=True)
         if self._counter is not None:
             await self._counter.stop()
-        # Who gathers just now must not meet a store that is closed.
+        # A scrape in progress must not meet a closed store.
         async with self._gathering:
             self._thread.shutdown()
 
@@ -129,7 +129,7 @@ class Observer:
 
     async def answer(self, what: str) -> Any:
         """Return this process's answer to its siblings; see `worker_processes` for the questions."""
-        if what == FIGURES:
+        if what == METRIC_ROWS:
             return await self.own()
         if what == PROCESS:
             return self.process()
@@ -152,16 +152,16 @@ class Observer:
             await self._beside(lambda: self._sample(tally))
 
     def _sample(self, tally: StoreMetrics) -> None:
-        figures = (queue for part in tally.queues() for queue in part)
-        self._history.sample(figures, self._clock.wall(), self._clock.monotonic())
+        metrics = (queue for part in tally.queues() for queue in part)
+        self._history.sample(metrics, self._clock.wall(), self._clock.monotonic())
 
     async def history(self, queue: str) -> Series:
-        """The last hour of a queue, with the rates of all processes of this server added up."""
+        """Return the last hour of a queue, with the rates of all processes of this server added up."""
         others = await self._processes.others(HISTORY + queue)
         return combined(await self._beside(lambda: self._history.of(queue)), others)
 
     async def trends(self, queues: Iterable[str]) -> dict[str, list[int | None]]:
-        """How many messages were ready over the last hour, of those of `queues` that had any."""
+        """Return how many messages were ready over the last hour, of those of `queues` that had any."""
         return await self._beside(lambda: self._history.trends(queues))
 
     # The machine.
@@ -172,7 +172,7 @@ class Observer:
         return self._clock.monotonic() - self._began
 
     def process(self) -> dict[str, Any]:
-        """This process: its id, its memory in bytes, its uptime in milliseconds."""
+        """Return the id of this process, its memory in bytes and its uptime in milliseconds."""
         rows = {name: value for name, _, value in collect_process()}
         resident = rows.get("spoolrack_process_resident_memory_bytes")
         return {"pid": os.getpid(), "resident": resident, "uptime": self.uptime}
@@ -184,7 +184,7 @@ class Observer:
         space = None if self._tally is None else await self._beside(self._tally.space)
         disk = None
         if space is not None:
-            files = None if space.unlimited else {"free": space.files, "total": space.all_files}
+            files = None if space.files is None else {"free": space.files, "total": space.all_files}
             refuses = self._tally is not None and self._tally.refuses_sends(space)
             disk = {
                 "free": space.bytes,
@@ -208,7 +208,7 @@ class Observer:
         found: list[str] = []
         if self._tally is not None:
             try:
-                async with asyncio.timeout(PROBE_PATIENCE):
+                async with asyncio.timeout(PROBE_TIMEOUT):
                     space = await self._beside(self._tally.space)
             except TimeoutError:
                 space = None
@@ -221,14 +221,14 @@ class Observer:
     # Scrapes.
 
     async def own(self) -> list[Row]:
-        """The figures of this process."""
+        """Return the metrics of this process."""
         async with self._gathering:
             own = list(self._of_calls())
             return own + await self._beside(self._of_store)
 
     async def page(self, accept: str) -> tuple[bytes, str]:
         """Return the answer to a scrape that accepts these types, and its content type."""
-        others = await self._processes.figures()
+        others = await self._processes.metric_rows()
         async with self._gathering:
             processes: dict[int, list[Row]] = {
                 number: [("spoolrack_process_answers", [], int(rows is not None)), *(rows or ())]

@@ -1,8 +1,8 @@
-"""Spans of what a server is asked, by OpenTelemetry, an extra: `pip install "spoolrack[otel]"`.
+"""Spans of a server's calls, by OpenTelemetry, an extra: `pip install "spoolrack[otel]"`.
 
-A span continues the trace that came with its call. A call that only brings messages of others' traces
-is linked to each of them, or is the child of the one if there is but one. Nothing is imported before a
-server is told where to send its spans; an endpoint that can't be reached costs no call any time.
+A span continues the trace that came with its call. A call whose messages carry traces is linked to each
+of them, or is the child of a single one. Nothing is imported unless an endpoint for spans is set; an
+endpoint that can't be reached delays no call.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class OtelTraces:
 
 
 def _carriers_of(messages: Iterable[Any]) -> Iterator[dict[str, str]]:
-    """The trace contexts of messages of the wire, each once."""
+    """Return the trace contexts of messages of the wire, each once."""
     seen: set[str] = set()
     for message in messages:
         if len(seen) >= MAX_LINKS:
@@ -137,9 +137,9 @@ def _carriers_of(messages: Iterable[Any]) -> Iterator[dict[str, str]]:
 
 
 def otlp_traces(url: str) -> OtelTraces:
-    """Traces that go to the OTLP endpoint `url`, over gRPC; `http` is without TLS.
+    """Return a tracer that exports to the OTLP endpoint `url`, over gRPC; `http` is without TLS.
 
-    Raises `TracingUnavailable`. OpenTelemetry's own environment variables say the rest.
+    Raises `TracingUnavailable`. OpenTelemetry's own environment variables configure the rest.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
@@ -156,7 +156,7 @@ def otlp_traces(url: str) -> OtelTraces:
             f'Traces need OpenTelemetry ({error}): pip install "spoolrack[otel]".'
         ) from error
     named = {"service.name": "spoolrack", "service.version": version("spoolrack")}
-    # What the operator's environment says of it comes last.
+    # The operator's environment takes precedence.
     resource = Resource.create().merge(Resource(named)).merge(OTELResourceDetector().detect())
     provider = TracerProvider(resource=resource)
     exporter = OTLPSpanExporter(endpoint=url, insecure=parts.scheme == "http")

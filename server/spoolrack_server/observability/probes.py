@@ -1,7 +1,7 @@
-"""A listener for probes: whether the process lives, whether it is ready, and nothing else.
+"""Listener for probes: liveness and readiness, and nothing else.
 
-Without TLS and without tokens, because those who probe often have neither; so it says no more than a
-word. Who may reach it is its operator's choice. Starting raises `AddressUnusable`.
+Without TLS and without tokens, because a prober often has neither; so an answer is a word. The operator
+restricts access to the port. Starting raises `AddressUnusable`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Probes:
 
 
 def probes_of(health: Health, host: str, port: int) -> Probes:
-    """Those of a server of one process, which lives if it answers at all."""
+    """Return the probes of a server of one process, which lives if it answers at all."""
 
     async def lives() -> str:
         return ""
@@ -79,9 +79,10 @@ def probes_of(health: Health, host: str, port: int) -> Probes:
 def probes_of_all(
     workers: WorkerProcesses, host: str, port: int, *, is_draining: Callable[[], bool]
 ) -> Probes:
-    """Those of a supervisor: it lives if all its servers answer, and is ready if all that run serve.
+    """Return the probes of a supervisor: it lives if all its worker processes answer, and is ready if
+    all that run serve.
 
-    One that has died is started again, and the kernel deals out no connection to it meanwhile.
+    A dead one is started again, and the kernel gives it no connection meanwhile.
     """
 
     async def lives() -> str:

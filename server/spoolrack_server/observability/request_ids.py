@@ -1,8 +1,8 @@
-"""A name for each call and request, by which its log lines are found.
+"""Request ids: a name for each call and request, by which its log lines are found.
 
-Who asks may bring one of his own, if it can stand in a log and a header as it is; else one is made. It
-goes back with the answer, whatever that is, and stands in each line that is logged while the request is
-worked on. What a commit does for many requests at once belongs to none of them, and has no name.
+A caller may send its own, if it can stand in a log and a header as it is; else one is made. It is
+returned with the answer, and stands in each line that is logged while the request is worked on. The
+work of a commit for many requests belongs to none of them, and has no id.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class RequestIds:
         self._prefix = seed or secrets.token_hex(6)
         self._count = count(1)
 
-    def take(self, given: str | bytes | None) -> str:
-        """The one that was given, if it is sane; else a new one."""
+    def choose(self, given: str | bytes | None) -> str:
+        """Return the given id, if it is sane; else a new one."""
         if isinstance(given, str) and _SANE.fullmatch(given):
             return given
         return f"{self._prefix}-{next(self._count):x}"

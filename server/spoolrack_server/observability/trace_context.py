@@ -1,7 +1,7 @@
-"""A sender's trace, as W3C's Trace Context writes it: where it stands in a message, and what is valid.
+"""Trace context of a sender, as W3C writes it: its place in a message, and its validation.
 
-A message carries it as two attributes from its sender to its receiver, whatever either speaks. What
-came with a call instead is given to those of its messages that carry none. Pure.
+A message carries it as two attributes from its sender to its receiver, over any protocol. A context
+that came with a call is given to those of its messages that carry none. Pure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def is_traceparent(value: object) -> bool:
 
 
 def context_in(pairs: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
-    """The trace context among headers or metadata; empty if there is none, or no valid one."""
+    """Return the trace context among headers or metadata; empty if there is none, or no valid one."""
     found = {name.lower(): value for name, value in pairs if name.lower() in (TRACEPARENT, TRACESTATE)}
     parent, state = found.get(TRACEPARENT), found.get(TRACESTATE)
     if not isinstance(parent, str) or not is_traceparent(parent):
@@ -37,7 +37,9 @@ def context_in(pairs: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
     return context
 
 
-def lend(context: Mapping[str, str], attributes: MutableMapping[str, str | bytes], room: int) -> None:
+def inherit_context(
+    context: Mapping[str, str], attributes: MutableMapping[str, str | bytes], room: int
+) -> None:
     """Give a message the context of its call, unless it has one or there is no `room`, in bytes."""
     if not context or TRACEPARENT in attributes:
         return

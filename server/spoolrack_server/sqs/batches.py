@@ -15,9 +15,9 @@ from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Send
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 
-from ..observability.trace_context import lend
+from ..observability.trace_context import inherit_context
 from . import messages, sqs_errors
-from .messages import Outgoing
+from .messages import SqsMessage
 from .parameters import Parameters
 from .queue_attributes import FIFO, QueueFacts
 from .sqs_errors import SqsError
@@ -27,7 +27,7 @@ _ENTRY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 Refusal = StoreError | SqsError
 
 
-class Batch:
+class BatchEntries:
     """The entries of a request, and the result of each."""
 
     def __init__(self, parameters: Parameters, entry: str) -> None:
@@ -138,7 +138,7 @@ class SendBatch:
                 "parameter that is not valid for this queue type."
             )
         if self._trace:
-            lend(self._trace, message.attributes, MAX_ATTRIBUTES_SIZE)
+            inherit_context(self._trace, message.attributes, MAX_ATTRIBUTES_SIZE)
         position = len(self._bodies)
         self._bodies.append(message.body)
         self._answers.append(message.answer)
@@ -152,7 +152,7 @@ class SendBatch:
             self._groups[position] = group
         return position
 
-    def _deduplication(self, parameters: Parameters, message: Outgoing, group: str) -> str:
+    def _deduplication(self, parameters: Parameters, message: SqsMessage, group: str) -> str:
         """Return the deduplication id of a message for the store; empty: it has none."""
         given = messages.token(parameters, "MessageDeduplicationId")
         if not self._is_fifo:

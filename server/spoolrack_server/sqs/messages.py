@@ -1,8 +1,8 @@
-"""Messages between SQS and the store: bodies, attributes with their data types, MD5, what is shown.
+"""Conversion of messages between SQS and the store: bodies, attributes with their data types, MD5.
 
-A message attribute is stored under its own name; its data type, unless that is String or Binary, in
-the attribute `AWS.DataTypes`. System attributes are stored as `AWS.SenderId` and so on: names that
-begin with "AWS." are reserved by SQS, so that none of a client's can be one. Pure.
+A message attribute is stored under its own name; its data type, unless that is String or Binary, in the
+attribute `AWS.DataTypes`. System attributes are stored as `AWS.SenderId` and so on: names that begin
+with "AWS." are reserved by SQS, so that none of a client's can be one. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spoolrack_store.model.content import Attributes
-from spoolrack_store.model.dead_letter_records import Death
+from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.operations import Message
 
 from . import queue_attributes, sqs_errors
@@ -68,7 +68,7 @@ Shown = tuple[str, str | bytes]
 
 
 @dataclass(slots=True)
-class Outgoing:
+class SqsMessage:
     """A message of a send."""
 
     body: bytes
@@ -79,7 +79,7 @@ class Outgoing:
     """Bytes, as SQS counts them: of the body, and of names, types and values of attributes."""
 
 
-def outgoing(parameters: Parameters, sender: str) -> Outgoing:
+def outgoing(parameters: Parameters, sender: str) -> SqsMessage:
     """Read the body and the attributes of a message that is sent."""
     text = parameters.text("MessageBody")
     if text is None:
@@ -94,7 +94,7 @@ def outgoing(parameters: Parameters, sender: str) -> Outgoing:
             "allowed characters is #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to "
             "#x10FFFF"
         )
-    made = Outgoing(body, {}, {"MD5OfMessageBody": md5(body)}, len(body))
+    made = SqsMessage(body, {}, {"MD5OfMessageBody": md5(body)}, len(body))
     given = parameters.structures("MessageAttributes")
     if given:
         _add_attributes(made, given)
@@ -106,7 +106,7 @@ def outgoing(parameters: Parameters, sender: str) -> Outgoing:
     return made
 
 
-def _add_attributes(made: Outgoing, given: Mapping[str, Parameters]) -> None:
+def _add_attributes(made: SqsMessage, given: Mapping[str, Parameters]) -> None:
     if len(given) > MOST:
         raise sqs_errors.invalid_value(
             f"Number of message attributes [{len(given)}] exceeds the allowed maximum [{MOST}]."
@@ -124,7 +124,7 @@ def _add_attributes(made: Outgoing, given: Mapping[str, Parameters]) -> None:
     made.answer["MD5OfMessageAttributes"] = md5_of_attributes(shown)
 
 
-def _add_system_attributes(made: Outgoing, given: Mapping[str, Parameters]) -> None:
+def _add_system_attributes(made: SqsMessage, given: Mapping[str, Parameters]) -> None:
     system = {name: _given(name, each) for name, each in given.items()}
     for name, (kind, value) in system.items():
         if name != "AWSTraceHeader" or kind != "String":
@@ -259,7 +259,7 @@ def _system_attributes(message: Message, region: str) -> dict[str, str]:
     return found
 
 
-def _deaths_since_redrive(message: Message) -> Sequence[Death]:
+def _deaths_since_redrive(message: Message) -> Sequence[DeadLetterRecord]:
     """Return how a dead letter came to be one, as long as its count of receives goes on."""
     redriven = [place for place, death in enumerate(message.deaths) if death.redriven_at is not None]
     return message.deaths[redriven[-1] + 1 :] if redriven else message.deaths

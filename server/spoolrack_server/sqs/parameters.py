@@ -1,4 +1,4 @@
-"""The parameters of an SQS request: typed access, and errors of what is missing or malformed. Pure."""
+"""The parameters of an SQS request: typed access, and errors of missing or malformed ones. Pure."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def _value(fields: Mapping[str, str]) -> Any:
         try:
             base64.b64decode(coded, validate=True)
         except (binascii.Error, ValueError):
-            # What a form decodes from an unescaped plus sign.
+            # A form decodes an unescaped plus sign to this.
             structure["BinaryValue"] = coded.replace(" ", "+")
     return structure
 

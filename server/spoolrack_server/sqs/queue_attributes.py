@@ -1,7 +1,7 @@
-"""The attributes of a queue: which are the store's settings, which are kept in the queue's labels.
+"""The attributes of a queue: some are the store's settings, the others are kept in the queue's labels.
 
-What SQS has and the store doesn't is stored and shown: in a label `aws:sqs:<attribute>`. The other
-labels are the queue's tags; SQS reserves tags that begin with "aws:". Pure.
+An attribute that the store doesn't have is stored in a label `aws:sqs:<attribute>`, and shown. The
+other labels are the queue's tags; SQS reserves tags that begin with "aws:". Pure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_TAGS: Final = 50
 DEFAULT_RETENTION: Final = Millis(4 * DAY)
 """SQS's own, which a queue has that is created over SQS and doesn't say another."""
 MAX_RETENTION: Final = Millis(14 * DAY)
-"""The longest that SQS can tell: shown for a queue that keeps messages longer, or for ever."""
+"""The largest value of SQS: shown for a queue that keeps messages longer, or for ever."""
 MODIFIED: Final = "LastModifiedTimestamp"
 WAIT: Final = "ReceiveMessageWaitTimeSeconds"
 REDRIVE: Final = "RedrivePolicy"
@@ -155,7 +155,7 @@ NAMES: Final = frozenset({*_SETTINGS, *_LABELS, *_SHOWN_ONLY, REDRIVE})
 
 
 @dataclass(slots=True)
-class Changes:
+class AttributeChanges:
     """The attributes that a request sets, as the store has them."""
 
     settings: dict[str, object] = field(default_factory=dict)
@@ -166,9 +166,9 @@ class Changes:
     """The queue that a redrive policy names; empty: none does."""
 
 
-def changes_in(queue: str, attributes: Mapping[str, str]) -> Changes:
+def changes_in(queue: str, attributes: Mapping[str, str]) -> AttributeChanges:
     """Read the attributes that a request sets; raise the error of one that can't be."""
-    changes = Changes()
+    changes = AttributeChanges()
     is_fifo = queue.endswith(FIFO)
     for name, value in attributes.items():
         if name not in NAMES or name in _SHOWN_ONLY:
@@ -253,7 +253,7 @@ def _is_text(value: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
-def _read_redrive(value: str, changes: Changes, *, is_fifo: bool) -> None:
+def _read_redrive(value: str, changes: AttributeChanges, *, is_fifo: bool) -> None:
     """Read a redrive policy; an empty one removes it."""
     if not value:
         changes.settings |= {"dead_letter_queue": "", "max_receives": 0}
@@ -296,7 +296,7 @@ def _read_redrive(value: str, changes: Changes, *, is_fifo: bool) -> None:
     changes.settings |= {"dead_letter_queue": queue, "max_receives": count}
 
 
-def initial_settings(queue: str, changes: Changes) -> QueueSettings:
+def initial_settings(queue: str, changes: AttributeChanges) -> QueueSettings:
     """Return the settings of a queue that is created over SQS."""
     first: dict[str, object] = {"retention": DEFAULT_RETENTION, "dead_letter_at": "receive"}
     if queue.endswith(FIFO):
@@ -304,7 +304,7 @@ def initial_settings(queue: str, changes: Changes) -> QueueSettings:
     return QueueSettings().changed(first | changes.settings)
 
 
-def shown(queue: Queue, region: str) -> dict[str, str]:
+def attributes_of(queue: Queue, region: str) -> dict[str, str]:
     """Return all attributes of a queue."""
     settings = queue.settings
     retention = min(settings.retention or MAX_RETENTION, MAX_RETENTION)
@@ -333,14 +333,14 @@ def shown(queue: Queue, region: str) -> dict[str, str]:
     return found | _kept_in(queue.labels)
 
 
-def differing(queue: Queue, changes: Changes, region: str) -> str | None:
+def differing(queue: Queue, changes: AttributeChanges, region: str) -> str | None:
     """Return the first attribute that `changes` name and the queue has otherwise, or None."""
     names = {setting: name for name, (setting, _) in _SETTINGS.items()}
     names |= {"dead_letter_queue": REDRIVE, "max_receives": REDRIVE}
     for setting, value in changes.settings.items():
         if getattr(queue.settings, setting) != value:
             return names[setting]
-    now = shown(queue, region)
+    now = attributes_of(queue, region)
     for name, value in _kept_in(changes.labels).items():
         if now.get(name, "") != value:
             return name

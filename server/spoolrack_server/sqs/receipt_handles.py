@@ -1,4 +1,4 @@
-"""Receipt handles: a receipt of the store, and which receive of its message it came with.
+"""Receipt handles: a receipt of the store, and the receive that its message came with.
 
     handle = receipt "*" receives "*" first receive, in Unix milliseconds
 

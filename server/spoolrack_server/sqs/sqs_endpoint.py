@@ -1,9 +1,9 @@
-"""The listener of SQS: how each request begins and ends, how it starts and stops.
+"""The listener of SQS: its start and stop, and the beginning and end of each request.
 
 Every path is served alike: the header `X-Amz-Target` (JSON), or the parameter `Action` (Query), says
-the operation. A receive ends with its client's connection, and what it leased goes back unless the
+the operation. A receive ends with its client's connection, and its messages are released unless the
 kernel took the whole response; every other operation goes on without its client. Starting raises
-`OSError` if the address is no good.
+`OSError` for an unusable address.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ from .parameters import Parameters
 from .queue_attributes import queue_of_url
 from .signatures import Authenticator
 from .sqs_errors import SqsError
-from .sqs_operations import OPERATIONS, Caller, Result, SqsOperations
+from .sqs_operations import OPERATIONS, Result, SqsCaller, SqsOperations
 
 LARGEST: Final = 8 * 1024 * 1024
-"""Bytes of a request: what JSON escapes, or a form encodes, of 1 MiB may be six times as long."""
+"""Bytes of a request: text of 1 MiB may be six times as long in JSON's escapes, or a form's
+encoding."""
 RECEIVE: Final = "ReceiveMessage"
 READS: Final = frozenset(
     {
@@ -102,7 +103,7 @@ class SqsEndpoint:
         """How the permission of each receive is checked again."""
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self._serve, expect_handler=expect_nothing)
-        self._listener = HttpListener(application, context.patience, self._refuse_head)
+        self._listener = HttpListener(application, context.http_limits, self._refuse_head)
 
     # Start and stop.
 
@@ -143,10 +144,10 @@ class SqsEndpoint:
         return self._refusal(request, "", error, self._watch.name(request.headers.get(HEADER)))
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        self._listener.keep_current()
+        self._listener.track_current()
         id = self._watch.name(request.headers.get(HEADER))
         # A body counts until its request is answered: it is held as long.
-        with self._context.room.share() as share:
+        with self._context.upload_memory.share() as share:
             return await self._respond(request, share, id)
 
     async def _respond(
@@ -189,7 +190,7 @@ class SqsEndpoint:
         answer = self._answer(request, asked, id)
         if asked.operation == RECEIVE:
             return await answer
-        return await asyncio.shield(self._listener.keep(asyncio.create_task(answer)))
+        return await asyncio.shield(self._listener.track(asyncio.create_task(answer)))
 
     async def _answer(self, request: web.Request, asked: _SqsRequest, id: str) -> web.StreamResponse:
         try:
@@ -216,9 +217,9 @@ class SqsEndpoint:
     async def _hand_over(self, request: web.Request, response: web.Response, result: Result) -> None:
         """Write what is leased; give it back if the client doesn't get it."""
         try:
-            await request_bodies.write(request, response, self._context.patience)
+            await request_bodies.write(request, response, self._context.http_limits)
         except BaseException:
-            self._context.leases.give_back(result.queue, result.receipts)
+            self._context.leases.release(result.queue, result.receipts)
             raise
 
     def _recheck(self, request: web.Request, asked: _SqsRequest) -> None:
@@ -235,9 +236,9 @@ class SqsEndpoint:
         self._receiving[task] = check
         task.add_done_callback(lambda task: self._receiving.pop(task, None))
 
-    def _caller(self, request: web.Request, asked: _SqsRequest) -> Caller:
+    def _caller(self, request: web.Request, asked: _SqsRequest) -> SqsCaller:
         identity, region = self._authenticator.identify(request, asked.body)
-        return Caller(
+        return SqsCaller(
             identity=identity,
             region=region,
             url=self._url or f"{request.scheme}://{request.host}",
@@ -260,7 +261,7 @@ class SqsEndpoint:
     async def _read(self, request: web.Request, share: request_bodies.UploadShare) -> bytes:
         try:
             return await request_bodies.read(
-                request, queue="", limit=LARGEST, patience=self._context.patience, share=share
+                request, queue="", limit=LARGEST, http_limits=self._context.http_limits, share=share
             )
         except MessageTooLarge as error:
             raise sqs_errors.invalid_value(f"The request has over {LARGEST} bytes.") from error
@@ -275,7 +276,7 @@ class SqsEndpoint:
             )
             found = sqs_errors.internal(sqs_errors.FAULT)
         else:
-            self._watch.refusals.tell(
+            self._watch.refusals.log(
                 f"SQS {operation or 'unknown'}",
                 found.code,
                 str(found)[:LONGEST_MESSAGE],
@@ -295,7 +296,7 @@ def endpoint(
     store: Any,
     clock: Clock,
     log: Log,
-    patience: HttpLimits | None,
+    http_limits: HttpLimits | None,
     workers: ConcurrencyLimit,
     watch: Instrumentation,
     guard: AccessControl,
@@ -304,7 +305,7 @@ def endpoint(
     url: str | None,
 ) -> SqsEndpoint:
     """Return an endpoint that shares only the store, the bounds and the metrics with the rest."""
-    context = GatewayContext(store, log, patience or HttpLimits(), workers, guard, memory)
+    context = GatewayContext(store, log, http_limits or HttpLimits(), workers, guard, memory)
     return SqsEndpoint(context, clock, log, watch, authenticator, url)
 
 

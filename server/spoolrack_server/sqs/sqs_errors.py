@@ -21,7 +21,7 @@ class SqsError(Exception):
     def __init__(self, shape: str, code: str, message: str, *, status: int = 400) -> None:
         super().__init__(printable(message))
         self.shape = shape
-        """Of JSON: what follows `com.amazonaws.sqs#` in `__type`."""
+        """The part of JSON's `__type` after `com.amazonaws.sqs#`."""
         self.code = code
         """Of Query, and of the header `x-amzn-query-error`."""
         self.status = status

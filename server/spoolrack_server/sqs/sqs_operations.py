@@ -1,8 +1,8 @@
 """The operations of SQS, by the store's: parameters in, a response of JSON out.
 
 Knows nothing of HTTP and of either protocol's form. An operation raises `SqsError`, or the `StoreError`
-that `sqs_errors` translates. What a receive leases is its caller's to give back until the response is
-written.
+that `sqs_errors` translates. Until the response is written, the caller must release the messages of a
+receive.
 """
 
 # ruff: noqa: N802 - SQS names the methods
@@ -49,7 +49,7 @@ from ..access.list_filter import shown
 from ..access.permissions import Identity, Permission
 from ..gateway.context import GatewayContext
 from . import messages, queue_attributes, sqs_errors
-from .batches import Batch, Refusal, SendBatch
+from .batches import BatchEntries, Refusal, SendBatch
 from .parameters import Parameters
 from .queue_attributes import FIFO, LABEL, QueueFacts, queue_of_url
 from .receipt_handles import Handle, parse
@@ -73,7 +73,7 @@ _REDRIVE_STATES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class SqsCaller:
     """The caller of a request, and the facts that its parameters leave out."""
 
     identity: Identity
@@ -112,32 +112,32 @@ class SqsOperations:
         self._attempts: dict[tuple[str, str, str], _Attempt] = {}
         """Receives from FIFO queues by queue, caller and id, the oldest first."""
 
-    def find(self, name: str) -> Callable[[Caller, Parameters], Awaitable[Result]]:
+    def find(self, name: str) -> Callable[[SqsCaller, Parameters], Awaitable[Result]]:
         """Return an operation; raise the error of one that isn't there."""
         if name not in OPERATIONS:
             raise sqs_errors.unknown_operation(
                 f"The action {name[:100]} is not valid for this endpoint."
             )
-        found: Callable[[Caller, Parameters], Awaitable[Result]] = getattr(self, name)
+        found: Callable[[SqsCaller, Parameters], Awaitable[Result]] = getattr(self, name)
         return found
 
-    def _queue(self, caller: Caller, parameters: Parameters, permission: Permission) -> str:
+    def _queue(self, caller: SqsCaller, parameters: Parameters, permission: Permission) -> str:
         """Return the queue of a request, which the caller has the permission for."""
         queue = queue_of_url(parameters.required("QueueUrl"))
         self._require(caller, permission, queue)
         return queue
 
-    def _require(self, caller: Caller, permission: Permission, queue: str) -> None:
+    def _require(self, caller: SqsCaller, permission: Permission, queue: str) -> None:
         self._context.guard.require(caller.identity, permission, queue)
 
-    async def _look(self, queue: str) -> Queue:
+    async def _get_queue(self, queue: str) -> Queue:
         return await self._context.read(self._store.queue, queue)
 
     async def _facts_of(self, queue: str) -> QueueFacts:
         known, now = self._facts.get(queue), self._clock.monotonic()
         if known is not None and now - known.read_at < FACTS_LIFETIME:
             return known
-        known = queue_attributes.facts_of(await self._look(queue), now)
+        known = queue_attributes.facts_of(await self._get_queue(queue), now)
         if len(self._facts) >= MOST_FACTS:
             self._facts.clear()
         self._facts[queue] = known
@@ -145,7 +145,7 @@ class SqsOperations:
 
     # Queues.
 
-    async def CreateQueue(self, caller: Caller, parameters: Parameters) -> Result:
+    async def CreateQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
         name = parameters.required("QueueName")
         if not is_queue_name(name):
             raise sqs_errors.invalid_value(
@@ -168,7 +168,7 @@ class SqsOperations:
         try:
             await self._create(name, settings, labels)
         except QueueExists:
-            there = await self._look(name)
+            there = await self._get_queue(name)
             differing = queue_attributes.differing(there, changes, caller.region)
             if differing is not None:
                 raise sqs_errors.queue_exists(
@@ -189,30 +189,30 @@ class SqsOperations:
                 await asyncio.sleep(CREATE_WAIT)
         await self._context.submit(request)
 
-    async def _check_target(self, caller: Caller, queue: str) -> None:
+    async def _check_target(self, caller: SqsCaller, queue: str) -> None:
         """Raise the error of a dead-letter queue that isn't there, or that the caller can't send to."""
         if not queue:
             return
         self._require(caller, Permission.SEND, queue)
         try:
-            await self._look(queue)
+            await self._get_queue(queue)
         except QueueNotFound:
             raise sqs_errors.invalid_value(
                 f"Value {queue} for parameter RedrivePolicy is invalid. Reason: Dead letter target "
                 "does not exist."
             ) from None
 
-    async def GetQueueUrl(self, caller: Caller, parameters: Parameters) -> Result:
+    async def GetQueueUrl(self, caller: SqsCaller, parameters: Parameters) -> Result:
         name = parameters.required("QueueName")
         if not is_queue_name(name):
             raise sqs_errors.queue_not_found(name[:100])
         guard = self._context.guard
         if not any(guard.allows(caller.identity, permission, name) for permission in Permission):
             self._require(caller, Permission.MONITOR, name)
-        await self._look(name)
+        await self._get_queue(name)
         return Result({"QueueUrl": _url(caller, name)})
 
-    async def ListQueues(self, caller: Caller, parameters: Parameters) -> Result:
+    async def ListQueues(self, caller: SqsCaller, parameters: Parameters) -> Result:
         prefix = parameters.text("QueueNamePrefix") or ""
         names, token = await self._page(
             caller, parameters, partial(self._store.queues, prefix=prefix), lambda queue: True
@@ -226,7 +226,7 @@ class SqsOperations:
 
     async def _page(
         self,
-        caller: Caller,
+        caller: SqsCaller,
         parameters: Parameters,
         listing: Callable[..., Sequence[Queue]],
         is_wanted: Callable[[Queue], bool],
@@ -239,7 +239,7 @@ class SqsOperations:
         may_see = self._context.guard.queues_for(caller.identity, Permission.MONITOR)
         limit = size or MOST_LISTED
 
-        def look() -> list[str]:
+        def list_names() -> list[str]:
             found: list[str] = []
             last = after
             while len(found) <= limit:
@@ -252,19 +252,19 @@ class SqsOperations:
                 last = page[-1].name
             return found
 
-        names = await self._context.read(look)
+        names = await self._context.read(list_names)
         more = size is not None and len(names) > limit
         names = names[:limit]
         return names, base64.urlsafe_b64encode(names[-1].encode()).decode() if more else ""
 
-    async def GetQueueAttributes(self, caller: Caller, parameters: Parameters) -> Result:
+    async def GetQueueAttributes(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MONITOR)
         names = parameters.texts("AttributeNames")
-        shown = queue_attributes.shown(await self._look(queue), caller.region)
+        shown = queue_attributes.attributes_of(await self._get_queue(queue), caller.region)
         attributes = queue_attributes.selected(shown, names)
         return Result({"Attributes": attributes} if attributes else {})
 
-    async def SetQueueAttributes(self, caller: Caller, parameters: Parameters) -> Result:
+    async def SetQueueAttributes(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MANAGE)
         attributes = parameters.mapping("Attributes")
         if attributes is None:
@@ -288,24 +288,24 @@ class SqsOperations:
         await self._context.submit(UpdateQueue(name=queue, changes=settings, labels=labels))
         self._facts.pop(queue, None)
 
-    async def DeleteQueue(self, caller: Caller, parameters: Parameters) -> Result:
+    async def DeleteQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MANAGE)
         await self._context.submit(DeleteQueue(name=queue))
         self._facts.pop(queue, None)
         return Result({})
 
-    async def PurgeQueue(self, caller: Caller, parameters: Parameters) -> Result:
+    async def PurgeQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MANAGE)
         await self._context.submit(Purge(queue=queue))
         if queue.endswith(FIFO):
             # The store keeps deduplication ids, SQS forgets them: from now on they are others.
-            purges = queue_attributes.purges_in((await self._look(queue)).labels)
+            purges = queue_attributes.purges_in((await self._get_queue(queue)).labels)
             await self._update(queue, {}, {queue_attributes.PURGES: str(purges + 1)})
         return Result({})
 
-    async def ListDeadLetterSourceQueues(self, caller: Caller, parameters: Parameters) -> Result:
+    async def ListDeadLetterSourceQueues(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MONITOR)
-        await self._look(queue)
+        await self._get_queue(queue)
         names, token = await self._page(
             caller,
             parameters,
@@ -319,18 +319,18 @@ class SqsOperations:
 
     # Tags and permissions.
 
-    async def TagQueue(self, caller: Caller, parameters: Parameters) -> Result:
+    async def TagQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MANAGE)
         tags = parameters.mapping("Tags")
         if not tags:
             raise sqs_errors.missing_parameter("The request must contain the parameter Tags.")
         queue_attributes.check_tags(tags)
-        there = await self._look(queue)
+        there = await self._get_queue(queue)
         queue_attributes.check_tags(queue_attributes.tags_of(there.labels) | tags)
         await self._update(queue, {}, tags)
         return Result({})
 
-    async def UntagQueue(self, caller: Caller, parameters: Parameters) -> Result:
+    async def UntagQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MANAGE)
         keys = {key for key in parameters.texts("TagKeys") if not key.startswith(LABEL)}
         if not keys:
@@ -338,24 +338,24 @@ class SqsOperations:
         await self._update(queue, {}, dict.fromkeys(keys))
         return Result({})
 
-    async def ListQueueTags(self, caller: Caller, parameters: Parameters) -> Result:
+    async def ListQueueTags(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MONITOR)
-        tags = queue_attributes.tags_of((await self._look(queue)).labels)
+        tags = queue_attributes.tags_of((await self._get_queue(queue)).labels)
         return Result({"Tags": tags} if tags else {})
 
-    async def AddPermission(self, caller: Caller, parameters: Parameters) -> Result:
-        await self._look(self._queue(caller, parameters, Permission.MANAGE))
+    async def AddPermission(self, caller: SqsCaller, parameters: Parameters) -> Result:
+        await self._get_queue(self._queue(caller, parameters, Permission.MANAGE))
         raise sqs_errors.unsupported(
             "Permissions are not kept in the queue: the server reads them from its permissions file "
             "(spoolrack serve --permissions)."
         )
 
-    async def RemovePermission(self, caller: Caller, parameters: Parameters) -> Result:
+    async def RemovePermission(self, caller: SqsCaller, parameters: Parameters) -> Result:
         return await self.AddPermission(caller, parameters)
 
     # Sends.
 
-    async def SendMessage(self, caller: Caller, parameters: Parameters) -> Result:
+    async def SendMessage(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.SEND)
         send = await self._send_batch(queue, caller)
         send.add(parameters)
@@ -364,9 +364,9 @@ class SqsOperations:
             raise result
         return Result(send.answer(0, result))
 
-    async def SendMessageBatch(self, caller: Caller, parameters: Parameters) -> Result:
+    async def SendMessageBatch(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.SEND)
-        batch = Batch(parameters, "SendMessageBatchRequestEntry")
+        batch = BatchEntries(parameters, "SendMessageBatchRequestEntry")
         send = await self._send_batch(queue, caller)
         positions: dict[str, int] = {}
         for id, entry in batch.entries.items():
@@ -388,7 +388,7 @@ class SqsOperations:
                 batch.succeed(id, send.answer(position, result))
         return Result(batch.content())
 
-    async def _send_batch(self, queue: str, caller: Caller) -> SendBatch:
+    async def _send_batch(self, queue: str, caller: SqsCaller) -> SendBatch:
         return SendBatch(queue, await self._facts_of(queue), caller.identity.name, caller.trace)
 
     async def _send(self, send: SendBatch) -> list[str | StoreError]:
@@ -399,7 +399,7 @@ class SqsOperations:
 
     # Receives.
 
-    async def ReceiveMessage(self, caller: Caller, parameters: Parameters) -> Result:
+    async def ReceiveMessage(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.RECEIVE)
         most = parameters.integer("MaxNumberOfMessages", 1, 10)
         hidden = parameters.integer("VisibilityTimeout", 0, 43_200)
@@ -427,7 +427,7 @@ class SqsOperations:
         try:
             shown = [messages.received(each, system, wanted, caller.region) for each in leased]
         except BaseException:
-            self._context.leases.give_back(queue, receipts)
+            self._context.leases.release(queue, receipts)
             raise
         return Result({"Messages": shown} if shown else {}, queue, receipts)
 
@@ -463,7 +463,7 @@ class SqsOperations:
 
     # The end of a lease.
 
-    async def DeleteMessage(self, caller: Caller, parameters: Parameters) -> Result:
+    async def DeleteMessage(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.RECEIVE)
         handle = parse(parameters.required("ReceiptHandle"))
         (error,) = await self._delete(queue, [handle])
@@ -471,9 +471,9 @@ class SqsOperations:
             raise error
         return Result({})
 
-    async def DeleteMessageBatch(self, caller: Caller, parameters: Parameters) -> Result:
+    async def DeleteMessageBatch(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.RECEIVE)
-        batch = Batch(parameters, "DeleteMessageBatchRequestEntry")
+        batch = BatchEntries(parameters, "DeleteMessageBatchRequestEntry")
         handles: dict[str, Handle] = {}
         for id, entry in batch.entries.items():
             try:
@@ -500,7 +500,7 @@ class SqsOperations:
                 results.append(None)
         return results
 
-    async def ChangeMessageVisibility(self, caller: Caller, parameters: Parameters) -> Result:
+    async def ChangeMessageVisibility(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.RECEIVE)
         handle = parse(parameters.required("ReceiptHandle"))
         (error,) = await self._change(queue, [(handle, _hidden(parameters))])
@@ -508,9 +508,9 @@ class SqsOperations:
             raise error
         return Result({})
 
-    async def ChangeMessageVisibilityBatch(self, caller: Caller, parameters: Parameters) -> Result:
+    async def ChangeMessageVisibilityBatch(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.RECEIVE)
-        batch = Batch(parameters, "ChangeMessageVisibilityBatchRequestEntry")
+        batch = BatchEntries(parameters, "ChangeMessageVisibilityBatchRequestEntry")
         changes: dict[str, tuple[Handle, Millis]] = {}
         for id, entry in batch.entries.items():
             try:
@@ -565,7 +565,7 @@ class SqsOperations:
 
     # Redrives.
 
-    async def StartMessageMoveTask(self, caller: Caller, parameters: Parameters) -> Result:
+    async def StartMessageMoveTask(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = _arn(parameters, "SourceArn", parameters.required("SourceArn"))
         self._require(caller, Permission.MANAGE, queue)
         destination = parameters.text("DestinationArn")
@@ -581,7 +581,7 @@ class SqsOperations:
         )
         return Result({"TaskHandle": started.id})
 
-    async def ListMessageMoveTasks(self, caller: Caller, parameters: Parameters) -> Result:
+    async def ListMessageMoveTasks(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = _arn(parameters, "SourceArn", parameters.required("SourceArn"))
         self._require(caller, Permission.MONITOR, queue)
         most = parameters.integer("MaxResults", 1, 10) or 1
@@ -591,7 +591,7 @@ class SqsOperations:
 
     async def _require_there(self, parameter: str, queue: str) -> None:
         try:
-            await self._look(queue)
+            await self._get_queue(queue)
         except QueueNotFound:
             raise sqs_errors.resource_not_found(
                 f"The resource that you specified for the {parameter} parameter doesn't exist: {queue}"
@@ -607,7 +607,7 @@ class SqsOperations:
                 return found
             after = page[-1].id
 
-    async def CancelMessageMoveTask(self, caller: Caller, parameters: Parameters) -> Result:
+    async def CancelMessageMoveTask(self, caller: SqsCaller, parameters: Parameters) -> Result:
         id = parameters.required("TaskHandle")
         if not is_id(id):
             raise sqs_errors.invalid_value("Value for parameter TaskHandle is invalid.")
@@ -690,5 +690,5 @@ def _name(queue: Queue) -> str:
     return queue.name
 
 
-def _url(caller: Caller, queue: str) -> str:
+def _url(caller: SqsCaller, queue: str) -> str:
     return f"{caller.url}/{queue_attributes.ACCOUNT}/{queue}"

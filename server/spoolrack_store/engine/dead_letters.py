@@ -19,7 +19,13 @@ from dataclasses import dataclass, replace
 from ..model.batch import Entry
 from ..model.clock import Clock, Millis
 from ..model.content import Damaged, Line, encode, line_of, stem_of
-from ..model.dead_letter_records import MAX_RECEIVES, MAX_TOLD, Death, NotAHistory, deaths_in
+from ..model.dead_letter_records import (
+    MAX_RECEIVES,
+    MAX_RECORDS,
+    DeadLetterRecord,
+    NotAHistory,
+    records_in,
+)
 from ..model.errors import MessageDamaged, StaleReceipt, StoreError
 from ..model.ids import sent_at
 from ..model.members import indexes
@@ -43,12 +49,12 @@ def history_of(name: Name, line: Line) -> Sequence[Mapping[str, object]]:
     return [*line.deaths[:-1], {**line.deaths[-1], **redriven}]
 
 
-def deaths_of(name: Name, line: Line) -> Sequence[Death]:
+def records_of(name: Name, line: Line) -> Sequence[DeadLetterRecord]:
     """Return how a message became a dead letter each time, the oldest first; nothing if that can't be
     told."""
     history = history_of(name, line)
     try:
-        return deaths_in(json.dumps(history).encode()) if history else ()
+        return records_in(json.dumps(history).encode()) if history else ()
     except NotAHistory as why:
         log.warning("the history of message %s can't be told: %s", name.stem.id, why)
         return ()
@@ -276,7 +282,7 @@ class DeadLetters(Part):
                 {},
                 {0: group} if group else {},
             )
-        line = replace(line, deaths=[*history_of(name, source), death][-MAX_TOLD:])
+        line = replace(line, deaths=[*history_of(name, source), death][-MAX_RECORDS:])
         encoded = encode(line)
         parts.append(encoded)
         deaths = min(stem.deaths + 1, MAX_DEATHS)

@@ -22,7 +22,7 @@ from ..model.background_work import ALL_CHORES, Chores
 from ..model.batch import Entry
 from ..model.clock import Clock, Millis
 from ..model.disk_watermark import DiskWatermark
-from ..model.errors import ReservationCommitted, ReservationLost, StoreError
+from ..model.errors import OutcomeUnknown, ReservationCommitted, ReservationLost, StoreError
 from ..model.ids import FileIds
 from ..model.names import batch_of
 from ..model.operations import (
@@ -39,6 +39,7 @@ from ..model.operations import (
     ReleaseMessages,
     Request,
     Send,
+    SendResults,
     UpdateQueue,
 )
 from ..model.redrive_requests import CancelRedrive, StartRedrive
@@ -82,6 +83,8 @@ class Work:
     """Changes to sync; None: no answer waits for a sync."""
     assigned: list[Entry]
     """Entries that were leased as they were sent."""
+    ordered: list[Entry]
+    """Entries to be published before the answers: messages of strict groups."""
     changed: bool = False
     """Whether something was done."""
 
@@ -216,12 +219,13 @@ class Engine:
         has_reaped = bool(self.index.over) and self.reaper.hand_over()
         outcomes = run_in(self._turns, requests)
         assigned, self._leaser.assigned = self._leaser.assigned, []
+        ordered, self._sender.ordered = self._sender.ordered, []
         if not self._needs_sync(requests, outcomes):
-            return Work(outcomes, 0, None, assigned)
+            return Work(outcomes, 0, None, assigned, ordered)
         changed = self.moves.syncer.is_dirty or has_reaped
         number, commit = self.moves.begin_sync()
         self.sharing.rests_on_others = False
-        return Work(outcomes, number, commit, assigned, changed)
+        return Work(outcomes, number, commit, assigned, ordered, changed)
 
     def _needs_sync(self, requests: Sequence[Request[Any]], outcomes: Sequence[Outcome]) -> bool:
         """Return whether an answer promises what isn't durable yet, or the engine's own work waits for
@@ -251,26 +255,30 @@ class Engine:
         """The commit is synced: return the answers; None if another process holds the lock.
 
         What was leased as it was sent must be where other processes look for it before the consumer
-        hears of it.
+        hears of it. So must a message of a strict group before its sender does: other processes would
+        let pass what is sent to them from then on.
         """
         if work.commit is not None:
             self.moves.end_sync(work.number)
-        if work.assigned:
+        if work.assigned or work.ordered:
             try:
                 if not self.sharing.enter():
                     return None
             except StoreError as error:
-                log.warning("what was leased as it was sent has to wait: %s", error)
-                refused = work.assigned
+                log.warning("what is durable can't be moved out of new/ for now: %s", error)
+                refused, unpublished = work.assigned, work.ordered
             else:
                 try:
                     refused = self._leaser.hand_out(work.assigned)
+                    unpublished = self._sender.publish(work.ordered)
                 finally:
                     self.sharing.leave()
             if refused:
                 self._sender.publish_later(refused)
                 _withhold(work.outcomes, {entry.batch.stem.id for entry in refused})
-            work.assigned = []
+            if unpublished:
+                _leave_open(work.outcomes, {entry.batch.stem.id for entry in unpublished})
+            work.assigned, work.ordered = [], []
         return work.outcomes
 
     def _finish_orphans(self) -> None:
@@ -415,3 +423,13 @@ def _withhold(outcomes: Sequence[Outcome], batches: Collection[str]) -> None:
                     and not {each.ids[0], batch_of(each.ids[0])}.isdisjoint(batches)
                 )
             ]
+
+
+def _leave_open(outcomes: Sequence[Outcome], batches: Collection[str]) -> None:
+    """Tell the senders of messages that are durable, and not in their queues, that nothing is sure."""
+    for outcome in outcomes:
+        for position, id in enumerate(outcome.results if isinstance(outcome, SendResults) else ()):
+            if isinstance(id, str) and not {id, batch_of(id)}.isdisjoint(batches):
+                outcome.results[position] = OutcomeUnknown(
+                    detail=f"message {id} is stored, and can't be moved to its queue for now"
+                )

@@ -39,9 +39,9 @@ from ..model.operations import (
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
-from .dead_letters import DeadLetters, deaths_of
+from .dead_letters import DeadLetters, records_of
 from .index import Index
-from .moves import RETRY, Moves, NameVanished
+from .moves import RETRY, Moves, NameVanished, deliver
 from .part import Part
 from .reader import Reader
 
@@ -54,15 +54,6 @@ DUE_AT_ONCE: Final = 1_000
 """Names that one commit brings back."""
 EXPIRED_AT_ONCE: Final = 1_000
 """Names of a queue that one commit deletes for their age."""
-
-
-def deliver(moves: Moves, entry: Entry) -> None:
-    """Move a lease of a message that was leased as it was sent from `new/` to `delay/`."""
-    name = entry.name
-    assert name.due is not None
-    # A lease that began in another process is due by the wall clock.
-    due = entry.due or moves.clock.monotonic() + max(0, name.due - moves.clock.wall())
-    moves.move(entry, entry.held, State.LEASED, until=(name.due, max(0, due)), token=name.token)
 
 
 @dataclass(slots=True, eq=False)
@@ -354,34 +345,31 @@ class Leaser(Part):
         quarantine."""
         name, stem = entry.name, entry.batch.stem
         assert name.due is not None
-        where: list[tuple[int, str]] = []
+        found: Sequence[tuple[int, bytes | Damaged]]
+        try:
+            found = self._reader.bodies(entry, members)
+        except Damaged as why:
+            found = [(index, why) for index in indexes(members)]
+        except StoreError as error:
+            # They are leased, and tried again when the lease ends.
+            log.error("%s can't be read for now: %s", name.path, error)
+            return 0
+        where: list[int] = []
         bodies: list[bytes] = []
-        attributes: dict[int, Attributes] = {}
-        groups = entry.batch.groups
-        for index in indexes(members):
-            try:
-                body, named = self._reader.message(entry, index)
-            except Damaged as why:
-                log.error(
-                    "message %s of the queue %s goes to quarantine: %s",
-                    stem.message_id(index),
-                    name.queue,
-                    why,
-                )
-                self._put_aside(entry, index)
+        for index, body in found:
+            if isinstance(body, Damaged):
+                self._put_aside(entry, index, body)
                 members &= ~(1 << index)
-                continue
-            except StoreError as error:
-                # It is leased, and tried again when the lease ends.
-                log.error("%s can't be read for now: %s", stem.message_id(index), error)
-                members &= ~(1 << index)
-                continue
-            if named:
-                attributes[len(bodies)] = named
-            where.append((index, stem.message_id(index)))
-            bodies.append(body)
+            else:
+                where.append(index)
+                bodies.append(body)
         if not where:
             return 0
+        ids = stem.message_ids(where)
+        attributes: dict[int, Attributes] = {}
+        if stem.attributes:
+            named = self._reader.line(entry).attributes
+            attributes = {at: named[index] for at, index in enumerate(where) if index in named}
         if share.credits is not None:
             size = entry.batch.counted_bytes_of(members)
             share.credits.charge(0, size)
@@ -393,24 +381,25 @@ class Leaser(Part):
                 receives=name.receives,
                 first=name.first,
                 due=name.due,
-                ids=[id for _, id in where],
-                receipts=receipts.make(name.queue, name.token, where),
+                ids=ids,
+                receipts=receipts.make(name.queue, name.token, zip(where, ids, strict=True)),
                 bodies=bodies,
                 attributes=attributes,
-                groups=_groups_of(groups, where),
-                deaths=deaths_of(name, self._reader.line(entry)) if stem.deaths else (),
+                groups=_groups_of(entry.batch.groups, where),
+                deaths=records_of(name, self._reader.line(entry)) if stem.deaths else (),
                 priority=stem.priority,
                 external_size=stem.size if stem.is_external else None,
             )
         )
         return members
 
-    def _put_aside(self, entry: Entry, index: int) -> None:
+    def _put_aside(self, entry: Entry, index: int, why: Damaged) -> None:
+        id, queue = entry.batch.stem.message_id(index), entry.name.queue
+        log.error("message %s of the queue %s goes to quarantine: %s", id, queue, why)
         try:
             self._moves.move(entry, 1 << index, State.QUARANTINED)
         except StoreError as error:
             # It is leased, and tried again when the lease ends.
-            id = entry.batch.stem.message_id(index)
             log.error("%s can't be put into quarantine for now: %s", id, error)
 
     # The end of a lease.
@@ -688,11 +677,11 @@ def _is_last(name: Name, queue: str, last: LastReceive | None) -> bool:
     )
 
 
-def _groups_of(groups: Groups | None, where: Sequence[tuple[int, str]]) -> dict[int, str]:
+def _groups_of(groups: Groups | None, where: Sequence[int]) -> dict[int, str]:
     """Return the groups of delivered messages by their position."""
     if groups is None:
         return {}
-    named = ((position, groups.of(index)) for position, (index, _) in enumerate(where))
+    named = ((position, groups.of(index)) for position, index in enumerate(where))
     return {position: group for position, group in named if group}
 
 

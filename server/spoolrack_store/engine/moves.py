@@ -570,6 +570,26 @@ class Moves:
         return pieces(members, members_room(longest))
 
 
+def deliver(moves: Moves, entry: Entry) -> None:
+    """Move a lease of a message that was leased as it was sent from `new/` to `delay/`."""
+    name = entry.name
+    assert name.due is not None
+    # A lease that began in another process is due by the wall clock.
+    due = entry.due or moves.clock.monotonic() + max(0, name.due - moves.clock.wall())
+    moves.move(entry, entry.held, State.LEASED, until=(name.due, max(0, due)), token=name.token)
+
+
+def publish(moves: Moves, entry: Entry) -> None:
+    """Move what was sent from `new/` to its queue; what has a delay, or is leased, to `delay/`."""
+    name = entry.name
+    if name.token:
+        deliver(moves, entry)
+    elif name.due is None:
+        moves.move(entry, entry.held, State.READY)
+    else:
+        moves.move(entry, entry.held, State.DELAYED, until=(name.due, entry.due))
+
+
 def unlink_all(moves: Moves, entries: Iterable[Entry]) -> None:
     """Unlink names that the rules let go, as far as the disk allows it."""
     for entry in entries:

@@ -43,7 +43,7 @@ from ..model.operations import (
     MessagePage,
     OpenMessage,
 )
-from .dead_letters import deaths_of
+from .dead_letters import records_of
 from .engine import Engine
 from .index import COUNTED
 
@@ -440,7 +440,7 @@ def _message(sight: _Sight, line: Line, body: bytes) -> Message:
         first_receive=name.first,
         due=sight.due,
         receipt=None,
-        deaths=deaths_of(name, line) if name.stem.deaths else (),
+        deaths=records_of(name, line) if name.stem.deaths else (),
         group=line.group_of(sight.index),
         priority=name.stem.priority,
         body_path=body_path(sight.id) if name.stem.is_external else "",

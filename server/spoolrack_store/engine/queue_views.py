@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
+from ..model.batch import Entry
 from ..model.clock import Millis
 from ..model.ids import sent_at
 from ..model.members import lowest
-from ..model.operations import Blocking, Counts, Queue
+from ..model.operations import Blocking, Counts, Obstacle, OldLease, Queue
 from ..model.overview_values import Ages, Traffic
-from ..model.statistics import QueueFigures
+from ..model.reservation_requests import Reservation
+from ..model.statistics import QueueMetrics
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .index import QueueIndex
@@ -20,6 +23,9 @@ from .moves import Moves
 
 MANY_RECEIVES: Final = 3
 """The oldest message is said to block its queue after so many receives."""
+
+OLDEST_LEASES: Final = 5
+"""Of its leases a queue tells so many."""
 
 
 class QueueViews:
@@ -48,6 +54,24 @@ class QueueViews:
             traffic=Traffic(entered=index.entered, left=index.left),
         )
 
+    def described(self, record: QueueRecord, held: Mapping[str, Reservation]) -> Queue:
+        """Return a queue with what keeps its messages from moving, and its oldest leases.
+
+        `held` are its reservations, by the tokens of their leases. It costs a look at each name of what
+        is leased.
+        """
+        queue = self.queue(record)
+        entries = self._moves.index.queue(record.name).entries
+        leased = (entry for entry in entries if entry.name.state is State.LEASED)
+        oldest = heapq.nsmallest(
+            OLDEST_LEASES, leased, key=lambda entry: (entry.name.first or 0, entry.first_id)
+        )
+        return replace(
+            queue,
+            obstacles=self._obstacles(queue, list(held.values())),
+            oldest_leases=[_lease_of(entry, held.get(entry.name.token)) for entry in oldest],
+        )
+
     def queues(self, prefix: str, after: str, limit: int) -> list[Queue]:
         """Return up to `limit` queues by name, above the name `after`."""
         records = self._catalog.records
@@ -73,13 +97,13 @@ class QueueViews:
         ]
         return Ages(counts=tuple(reversed(counts)), is_exact=True)
 
-    def figures(self, name: str) -> QueueFigures | None:
-        """Return a queue's figures; None if there is no such queue."""
+    def metrics_of(self, name: str) -> QueueMetrics | None:
+        """Return a queue's metrics; None if there is no such queue."""
         if name not in self._catalog.records:
             return None
         index = self._moves.index.queue(name)
         head = index.head()
-        return QueueFigures(
+        return QueueMetrics(
             name=name,
             ready=index.counts[State.READY],
             leased=index.counts[State.LEASED],
@@ -102,6 +126,44 @@ class QueueViews:
         due = self._moves.index.next_due()
         return Millis(0 if due is None else max(0, self._moves.clock.monotonic() - due))
 
+    def _obstacles(self, queue: Queue, held: Sequence[Reservation]) -> list[Obstacle]:
+        counts, settings = queue.counts, queue.settings
+        index = self._moves.index.queue(queue.name)
+        found: list[tuple[str, str]] = []
+        if settings.sending == "paused":
+            found.append(("SENDING_PAUSED", "sending is paused"))
+        for limit, there, unit in (
+            (settings.max_messages, index.total, "messages"),
+            (settings.max_bytes, index.bytes, "bytes"),
+        ):
+            if limit and there >= limit:
+                found.append(("QUEUE_FULL", f"it is full, with {there} of {limit} {unit}"))
+        if self._is_disk_full():
+            found.append(("DISK_FULL", "the disk under the root is full, or nearly: no send is stored"))
+        if settings.receiving == "paused":
+            found.append(("RECEIVING_PAUSED", "receiving is paused"))
+        if not counts.ready_count and index.total:
+            states = f"{counts.leased_count} leased, {counts.delayed_count} delayed"
+            found.append(("NOTHING_READY", f"no message is ready: {states}"))
+        blocked = counts.ready_count - index.available(settings)
+        if blocked and settings.group_order == "strict":
+            why = f"{blocked} of {counts.ready_count} ready messages wait for one of their group"
+            found.append(("GROUPS_BLOCKED", f"{why}, which is leased or delayed"))
+        for each in held:
+            count = "1 message" if each.messages == 1 else f"{each.messages} messages"
+            what = f"the reservation {each.sequence_number} of the stream {each.stream}"
+            found.append(("RESERVED", f"{what} holds {count}"))
+        if queue.blocking is not None:
+            found.append(("MESSAGE_BLOCKS", f"message {queue.blocking.id}: {queue.blocking.why}"))
+        return [Obstacle(reason=reason, explanation=text) for reason, text in found]
+
+    def _is_disk_full(self) -> bool:
+        try:
+            left = self._moves.disk.space()
+        except OSError:
+            return False  # The next send meets it, and says why.
+        return self._moves.watermark.is_reached(left.bytes, left.files)
+
     def _blocking(self, record: QueueRecord, index: QueueIndex) -> Blocking | None:
         """Return the message that comes back again and again, if the oldest is one."""
         entry = min(_undelayed(index), default=None)
@@ -122,6 +184,18 @@ class QueueViews:
         else:
             return None
         return Blocking(id=id, receives=receives, why=why)
+
+
+def _lease_of(entry: Entry, reservation: Reservation | None) -> OldLease:
+    due = entry.name.due if reservation is None else reservation.expires_at
+    return OldLease(
+        id=entry.first_id,
+        count=entry.held.bit_count(),
+        first=entry.name.first,
+        due=due or Millis(0),
+        receives=entry.name.receives,
+        stream="" if reservation is None else reservation.stream,
+    )
 
 
 def _undelayed(index: QueueIndex) -> list[tuple[str, int]]:

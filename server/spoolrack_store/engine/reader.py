@@ -14,9 +14,10 @@ from ..files.disk import NOT_A_FILE, OUT_OF_HANDLES, Disk
 from ..files.syncer import explained
 from ..model.batch import Batch, Entry
 from ..model.clock import Clock, Millis
-from ..model.content import Attributes, Damaged, Line, body, decode
+from ..model.content import Attributes, Damaged, Line, body, decode, joined_bodies
 from ..model.errors import DiskError
-from ..model.names import Stem, body_path
+from ..model.members import indexes
+from ..model.names import body_path
 from ..model.operations import MAX_BODY_IN_MEMORY
 from .index import Index
 from .moves import RETRY
@@ -109,20 +110,42 @@ class Reader:
 
         A body of more than `MAX_BODY_IN_MEMORY`, which is in a file of its own, is left out.
         """
-        line = self.line(entry)
-        if line.is_external:
-            return self._external_body(entry.batch.stem, line), line.attributes.get(index, {})
+        ((_, found),) = self.bodies(entry, 1 << index)
+        if isinstance(found, Damaged):
+            raise found
+        return found, self.line(entry).attributes.get(index, {})
+
+    def joined_bodies(self, entry: Entry, first: int, last: int) -> bytes:
+        """Return the bodies from one index to another, in one; raise `Damaged`, or `DiskError`."""
+        if entry.batch.stem.is_external:
+            return self.message(entry, 0)[0]
+        return joined_bodies(self.line(entry), self._content(entry), first, last)
+
+    def _content(self, entry: Entry) -> bytes:
         content = self._cache.get(entry.batch)
         if content is None:
             if self._last is None or self._last[0] is not entry.batch:
                 self._last = entry.batch, self._read(entry)
             content = self._last[1]
-        return body(line, content, index), line.attributes.get(index, {})
+        return content
 
-    def _external_body(self, stem: Stem, line: Line) -> bytes:
-        if stem.size > MAX_BODY_IN_MEMORY:
-            return b""
-        return body(line, self._read_file(body_path(stem.id)), 0)
+    def bodies(self, entry: Entry, members: int) -> list[tuple[int, bytes | Damaged]]:
+        """Return the index and the body of each of `members`, or why it isn't the one that was sent;
+        raise `Damaged`, or `DiskError`, if the file can't be read."""
+        line, batch = self.line(entry), entry.batch
+        if line.is_external:
+            if batch.stem.size > MAX_BODY_IN_MEMORY:
+                return [(0, b"")]
+            content = self._read_file(body_path(batch.stem.id))
+        else:
+            content = self._content(entry)
+        found: list[tuple[int, bytes | Damaged]] = []
+        for index in indexes(members):
+            try:
+                found.append((index, body(line, content, index)))
+            except Damaged as why:
+                found.append((index, why))
+        return found
 
     def _read(self, entry: Entry) -> bytes:
         content = self._read_file(entry.name.path)

@@ -23,8 +23,7 @@ from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .adoption import adoptable
 from .catalog import Catalog
-from .moves import Moves
-from .sender import publish
+from .moves import Moves, publish
 
 log = logging.getLogger(__name__)
 

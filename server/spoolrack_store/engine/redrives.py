@@ -28,7 +28,7 @@ from ..model.errors import InvalidQueueName, InvalidRequest, RedriveNotFound, Re
 from ..model.ids import FileIds, is_id, sent_at
 from ..model.members import indexes, lowest
 from ..model.names import NotAName, is_queue_name
-from ..model.redrive_names import Failure, RedriveName, Stays, parse_redrive
+from ..model.redrive_names import MoveFailure, RedriveName, Stays, parse_redrive
 from ..model.redrive_order import RedriveOrder, decode, encode
 from ..model.redrive_requests import (
     MAX_RATE,
@@ -108,7 +108,7 @@ class _Drive:
     """Of a selection by ids the place of the next one."""
     failed: int = 0
     """Messages of this pass that stay."""
-    failure: Failure | None = None
+    failure: MoveFailure | None = None
     waiting: int = 0
     """Messages of this pass that wait for room."""
     is_through: bool = False
@@ -509,7 +509,7 @@ class Redrives(Part):
             if first != drive.after:
                 yield entry, entry.held, 0, first
 
-    def _judge(self, order: RedriveOrder, entry: Entry) -> QueueRecord | Failure | None:
+    def _judge(self, order: RedriveOrder, entry: Entry) -> QueueRecord | MoveFailure | None:
         """Return where the messages of an entry go, or why they stay; None if they aren't selected.
 
         Of a file with several messages none has a history. Raise `DiskError`.
@@ -535,12 +535,12 @@ class Redrives(Part):
             return None
         destination = order.destination or source
         if not destination:
-            return Failure(Stays.DAMAGED_HISTORY if stem.deaths else Stays.NO_HISTORY)
+            return MoveFailure(Stays.DAMAGED_HISTORY if stem.deaths else Stays.NO_HISTORY)
         record = self._catalog.records.get(destination)
         if record is None or destination == order.queue:
-            return Failure(Stays.NO_QUEUE, destination)
+            return MoveFailure(Stays.NO_QUEUE, destination)
         if record.settings.retention and sent_at(stem.id) + record.settings.retention <= wall:
-            return Failure(Stays.TOO_OLD, destination)
+            return MoveFailure(Stays.TOO_OLD, destination)
         return record
 
 

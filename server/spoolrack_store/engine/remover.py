@@ -3,13 +3,12 @@ names later."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 from ..model.batch import Entry
 from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StoreError
 from ..model.ids import is_id, sent_at
-from ..model.names import Name, batch_of, index_of
+from ..model.names import Name
 from ..model.operations import Delete, Purge
 from ..model.transitions import State
 from .catalog import Catalog
@@ -20,9 +19,8 @@ from .recovery import appear
 from .sender import Sender
 
 Results = list[StoreError | None]
-_Find = Callable[[], tuple[Entry, int] | None]
-_Place = tuple[Entry, int, Results, int, _Find]
-"""A message to be deleted: its entry and index, where its result belongs, how it is found."""
+_Place = tuple[Entry, int, Delete, int, Results]
+"""A message to be deleted: its entry and index, the position in a request, the results of that."""
 
 
 class Remover:
@@ -51,30 +49,23 @@ class Remover:
                 continue
             results: Results = [None] * (len(request.receipts) + len(request.ids))
             outcomes.append(results)
-            for position, named in enumerate((*request.receipts, *request.ids)):
-                find: _Find = (
-                    partial(
-                        self._leaser.find, request.queue, named, request.last_receives.get(position)
-                    )
-                    if position < len(request.receipts)
-                    else partial(self._find, request.queue, named)
-                )
+            for position in range(len(results)):
                 try:
-                    found = find()
+                    found = self._find(request, position)
                 except StoreError as error:
                     results[position] = error
                     continue
                 if found is not None:
                     entry, index = found
                     together[entry] = together.get(entry, 0) | 1 << index
-                    places.append((entry, index, results, position, find))
+                    places.append((entry, index, request, position, results))
         for entry, members in together.items():
             try:
                 self._moves.delete(entry, members)
             except NameVanished:
                 self._find_again([place for place in places if place[0] is entry])
             except StoreError as error:
-                for place, index, results, position, _ in places:
+                for place, index, _, position, results in places:
                     # Of a list that is divided over several names a part may be deleted.
                     if place is entry and entry.held >> index & 1:
                         results[position] = error
@@ -82,9 +73,9 @@ class Remover:
 
     def _find_again(self, places: Sequence[_Place]) -> None:
         """Delete messages whose name was removed by hand, if another name of the batch has them."""
-        for _, _, results, position, find in places:
+        for _, _, request, position, results in places:
             try:
-                found = find()
+                found = self._find(request, position)
                 if found is not None:
                     self._moves.delete(found[0], 1 << found[1])
             except StoreError as error:
@@ -120,7 +111,13 @@ class Remover:
             raise refused
         return count
 
-    def _find(self, queue: str, id: str) -> tuple[Entry, int]:
+    def _find(self, request: Delete, position: int) -> tuple[Entry, int] | None:
+        """Return what a receipt, or behind them an id, stands for; None if it is gone already."""
+        queue, receipts = request.queue, request.receipts
+        if position < len(receipts):
+            last = request.last_receives.get(position)
+            return self._leaser.find(queue, receipts[position], last)
+        id = request.ids[position - len(receipts)]
         if not is_id(id):
             raise InvalidRequest(what="the message's id", value=id, rule="must be a UUID in lower case")
         found = self._index.holder(id)
@@ -137,15 +134,7 @@ class Remover:
         answered the send."""
         if self._sent is None:
             self._sent = list(self._names_sent())
-        return any(
-            name.queue == queue
-            and (
-                name.stem.id == batch_of(id) and index_of(id) < name.stem.count
-                if name.stem.count
-                else name.stem.id == id
-            )
-            for name in self._sent
-        )
+        return any(name.queue == queue and name.stem.holds(id) for name in self._sent)
 
     def _sent_by_others(self, queue: str) -> list[Entry]:
         """Take in what other processes have in `new/`: they may have answered those sends."""

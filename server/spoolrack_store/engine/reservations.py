@@ -27,9 +27,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
+from operator import itemgetter
 from random import Random
 from typing import Final
 
@@ -37,7 +38,7 @@ from ..files.disk import NOT_A_FILE, Disk
 from ..files.syncer import SyncFailed, explained
 from ..model.batch import Batch, Entry, Groups
 from ..model.clock import MINUTE, Clock, Millis, span_text
-from ..model.content import Damaged
+from ..model.content import Attributes, Damaged, Line, size_of
 from ..model.errors import (
     DiskError,
     InvalidRequest,
@@ -48,9 +49,9 @@ from ..model.errors import (
     StoreError,
 )
 from ..model.ids import sent_at
-from ..model.members import indexes
+from ..model.members import below, first_of, runs
 from ..model.names import MAX_RECEIVES, NotAName, body_path, index_of, is_set_token, make_set_token
-from ..model.operations import Message
+from ..model.operations import MAX_BODY_IN_MEMORY, Message, MessageRun
 from ..model.reservation_names import Marker, ReservationName, is_stream, parse_reservation_name
 from ..model.reservation_records import ReservationRecord
 from ..model.reservation_requests import (
@@ -63,6 +64,7 @@ from ..model.reservation_requests import (
     Committed,
     ExtendReservation,
     MarkRead,
+    Page,
     PutAside,
     Release,
     Reservation,
@@ -82,8 +84,9 @@ from .reader import Reader
 log = logging.getLogger(__name__)
 
 FOLDER: Final = "reserved"
-PAGE_MESSAGES: Final = 1_000
-PAGE_BYTES: Final = 4 * 1024 * 1024
+PAGE_MESSAGES: Final = 4_000
+PAGE_BYTES: Final = 2 * 1024 * 1024
+"""Of bodies and attributes, but always one message: half of what a gRPC client takes."""
 _GONE: Final = (State.REMOVED, State.QUARANTINED)
 
 Key = tuple[str, int]
@@ -121,18 +124,6 @@ class HeldSet:
     def is_over(self, now: Millis) -> bool:
         """Whether the hold is over at the monotonic time `now`, noted or not."""
         return self.name.is_lost or self.ends <= now
-
-
-@dataclass(slots=True, kw_only=True)
-class Page:
-    """Messages of a set, read."""
-
-    messages: list[Message] = field(default_factory=list)
-    following: int
-    """The place at which the next page begins."""
-    damaged: list[PutAside] = field(default_factory=list)
-    """Messages that can't be read: taken out before the page is shown, so that a commit of the set
-    doesn't delete them."""
 
 
 class Reservations(Part):
@@ -402,6 +393,17 @@ class Reservations(Part):
         )
         return [self._shown(self.sets[key]) for key in keys[:limit]]
 
+    def held_in(self, queue: str) -> dict[str, Reservation]:
+        """Return the sets of a queue that are held, by the tokens of their leases."""
+        now = self._clock.monotonic()
+        return {
+            held.record.token: self._shown(held)
+            for held in self.sets.values()
+            if held.record.queue == queue
+            and not held.is_over(now)
+            and held.name.sequence_number > self.committed(held.key[0])
+        }
+
     def count(self) -> tuple[int, int]:
         """Return how many sets are held, and how many are lost."""
         now = self._clock.monotonic()
@@ -445,60 +447,99 @@ class Reservations(Part):
         """Read messages at the places from `begin` to before `end`, in order, as many as a page holds;
         without those deleted. Raise `DiskError`, or what a read must be told."""
         held = self._find(stream, sequence_number)
-        token, due = held.record.token, held.due
-        page, room, place = Page(following=begin), PAGE_BYTES, 0
+        page, place = Page(following=begin), 0
         end = min(end, begin + PAGE_MESSAGES)
         for text, members in held.record.files:
-            if place >= end or room <= 0:
-                break
             count = members.bit_count()
-            if place + count <= begin:
-                place += count
-                continue
-            batch = self._moves.index.batches.get(text)
-            groups: Groups | None = None
-            for at, index in enumerate(indexes(members), place):
-                if at < begin:
-                    continue
-                if at >= end or room <= 0:
-                    break
-                page.following = at + 1
-                entry = None if batch is None else batch.holder(index)
-                if entry is None or entry.name.token != token:
-                    continue
-                id = entry.batch.stem.message_id(index)
-                is_external = entry.batch.stem.is_external
-                try:
-                    body, attributes = self._reader.message(entry, index)
-                except Damaged as why:
-                    page.damaged.append(
-                        PutAside(stream=stream, sequence_number=sequence_number, id=id, why=str(why))
-                    )
-                    continue
-                if groups is None and entry.batch.stem.is_grouped:
-                    line = self._reader.line(entry)
-                    groups = entry.batch.groups or Groups(line.groups, entry.batch.stem.full)
-                room -= len(body)
-                page.messages.append(
-                    Message(
-                        queue=entry.name.queue,
-                        id=id,
-                        state=State.LEASED,
-                        body=body,
-                        attributes=attributes,
-                        group="" if groups is None else groups.of(index),
-                        priority=entry.batch.stem.priority,
-                        size=entry.batch.stem.size if is_external else len(body),
-                        body_path=body_path(id) if is_external else "",
-                        sent_at=sent_at(id),
-                        receives=entry.name.receives,
-                        first_receive=entry.name.first,
-                        due=due,
-                        receipt=None,
-                    )
-                )
+            if place + count > begin:
+                wanted = first_of(members, end - place) & ~first_of(members, max(0, begin - place))
+                for entry, first, last in self._leased_runs(held, text, wanted):
+                    unread = self._add_run(page, held, entry, first, last)
+                    if unread is not None:
+                        page.following = place + below(members, unread).bit_count()
+                        return page
+                page.following = min(place + count, end)
             place += count
+            if place >= end:
+                break
         return page
+
+    def _leased_runs(self, held: HeldSet, text: str, wanted: int) -> list[tuple[Entry, int, int]]:
+        """Return the messages of a file that are still in the set, by unbroken runs of indexes."""
+        batch = self._moves.index.batches.get(text)
+        found = [
+            (first, last, entry)
+            for entry in ([] if batch is None else batch.entries)
+            if entry.name.token == held.record.token
+            for first, last in runs(entry.held & wanted)
+        ]
+        found.sort(key=itemgetter(0))
+        return [(entry, first, last) for first, last, entry in found]
+
+    def _add_run(self, page: Page, held: HeldSet, entry: Entry, first: int, last: int) -> int | None:
+        """Read messages from the index `first` to `last`; return the index of the first one that the
+        page has no room for."""
+        try:
+            line = self._reader.line(entry)
+            until, size = first, page.size
+            while until <= last:
+                more = _size_in_memory(entry, line, until)
+                if size + more > PAGE_BYTES and (page.runs or until > first):
+                    break
+                size, until = size + more, until + 1
+            if until > first:
+                page.runs.append(self._run(held, entry, line, first, until - 1))
+                page.size = size
+            return until if until <= last else None
+        except Damaged as why:
+            if first < last:
+                # One by one: the others can be read.
+                for index in range(first, last + 1):
+                    if self._add_run(page, held, entry, index, index) is not None:
+                        return index
+                return None
+            stream, sequence_number = held.key
+            id = entry.batch.stem.message_id(first)
+            page.damaged.append(
+                PutAside(stream=stream, sequence_number=sequence_number, id=id, why=str(why))
+            )
+            return None
+
+    def _run(self, held: HeldSet, entry: Entry, line: Line, first: int, last: int) -> MessageRun:
+        batch, name = entry.batch, entry.name
+        bodies = self._reader.joined_bodies(entry, first, last)
+        places = range(last + 1 - first)
+        attributes: dict[int, Attributes] = {}
+        groups: dict[int, str] = {}
+        if line.attributes:
+            found = {place: line.attributes.get(first + place) for place in places}
+            attributes = {place: each for place, each in found.items() if each}
+        if line.groups:
+            by_index = batch.groups or Groups(line.groups, batch.stem.full)
+            named = {place: by_index.of(first + place) for place in places}
+            groups = {place: group for place, group in named.items() if group}
+        id, is_external = batch.stem.message_id(first), batch.stem.is_external
+        return MessageRun(
+            first=Message(
+                queue=name.queue,
+                id=id,
+                state=State.LEASED,
+                body=b"",
+                attributes={},
+                priority=batch.stem.priority,
+                size=batch.stem.size if is_external else 0,
+                body_path=body_path(id) if is_external else "",
+                sent_at=sent_at(id),
+                receives=name.receives,
+                first_receive=name.first,
+                due=held.due,
+                receipt=None,
+            ),
+            bodies=bodies,
+            sizes=[len(bodies)] if is_external else line.sizes[first : last + 1],
+            attributes=attributes,
+            groups=groups,
+        )
 
     # What goes on between requests.
 
@@ -942,6 +983,15 @@ def _sync_file(disk: Disk, path: str) -> None:
         disk.sync_file(path)
     except OSError as error:
         raise SyncFailed(str(error)) from error
+
+
+def _size_in_memory(entry: Entry, line: Line, index: int) -> int:
+    """Return the bytes that a message takes: of a body too large for memory none."""
+    size = line.sizes[index]
+    if line.is_external and size > MAX_BODY_IN_MEMORY:
+        size = 0
+    attributes = line.attributes.get(index)
+    return size + size_of(attributes) if attributes else size
 
 
 def _received(entry: Entry) -> int:

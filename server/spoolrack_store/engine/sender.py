@@ -7,6 +7,7 @@ write, one rename.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -25,10 +26,12 @@ from ..model.settings import MAX_DELAY, MIB, QueueSettings
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .deduplication import Deduplication
-from .leaser import deliver
-from .moves import Moves
+from .moves import Moves, publish
 from .part import Part
 from .reader import Reader
+from .recovery import appear
+
+log = logging.getLogger(__name__)
 
 FILE_BYTES: Final = MIB
 """A file takes in no further call beyond this."""
@@ -89,6 +92,9 @@ class Sender(Part):
         self._written: list[tuple[int, Entry]] = []
         """Files in `new/`, and the commits that wrote them."""
         self.pending = (self._written,)
+        self.ordered: list[Entry] = []
+        """Entries that must be in their queue before this commit is answered: what is sent after the
+        answer, to whichever process, comes after them."""
         self._room = DiskRoom(moves.disk, moves.watermark)
         self._wall = Millis(0)
 
@@ -124,6 +130,19 @@ class Sender(Part):
                 except StoreError:
                     waiting.append((commit, entry))  # It is sent; the next commit tries again.
         self._written[:] = waiting
+
+    def publish(self, ordered: Iterable[Entry]) -> list[Entry]:
+        """Move what is durable from `new/` to its queue; return what the disk refuses to move."""
+        refused: list[Entry] = []
+        for entry in ordered:
+            if entry.held:
+                try:
+                    publish(self._moves, entry)
+                except StoreError as error:
+                    log.warning("%s can't be published for now: %s", entry.name.path, error)
+                    refused.append(entry)
+        self._written[:] = [(commit, entry) for commit, entry in self._written if entry.held]
+        return refused
 
     def publish_later(self, entries: Iterable[Entry]) -> None:
         """Publish what is durable in `new/` and the disk refused to move."""
@@ -194,7 +213,10 @@ class Sender(Part):
                 if position in request.priorities:
                     priority = request.priorities[position]
                     contents.check_priority(priority)
-                kind = self._delay_of(request, position, settings), priority
+                delay = settings.delivery_delay
+                if position in request.delays or position in request.deliver_at:
+                    delay = self._delay_of(request, position, settings)
+                kind = delay, priority
                 key = None
                 if position in request.deduplication_ids:
                     salted = key_of(request.deduplication_ids[position], record.salt)
@@ -226,9 +248,10 @@ class Sender(Part):
         return stored
 
     def _delay_of(self, request: Send, position: int, settings: QueueSettings) -> Millis:
-        """Return for how long a message is hidden; raise `InvalidMessage`."""
+        """Return for how long a message with a delay or a delivery time is hidden; raise
+        `InvalidMessage`."""
         if position not in request.deliver_at:
-            delay = request.delays.get(position, settings.delivery_delay)
+            delay = request.delays[position]
             if not 0 <= delay <= MAX_DELAY:
                 raise InvalidMessage(
                     why=f"its delay of {span_text(delay)} is not from 0 s to {span_text(MAX_DELAY)}"
@@ -259,9 +282,23 @@ class Sender(Part):
         id = self._deduplication.find(record, key, len(coming))
         if id is None:
             return False
+        if record.settings.group_order == "strict":
+            self._order_first(id)
         stored.results[position] = id
         stored.duplicates.add(position)
         return True
+
+    def _order_first(self, id: str) -> None:
+        """Have the message that was sent first in its queue, too, before this commit is answered: the
+        process that sent it may have died. Raise `DiskError`."""
+        found = self._moves.index.holder(id)
+        entries = [] if found is None else [found[0]]
+        if found is None:
+            names = [name for name in self._moves.names_sent_by_others() if name.stem.holds(id)]
+            entries = [appear(self._moves, name) for name in names if not name.stem.deaths]
+        self.ordered += [
+            entry for entry in entries if entry.name.state is State.SENT and entry.batch.stem.is_grouped
+        ]
 
     def _answer_repeated(self) -> None:
         """Answer repetitions within the commit as the first ones, which are written now, or aren't."""
@@ -305,17 +342,19 @@ class Sender(Part):
             file = _File(request.queue, *kind, most)
             files.append(file)
         file.written = request.written
+        has_columns = request.attributes or keys or request.groups
         for first, count in _in_a_row(positions):
             file.places.append((stored, first, count))
-            for position in range(first, first + count):
+            for position in range(first, first + count) if has_columns else ():
+                index = len(file.bodies) + position - first
                 if position in request.attributes:
                     # A copy: what is delivered from memory must be what was written then.
-                    file.attributes[len(file.bodies)] = dict(request.attributes[position])
+                    file.attributes[index] = dict(request.attributes[position])
                 if position in keys:
-                    file.keys[len(file.bodies)] = keys[position]
+                    file.keys[index] = keys[position]
                 if position in request.groups:
-                    file.groups[len(file.bodies)] = request.groups[position]
-                file.bodies.append(request.bodies[position])
+                    file.groups[index] = request.groups[position]
+            file.bodies += request.bodies[first : first + count]
         file.bytes += size
 
     def _write(self, file: _File, is_lone: bool) -> None:
@@ -340,24 +379,14 @@ class Sender(Part):
         if file.keys:
             self._deduplication.take(entry, file.keys.items())
         self._written.append((self._moves.commit, entry))
+        if file.groups and self._catalog.require(file.queue).settings.group_order == "strict":
+            self.ordered.append(entry)
         self._moves.statistics.count(file.queue, "send", count)
-        prefix, at, moment = stem.id[:-3], 0, sent_at(stem.id)
+        at, moment = 0, sent_at(stem.id)
         for stored, first, run in file.places:
             stored.sent_at = moment
-            ids = [f"{prefix}{index:03x}" for index in range(at, at + run)] if stem.count else [stem.id]
-            stored.results[first : first + run] = ids
+            stored.results[first : first + run] = stem.message_ids(range(at, at + run))
             at += run
-
-
-def publish(moves: Moves, entry: Entry) -> None:
-    """Move what was sent from `new/` to its queue; what has a delay, or is leased, to `delay/`."""
-    name = entry.name
-    if name.token:
-        deliver(moves, entry)
-    elif name.due is None:
-        moves.move(entry, entry.held, State.READY)
-    else:
-        moves.move(entry, entry.held, State.DELAYED, until=(name.due, entry.due))
 
 
 def _in_a_row(positions: Sequence[int]) -> list[tuple[int, int]]:

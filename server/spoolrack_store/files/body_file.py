@@ -1,7 +1,8 @@
-"""A large body on its way into the root: a file in `new/` that is written in pieces, without the lock.
+"""A large body that is being written into the root: a file in `new/` that is written in pieces, without
+the lock.
 
 Its name says the process that writes it. A commit renames it into `bodies/`. The next start, or a
-process that finds its writer dead, unlinks what never became a message's.
+process that finds its writer dead, unlinks files that never became a message's.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _NOT_LINKABLE: Final = {
 }
 _PIECE: Final = 1024 * 1024
 SYNC_EVERY: Final = 16 * 1024 * 1024
-"""Bytes after which a body is synced: what a commit has to wait for stays small."""
+"""Bytes after which a body is synced, so that a commit never waits for more."""
 
 
 class BodyFile:

@@ -82,7 +82,7 @@ class Overtaken(Exception):
 
 
 class Poisoned(Exception):
-    """A sync of another process failed: what is durable only a restart can tell."""
+    """A sync of another process failed: only a restart can tell which changes are durable."""
 
 
 class Crowded(Exception):
@@ -92,8 +92,7 @@ class Crowded(Exception):
 class Changes:
     """The log, as one process sees it. Each call needs `LOCK`.
 
-    What writes raises `SyncFailed` if the disk refuses that: other processes then don't know what
-    this one does.
+    A failed write raises `SyncFailed`: other processes then don't know the changes of this one.
     """
 
     def __init__(self, memory: Memory, owner: str, pid: int = 0) -> None:
@@ -111,7 +110,7 @@ class Changes:
 
     @property
     def is_shared(self) -> bool:
-        """Whether others have the root open, so that moves must be told."""
+        """Whether other processes have the root open, so that moves must be logged."""
         return len(self.members) > 1
 
     def read_members(self) -> tuple[str, ...]:

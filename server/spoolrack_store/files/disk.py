@@ -52,17 +52,11 @@ class Facts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
     bytes: int
-    files: int
-    """How many files more can be made; file systems without a limit say 0 of 0: see `unlimited`."""
-    unlimited: bool
+    files: int | None
+    """How many files more can be made; None: there is no limit."""
     all_bytes: int = 0
-    """How large it is; 0 where the system doesn't tell."""
+    """How large it is; 0 where the system doesn't report it."""
     all_files: int = 0
-
-    @property
-    def files_left(self) -> int | None:
-        """How many files more can be made; None: no limit."""
-        return None if self.unlimited else self.files
 
 
 class NotSynced(OSError):
@@ -93,20 +87,20 @@ class Disk(Protocol):
         """Write into a file that is there, from `offset` on. An error may leave a part written."""
 
     def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
-        """A regular file's content, or its first `limit` bytes; EINVAL for anything else.
+        """Return a regular file's content, or its first `limit` bytes; EINVAL for anything else.
 
         `afresh` from the disk itself, but for what still waits to be written: after a sync that failed
         the system may show from memory what the disk never got.
         """
 
     def open(self, path: str) -> BinaryIO:
-        """A regular file, to be read in pieces; EINVAL for anything else. The caller closes it.
+        """Open a regular file, to be read in pieces; EINVAL for anything else. The caller closes it.
 
         It stays readable when its name is moved or removed.
         """
 
     def scan(self, path: str) -> list[Found]:
-        """All names in a folder, in no order."""
+        """Return all names in a folder, in no order."""
 
     def facts(self, path: str) -> Facts:
         """About the name itself: a link is not followed."""
@@ -147,7 +141,7 @@ class Disk(Protocol):
         """Let the file at `path`, made if it isn't there, take up `size` bytes of room, and no more."""
 
     def lock(self, path: str) -> Lock | None:
-        """An exclusive lock on an existing file or folder, or None if another process holds it.
+        """Lock an existing file or folder exclusively; return None if another process holds the lock.
 
         A locked folder is still at `path`. EISDIR or EBADF where folders can't be locked.
         """

@@ -50,7 +50,7 @@ _EVENTS: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class RunningProcess:
-    """Where a process runs."""
+    """The namespace and host of a process."""
 
     pid: int
     host: str
@@ -156,8 +156,8 @@ _held: Final[weakref.WeakSet[_FileLock | _LockFile]] = weakref.WeakSet()
 
 
 def _leave_locks_to_parent() -> None:
-    """A lock says that its process lives. A child of fork shares it, and would hold it on after the
-    parent's death."""
+    """Close inherited locks in a forked child. A lock says that its process lives; the child would hold
+    it after the parent's death."""
     for lock in list(_held):
         lock.leave_to_parent()
 
@@ -166,7 +166,8 @@ os.register_at_fork(after_in_child=_leave_locks_to_parent)
 
 
 class Ear:
-    """Hears when a file is touched (inotify(7)). `wait` is for one thread, the rest is thread-safe."""
+    """Watch of a file that others touch (inotify(7)). `wait` is for one thread, the rest is
+    thread-safe."""
 
     def __init__(self, path: str) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -192,17 +193,17 @@ class Ear:
                 os.read(descriptor, _EVENTS)
 
     def wake(self) -> None:
-        """End the `wait` that is under way, or else the next one."""
+        """End the present `wait`, or else the next one."""
         os.eventfd_write(self._woken, 1)
 
     def close(self) -> None:
-        """Hear nothing more; no thread is in another call."""
+        """Close the watch; no thread is in another call."""
         self._close()
         self._close_woken()
 
 
 def is_for_group(mode: int) -> bool:
-    """Whether a folder of this mode says that its group may use all that is in it.
+    """Return whether a folder of this mode says that its group may use all that is in it.
 
     The set-group-ID bit is part of that, because a careless umask never sets it.
     """
@@ -212,7 +213,8 @@ def is_for_group(mode: int) -> bool:
 def ignore_umask_in(folder: str) -> None:
     """Let all that is made in `folder` be its group's from birth, where the system can (acl(5)).
 
-    A mode that is given afterwards comes too late for who looks in between, or if we die in between.
+    A mode that is set afterwards is too late for a process that opens the file in between, or if we die
+    in between.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # There is no such thing, or it is not our folder.
@@ -222,8 +224,8 @@ def ignore_umask_in(folder: str) -> None:
 class LocalDisk:
     """The file system under a folder of this machine.
 
-    What it makes is its user's alone, unless the mode of the root's own folder says that the group may
-    use it: there every process learns it.
+    Its files are its user's alone, unless the mode of the root's own folder says that the group may use
+    them: each process reads it there.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -305,7 +307,7 @@ class LocalDisk:
         return cast(BinaryIO, FileIO(self._open_file(path)[0]))
 
     def _open_file(self, path: str) -> tuple[int, int]:
-        """A regular file's descriptor and size."""
+        """Open a regular file; return its descriptor and size."""
         # A foreign pipe must not hold us up: hence O_NONBLOCK.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         file = self._calls.open(self._root, path, flags)
@@ -372,8 +374,8 @@ class LocalDisk:
         found = os.fstatvfs(self._root)
         return Space(
             bytes=found.f_bavail * found.f_frsize,
-            files=found.f_favail,
-            unlimited=found.f_files == 0,
+            # Where there is no limit it says 0 of 0.
+            files=found.f_favail if found.f_files else None,
             all_bytes=found.f_blocks * found.f_frsize,
             all_files=found.f_files,
         )
@@ -449,7 +451,7 @@ class LocalDisk:
             os.utime(path, dir_fd=self._root)
 
     def watch(self, path: str) -> Ear | None:
-        """Return what hears when another process touches the file; None if this can't be heard."""
+        """Watch the file for touches by other processes; return None if the system can't."""
         try:
             return Ear(f"/proc/self/fd/{self._root}/{path}")
         except OSError as error:

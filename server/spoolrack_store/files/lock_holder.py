@@ -1,4 +1,4 @@
-"""Which process holds `LOCK`, as an operator is told it. The lock is never broken."""
+"""The holder of `LOCK`, for operators. The lock is never broken."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIRST_PAUSE: Final = 1
 _LONGEST_PAUSE: Final = 50
 """Milliseconds between two tries: each twice as long as the one before."""
 _SAY_EVERY: Final = 1_000
-"""Milliseconds. After so long it is said which process holds the lock, and then again."""
+"""Milliseconds. Time after which the holder of the lock is logged, and then again."""
 _STATES: Final = {
     "R": "running",
     "S": "sleeping",
@@ -41,7 +41,7 @@ class LockHolder:
 
     pid: int
     state: str
-    """Its state as the system tells it; "unknown" of another container's process."""
+    """Its state as the system reports it; "unknown" of another container's process."""
     since: Millis
     """Unix time at which it took the lock."""
 
@@ -89,7 +89,7 @@ class LockWait:
         """None: the lock was free at the last try."""
 
     def in_vain(self, now: Millis) -> None:
-        """A try was in vain: the next one comes soon. If it takes long, say which process it is."""
+        """Note a failed attempt; after a while, log which process holds the lock."""
         if self._since is None:
             self._since = self._said = now
         elif now - self._said >= _SAY_EVERY:
@@ -100,7 +100,7 @@ class LockWait:
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def over(self) -> None:
-        """The lock was free."""
+        """Note that the lock was free."""
         self._since = self.next_try = None
         self._pause = _FIRST_PAUSE
 

@@ -1,4 +1,4 @@
-"""The promises of the file system under a root, as far as the system tells.
+"""Promises of the file system under a root, as far as the system reports them.
 
 Every promise of the store rests on a rename being atomic on disk. ext4 without a journal doesn't give
 that: after a power cut a message can be in both folders of its last rename, or in neither.
@@ -42,7 +42,7 @@ def doubt_about(root: str | os.PathLike[str]) -> str | None:
 
 
 def _kind_of(number: str) -> str | None:
-    """The type of the mounted file system with this device number (proc_pid_mountinfo(5))."""
+    """Return the type of the mounted file system with this device number (proc_pid_mountinfo(5))."""
     try:
         lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:
@@ -63,7 +63,8 @@ _OF_MANY_HOSTS: Final = frozenset(
 
 
 def is_written_by_other_hosts(folder: str | os.PathLike[str]) -> bool:
-    """Whether hosts that this kernel doesn't hear may write to the file system of `folder`.
+    """Return whether hosts whose writes this kernel isn't told of may write to the file system of
+    `folder`.
 
     True of network and cluster file systems, and of all behind FUSE, of which nothing is known.
     """

@@ -1,4 +1,4 @@
-"""A disk over another one, which is only read: what is changed is changed in memory alone.
+"""Overlay over a disk that is only read: changes are made in memory alone.
 
 An engine on it does all that a start does, and no file of the root is touched. So a root can be looked
 at that is mounted read-only, that another user owns, or that other processes have open.
@@ -27,9 +27,9 @@ class _Node:
         self.content = content
 
 
-class _Held:
+class _OverlayFile:
     def release(self) -> None:
-        """Nothing was locked."""
+        """Do nothing: nothing was locked."""
 
 
 class _Bytes:
@@ -141,7 +141,7 @@ class OverlayDisk(LocalDisk):
         self._put(path, None)
 
     def sync_file(self, path: str) -> None:
-        """Nothing here is to be durable, and so in the other syncs."""
+        """Do nothing: no change here is made durable. The other syncs do the same."""
 
     def sync_folder(self, path: str) -> None: ...
 
@@ -151,20 +151,20 @@ class OverlayDisk(LocalDisk):
         return self._disk.space()
 
     def set_aside(self, path: str, size: int) -> None:
-        """Nothing here takes up room."""
+        """Do nothing: a change here takes no room."""
 
     def lock(self, path: str) -> Lock | None:
         """Return a lock that keeps no other process out."""
-        return _Held()
+        return _OverlayFile()
 
     def close_lock(self) -> None:
         """There is no file of a lock that keeps no process out."""
 
     def touch(self, path: str) -> None:
-        """No other process hears of what is in memory."""
+        """Do nothing: no other process sees changes in memory."""
 
     def watch(self, path: str) -> None:
-        """No other process changes what is in memory."""
+        """Do nothing: no other process makes changes in memory."""
 
     def map(self, path: str, size: int) -> _Bytes:
         return _Bytes(size)

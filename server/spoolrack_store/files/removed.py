@@ -1,8 +1,8 @@
 """Deleted files: names in `remove/` that may be unlinked at any time, or moved to `archive/`.
 
 An unlink needs no lock on the root: nothing else ever happens to such a name, and other processes may
-unlink it, too. A thread unlinks them; on a full disk the commit that needs the room does. What isn't
-unlinked when the process ends is found by the next start.
+unlink it, too. A thread unlinks them; on a full disk the commit that needs the room does. The next
+start finds files that aren't unlinked when the process ends.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class ReaperThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Return soon; what isn't unlinked by then stays for the next start."""
+        """Return soon; files that aren't unlinked by then stay for the next start."""
         self._stopping.set()
         self._removed.waits.set()
         self._thread.join()

@@ -1,9 +1,9 @@
-"""Room that is kept back for the moves of messages on a disk that is full to its last byte.
+"""Reserve: room that is held back, so that messages can move on a disk that is full to its last byte.
 
 A rename may need a block more for the folder that it leads into. On a full file system it would be
-refused, and with it every receive and every delete: the very thing that makes room. So a file without
-content takes up some room from the start. It is given up bit by bit, as moves need it, and filled up
-again when there is room. Its loss is no harm, and only its size counts.
+refused, and with it every receive and every delete, which make room. So a file without content takes up
+some room from the start. It shrinks as moves need room, and grows again when there is some. Its loss is
+no harm, and only its size counts.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .syncer import SyncFailed, explained
 log = logging.getLogger(__name__)
 
 RESERVE_BYTES: Final = 4 * 1024 * 1024
-"""Room for the names of more than 10,000 messages. Whatever is deleted makes more."""
+"""Room for the names of more than 10,000 messages. Each delete makes more."""
 BIT: Final = 256 * 1024
-"""Given up at once: who fills the disk goes on doing so, and must not get all of it."""
+"""Released at a time: the program that fills the disk goes on doing so, and must not get all of it."""
 _LEFT_FREE: Final = 1024 * 1024
 """Not taken for the reserve, so that it isn't filled up just to be given up again."""
 
 
 class ReservedRoom:
-    """The reserve of one root. What it holds is read from the disk."""
+    """The reserve of one root. Its size is read from the disk."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -66,7 +66,7 @@ class ReservedRoom:
                 self._disk.unlink(layout.RESERVE)
         except OSError as error:
             if error.errno != errno.ENOENT:
-                log.warning("what is kept back for a full disk can't be given up: %s", error)
+                log.warning("the reserve for a full disk can't be released: %s", error)
             return False
         log.warning("the disk is full: %d bytes of %s are given up", min(held, BIT), layout.RESERVE)
         try:
@@ -101,9 +101,10 @@ class DiskRoom:
             except OSError as error:
                 raise explained(error) from error
         left = self._left
-        if self._watermark.is_reached(left.bytes, left.files_left, size):
+        if self._watermark.is_reached(left.bytes, left.files, size):
             raise DiskFull(detail=f"{left.bytes} bytes and {left.files} files are left")
-        self._left = replace(left, bytes=left.bytes - size, files=left.files - 1)
+        files = None if left.files is None else left.files - 1
+        self._left = replace(left, bytes=left.bytes - size, files=files)
 
     def look_again(self) -> None:
         """Ask the disk with the next file."""

@@ -1,8 +1,8 @@
 """Opens a folder as a root of format 2, or makes one of it, and makes this process one of its owners.
 
 Each process has a file in `owners/`, which it locks for as long as it lives. `LOCK` is held while a
-process becomes an owner and the files of the dead are unlinked, so that a file which isn't locked is a
-dead process's.
+process becomes an owner and files of dead processes are unlinked, so that a file which isn't locked is
+a dead process's.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Root:
     _lock: Lock
 
     def is_living(self, owner: str) -> bool:
-        """Whether the process that has the root open as `owner` lives."""
+        """Return whether the process that has the root open as `owner` lives."""
         return is_living(self.disk, owner)
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class Root:
         try:
             self.disk.unlink(owner_file(self.owner))
         except OSError as error:
-            # The next process that opens the root unlinks the files of the dead.
+            # The next process that opens the root unlinks the files of dead processes.
             log.warning("%s stays behind: %s", owner_file(self.owner), error)
         self._lock.release()
         self.disk.close_lock()
@@ -70,9 +70,9 @@ class Root:
 def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> None:
     """Make the folder itself, if it isn't there; raises `RootUnusable`.
 
-    With `group_access` its mode says that processes of its group may use it. That can be said only
-    before anything is in it: what others have made there is theirs alone. A folder that every user may
-    write into is refused; what an ACL says to single users counts as its group.
+    With `group_access` its mode says that processes of its group may use it. That can be set only while
+    it is empty: files that other users have made in it are theirs alone. A folder that every user may
+    write into is refused; ACL entries of single users count as its group.
     """
     path = Path(root)
     try:
@@ -86,7 +86,8 @@ def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> No
                 )
             path.chmod(GROUP_FOLDER_MODE)
         if path.stat().st_mode & stat.S_IWOTH:
-            # The sticky bit doesn't help: who can make a file in it can send, and put aside what comes.
+            # The sticky bit doesn't help: a user who can make a file in it can send, and put messages
+            # aside.
             raise RootUnusable(
                 root=os.fspath(root),
                 why=f"every user of this machine may write into it: chmod o-w {path}",
@@ -100,7 +101,7 @@ def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> No
 
 
 def owners_of(disk: Disk) -> list[str]:
-    """All owners that have a file, the dead ones too."""
+    """Return all owners that have a file, dead ones too."""
     return [
         found.name
         for found in disk.scan(layout.OWNERS)
@@ -110,11 +111,7 @@ def owners_of(disk: Disk) -> list[str]:
 
 
 def is_living(disk: Disk, owner: str) -> bool:
-    """Whether the process that writes as `owner` lives.
-
-    The answer "no" can be relied on only with `LOCK`: a process that starts makes its file first,
-    and locks it then.
-    """
+    """Return whether the process that writes as `owner` lives."""
     try:
         lock = disk.lock(layout.owner(owner))
     except FileNotFoundError:
@@ -189,7 +186,7 @@ def _require_ours(disk: LocalDisk, root: str) -> None:
     missing = [folder for folder in FOLDERS if folder not in kinds]
     if "FORMAT" in kinds and missing:
         log.warning(
-            "%s had no folder %s, which is made anew: what lay there is lost, and only a backup has it",
+            "%s had no folder %s, which is made anew: its files are lost, and only a backup has them",
             root,
             ", ".join(missing),
         )

@@ -1,11 +1,11 @@
 """Knows which folders have changed since they were last made durable, and makes them so.
 
-A rename is on stable media only when both its folders are, and a new file only when its content and
-its folder are. A commit therefore syncs every folder that was dirtied since the last one, whoever
-dirtied it. One commit serves all operations that wait for it.
+A rename is on stable media only when both its folders are, and a new file only when its content and its
+folder are. A commit therefore syncs every folder that was dirtied since the last one, of any process.
+One commit serves all operations that wait for it.
 
-After a sync has failed, no process can tell any more what is durable: the kernel marks the
-pages clean, and a repetition that succeeds proves nothing. So a failure is final until a restart.
+After a sync has failed, no process can tell any more what is durable: the kernel marks the pages clean,
+and a repetition that succeeds proves nothing. So a failure is final until a restart.
 """
 
 from __future__ import annotations
@@ -30,11 +30,7 @@ class SyncFailed(Exception):
 
 
 def explained(error: OSError) -> StoreError:
-    """The store's error for what the system said.
-
-    Raises `SyncFailed` if the file system has turned read-only: it does so when it has met an error,
-    and what it then holds only a restart can tell.
-    """
+    """Return the store's error for one of the system."""
     if error.errno == errno.EROFS:
         raise SyncFailed(str(error)) from error
     detail = str(error)
@@ -47,7 +43,7 @@ class Syncer:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self.statistics = Statistics()
-        """Of all that has the root open in this process: whatever is done, this is asked for it."""
+        """The counts of all parts that have the root open in this process: they find them here."""
         self._dirty: dict[str, None] = {}
         self._files_unsynced = False
         self._files: dict[str, None] = {}
@@ -58,25 +54,22 @@ class Syncer:
         self._dirty[folder] = None
 
     def file_written(self) -> None:
-        """A file was written and not synced: only a sync of the whole file system will do."""
+        """Note that a file was written and not synced: only a sync of the whole file system will do."""
         self._files_unsynced = True
 
     def lone_file_written(self, path: str) -> None:
-        """One file was written and not synced: the next commit syncs it by itself."""
+        """Note that one file was written and not synced: the next commit syncs it alone."""
         self._files[path] = None
 
     def file_moved(self, source: str, target: str) -> None:
-        """A file that has to be synced is at another path."""
+        """Note the new path of a file that has to be synced."""
         if source in self._files:
             del self._files[source]
             self._files[target] = None
 
     def doubt(self) -> None:
-        """A change was refused with an I/O error: of one place, or of a disk that is dead.
-
-        A dead disk that refuses the first change of all would never be found out, because nothing is
-        left to be synced; so the next commit asks it for the sync of a folder that always exists.
-        """
+        """Note a change that was refused with an I/O error: one place may be damaged, or the disk
+        dead."""
         self._dirty[_ROOT] = None
         self.is_in_doubt = True
 
@@ -112,7 +105,7 @@ class Syncer:
             # First: on most file systems that makes the name durable, too, and the folder is quick.
             for file in files:
                 self._sync_path(file, self._disk.sync_file)
-            # First: what is in a queue's folder that isn't durable isn't, either.
+            # First: a file isn't durable before its queue's folder is.
             for folder in sorted(folders, key=lambda folder: folder != layout.QUEUES):
                 self._sync_path(folder, self._disk.sync_folder)
         except OSError as error:

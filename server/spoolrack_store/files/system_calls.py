@@ -3,8 +3,8 @@
 Python lets other threads run during every call into the kernel. Where a call takes microseconds, and
 another thread is busy, it takes ten times as long to get the lock back: the committer waited for that
 most of the time. So on a local file system the lock is kept during calls that are answered from memory.
-What waits for a disk releases it, and where every call may wait for another host, all of them do.
-Every call raises `OSError` as the system does.
+A call that waits for a disk releases it, and where every call may wait for another host, all of them
+do. Every call raises `OSError` as the system does.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SystemCalls(Protocol):
     def write_all(self, file: int, content: bytes) -> None: ...
 
     def read(self, file: int, size: int) -> bytes:
-        """Up to so many bytes, perhaps fewer; none at the end of the file."""
+        """Return up to so many bytes, perhaps fewer; none at the end of the file."""
 
     def mode_and_size(self, file: int) -> tuple[int, int]:
         """Of an open file, as stat(2) calls them."""
@@ -173,7 +173,7 @@ class Kept(Released):
 
 
 def calls_for(*, is_local: bool) -> SystemCalls:
-    """The calls for a file system of this machine's, or for one that other hosts serve."""
+    """Return the calls for a file system of this machine's, or for one that other hosts serve."""
     # Only the GNU C library is known to have all of them.
     is_known = sys.platform == "linux" and platform.libc_ver()[0] == "glibc"
     return Kept() if is_local and is_known else Released()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ..model.errors import NotRestorable
 from .commands import check, repair, restore
-from .findings import NotRestorable, Progress
+from .findings import Progress
 from .leases import receipts_of
 
 __all__ = ["NotRestorable", "Progress", "check", "receipts_of", "repair", "restore"]

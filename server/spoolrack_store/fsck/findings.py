@@ -13,11 +13,7 @@ from ..model.transitions import State
 NOT_A_NAME: Final = "its name is not one of ours"
 
 Progress = Callable[[int, int], None]
-"""Told how many messages were looked at, and how many there are, as far as their names say."""
-
-
-class NotRestorable(Exception):
-    """Why something in quarantine can't come back."""
+"""Called with the number of messages checked, and of all messages by their names."""
 
 
 class Remedy(Enum):
@@ -130,7 +126,7 @@ class Mended:
 class Notes:
     """The notes of all inspectors of one root so far, and how they list folders.
 
-    A server may be at work: what is gone when it is noted was finished, and is passed over.
+    A server may be at work: a file that is gone when it is noted was finished, and is skipped.
     """
 
     def __init__(self, disk: Disk, *, deep: bool = True) -> None:

@@ -45,7 +45,8 @@ def inspect(disk: Disk, clock: Clock, *, deep: bool = True, progress: Progress |
     messages = MessageInspector(notes, clock, owners, progress)
     messages.run()
     messages.tell_bodies_left(bodies)
-    # After the messages: what is made meanwhile is found, and of what goes the leases are gone, too.
+    # After the messages: sets that are made meanwhile are found, and with a set that goes its leases
+    # are gone, too.
     for look in BESIDE.values():
         look(notes)
     messages.tell_leases_without_set()

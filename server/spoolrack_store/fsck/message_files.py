@@ -26,7 +26,7 @@ from .findings import Aside, MessageCounts, Notes, Problem, Progress, Remedy
 from .listing import Lister, Paths
 
 ROUNDS: Final = 6
-"""Listings at most, before what still changes is told as unchecked."""
+"""Listings at most; files that still change are then reported as unchecked."""
 _WHOLE: Final = "whole: it can be restored"
 _SLACK: Final = Millis(60 * SECOND)
 """A clock may have been set back by so much, and no lease is called too long."""
@@ -176,7 +176,7 @@ class MessageInspector:
             self._progress(len(self._verdicts), max(total, len(self._verdicts)))
 
     def _judge_sent(self, verdict: _Verdict) -> None:
-        """All names are in `new/`: it was sent if it is whole."""
+        """Judge a file of which all names are in `new/`: it was sent if it is whole."""
         batch = verdict.batch
         why = ""
         if batch.stem.deaths:
@@ -276,7 +276,7 @@ class MessageInspector:
         try:
             size = self._disk.facts(name.path).size
             if size != stem.length:
-                # Not read: whatever it is, it may be larger than memory.
+                # Not read: it may be larger than memory.
                 return stem.full, f"it has {size} bytes instead of {stem.length}"
             if stem.is_external and (why := self._external_damage(stem, name.path)):
                 return stem.full, why
@@ -328,7 +328,8 @@ class MessageInspector:
     # Two files of one message.
 
     def _tell_doubles(self) -> None:
-        """Note files that have messages of the same ids: what became a dead letter is no problem."""
+        """Note files that have messages of the same ids: those of a dead letter and its copy are no
+        problem."""
         of_key: dict[tuple[str, bool], list[_Verdict]] = {}
         for verdict in self._verdicts.values():
             stem = verdict.batch.stem
@@ -376,7 +377,7 @@ def _counted_holder(batch: Batch, id: str) -> Entry | None:
 
 
 def _counts(verdict: _Verdict) -> tuple[bool, int, str]:
-    """Rank files of one message as a start does; what is damaged never counts."""
+    """Rank files of one message as a start does; a damaged one never counts."""
     return not verdict.damaged, verdict.batch.stem.deaths, verdict.batch.stem.text
 
 

@@ -1,7 +1,7 @@
 """Mends what an inspection found, and brings back what lies in quarantine, with no other process there.
 
-Nothing is destroyed: what is damaged, foreign or superseded goes to quarantine. Messages move as the
-store moves them: see `moves`. All of it is durable at return.
+Nothing is destroyed: damaged, foreign and superseded files go to quarantine. Messages move as the store
+moves them: see `moves`. All of it is durable at return.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..files.syncer import Syncer, explained
 from ..model.batch import Batch, Entry
 from ..model.clock import Clock
 from ..model.content import Damaged, body, decode
-from ..model.errors import StoreError
+from ..model.errors import NotRestorable, StoreError
 from ..model.ids import FileIds, is_id
 from ..model.members import indexes
 from ..model.names import (
@@ -35,7 +35,7 @@ from ..model.names import (
 )
 from ..model.settings import QueueSettings, Record, encode
 from ..model.transitions import State
-from .findings import Aside, Mended, Notes, NotRestorable, Problem, Remedy
+from .findings import Aside, Mended, Notes, Problem, Remedy
 from .inspection import KNOWN
 from .listing import QUEUES, Lister
 from .quarantined_files import own_id, read_asides, take_back
@@ -60,7 +60,7 @@ class Mender:
         """By the ids of their files."""
         for batch in self._moves.index.batches.values():
             self._batches.setdefault(batch.stem.id, []).append(batch)
-        # What a process that died has changed, and not synced, must be durable before more is.
+        # Changes that a dead process has not synced must be durable before others are made.
         there = {found.name for found in disk.scan(".")}
         for folder in (*sorted(there & set(KNOWN)), *(f"{QUEUES}/{q}" for q in lister.queues), "."):
             self._syncer.folder_changed(folder)

@@ -1,1 +1,1 @@
-"""The words of the store: what a name says, which moves are legal, what can go wrong. Pure."""
+"""The values of the store: names, legal moves, requests, errors. Pure."""

@@ -12,7 +12,7 @@ from .clock import Millis
 from .settings import QueueSettings
 
 _PARTS = 1 << 32
-"""The jitter of a message is one of so many parts of the whole."""
+"""The number of steps that the jitter of a message is drawn from."""
 
 
 def pause(settings: QueueSettings, id: str, receives: int) -> Millis:

@@ -6,10 +6,10 @@ folder is a state.
 1. Holder. Of all names that list a message the one with the highest version holds it. A message is in
    the state of its holder. Inodes and link counts say nothing, so that a copied root means the same.
 2. Version. A new name has a version above all names of its batch, and doesn't exist yet.
-3. Change. What moves gets a new name that lists it, by a link; the old name stays and holds the rest. A
-   rename takes the place of the link if all that the old name holds moves, and nothing was taken from
-   it since the last sync that this process completed: until then, a power cut may keep the rename and
-   undo what was taken.
+3. Change. A message that moves gets a new name that lists it, by a link; the old name stays and holds
+   the rest. A rename takes the place of the link if all messages of the old name move, and none was
+   taken from it since the last sync that this process completed: until then, a power cut may keep the
+   rename and undo the earlier change.
 4. Whole or nothing. If all names are in `new/` and one message is listed by none, the batch was never
    sent.
 5. Unlink. A name that holds nothing goes once that is durable. Names in `remove/` go once it is durable

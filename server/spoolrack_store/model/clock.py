@@ -22,7 +22,7 @@ HOUR = Millis(3_600_000)
 DAY = Millis(86_400_000)
 
 _UNITS = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s"))
-"""The units that a span is told in, the largest first."""
+"""The units of a span in texts, the largest first."""
 
 LAST_MOMENT = Millis(10**13 - 1)
 """The last Unix time that a name has room for, in the year 2286."""
@@ -33,7 +33,8 @@ _NANOS = 1_000_000
 
 
 def span_text(span: int) -> str:
-    """A span of milliseconds in the largest unit that it is a whole number of: "13 h", "1500 ms"."""
+    """Return a span of milliseconds in the largest unit that it is a whole number of: "13 h", "1500
+    ms"."""
     if span == 0:
         return "0 s"
     for length, unit in _UNITS:
@@ -62,12 +63,13 @@ def end_of_day(text: str) -> Millis | None:
 
 
 def stopwatch() -> float:
-    """Seconds since an unknown moment, to measure how long something took: nothing is decided by it."""
+    """Return the seconds since an arbitrary moment, to measure a duration: no decision depends on
+    it."""
     return time.perf_counter()
 
 
 class Clock(Protocol):
-    """Tells the time and waits for it. Thread-safe."""
+    """Clock: the time, and waits. Thread-safe."""
 
     def wall(self) -> Millis:
         """Unix time, which an operator or NTP may step in either direction."""
@@ -85,9 +87,9 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clocks, whose milliseconds begin together.
 
-    A lease ends at a wall time that its consumer was told and, in memory, at a monotonic time. If one
-    clock's millisecond began in the midst of the other's, the lease could end a little before the
-    time that was told, and two consumers would hold one message for that moment.
+    A lease ends at a wall time that its consumer knows and, in memory, at a monotonic time. If one
+    clock's millisecond began in the midst of the other's, the lease could end a little before the time
+    that its consumer knows, and two consumers would hold one message for that moment.
     """
 
     def __init__(self) -> None:

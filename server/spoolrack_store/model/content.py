@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from .errors import AttributesTooLarge, InvalidMessage, MessageTooLarge
-from .members import from_text, indexes, to_text
+from .members import from_text, runs, to_text
 from .names import MAX_PRIORITY, Stem
 from .settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE
 
@@ -72,9 +72,11 @@ class Line:
         return next((name for name, members in self.groups.items() if members >> index & 1), "")
 
     def bytes_of(self, members: int) -> int:
-        return sum(self.sizes[index] for index in indexes(members))
+        return sum(self.starts[last + 1] - self.starts[first] for first, last in runs(members))
 
     def attribute_bytes_of(self, members: int) -> int:
+        if not self.attributes:
+            return 0
         return sum(
             size_of(attributes) for index, attributes in self.attributes.items() if members >> index & 1
         )
@@ -194,7 +196,8 @@ def stem_of(id: str, line: Line, encoded: bytes, *, deaths: int = 0, priority: i
 
 
 def is_torn(content: bytes) -> bool:
-    """Whether the end of a file that has its size was never written: a power cut leaves zeros there."""
+    """Return whether the end of a file of full size was never written: a power cut leaves zeros
+    there."""
     return not any(content[(len(content) - 1) // _BLOCK * _BLOCK :])
 
 
@@ -245,6 +248,16 @@ def body(line: Line, content: bytes, index: int) -> bytes:
     if len(found) != line.sizes[index] or line.crcs[index] not in (None, zlib.crc32(found)):
         raise Damaged("its checksum differs")
     return found
+
+
+def joined_bodies(line: Line, content: bytes, first: int, last: int) -> bytes:
+    """Return the bodies from the index `first` to `last`, one after the other; raise `Damaged` if one
+    isn't the one that was sent."""
+    starts, crcs, view = line.starts, line.crcs, memoryview(content)
+    for index in range(first, last + 1):
+        if zlib.crc32(view[starts[index] : starts[index + 1]]) != crcs[index]:
+            raise Damaged("its checksum differs")
+    return content[starts[first] : starts[last + 1]]
 
 
 def _decoded(parts: Mapping[str, object]) -> Line:

@@ -1,7 +1,7 @@
-"""How many leased messages, and how many of their bytes, a consumer may hold at once.
+"""Credits of a consumer: a bound on its leased messages, and on their bytes.
 
-A receive charges the credits; whatever ends the lease (a delete, a release, an expiry, a purge,
-through whichever connection or process) gives them back. Changed only by the engine, under its lock.
+A receive charges the credits; the end of the lease (a delete, a release, an expiry, a purge, through
+any connection or process) gives them back. Changed only by the engine, under its lock.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Credits:
 
     @property
     def free(self) -> int:
-        """How many messages more; 0 also if no byte is free."""
+        """Messages that may still be leased; 0 also if no byte is free."""
         return max(0, self.limit - self.in_flight) if self.free_bytes else 0
 
     @property

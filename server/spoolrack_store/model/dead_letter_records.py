@@ -1,7 +1,7 @@
-"""The history of a dead letter: how the message came to be one, once or again. Pure.
+"""Dead-letter records of a message: its moves to dead-letter queues and back. Pure.
 
-A history is a list in JSON, a chapter for each death, the oldest first. It is for people: what isn't
-one is said by `NotAHistory`, and doesn't cost the message.
+The history is a list in JSON, an element for each move, the oldest first. It informs people: one that
+can't be read raises `NotAHistory`, and the message is kept.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from .clock import Millis
 from .errors import InvalidRequest
 from .names import is_queue_name
 
-MAX_TOLD: Final = 20
-"""So many deaths of a message are told, the last ones: a message may die and be redriven for ever."""
+MAX_RECORDS: Final = 20
+"""Records that are returned, the last ones: a message may be redriven and fail for ever."""
 MAX_EXPLANATION: Final = 1_024
 """Characters."""
 MAX_RECEIVES: Final = "max_receives"
@@ -33,30 +33,30 @@ class NotAHistory(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Death:
-    """That a message was put into a dead-letter queue."""
+class DeadLetterRecord:
+    """One move of a message to a dead-letter queue."""
 
     source_queue: str
-    """The queue that it was in."""
+    """The queue that it was moved from."""
     reason: str
     """Why: "max_receives" or "rejected"."""
     receives: int
     """How many leases on it had begun there."""
     first_receive: Millis | None
     """Unix time, as the next."""
-    died_at: Millis
+    dead_lettered_at: Millis
     explanation: str = ""
     """The reason given by the consumer that rejected it, or that released it last."""
     redriven_to: str = ""
-    """The queue that it was brought back to afterwards; empty: it wasn't."""
+    """The queue that a redrive moved it to afterwards; empty: none did."""
     redriven_at: Millis | None = None
 
 
-def deaths_in(history: bytes) -> tuple[Death, ...]:
-    """The last deaths that a history tells of, the oldest of them first; raises `NotAHistory`."""
+def records_in(history: bytes) -> tuple[DeadLetterRecord, ...]:
+    """Return the last records of a history, the oldest of them first; raise `NotAHistory`."""
     try:
-        chapters = json.loads(history)
-        return tuple(_death(chapter) for chapter in chapters[-MAX_TOLD:])
+        elements = json.loads(history)
+        return tuple(_record(element) for element in elements[-MAX_RECORDS:])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise NotAHistory(f"{type(error).__name__}: {error}") from error
 
@@ -72,26 +72,26 @@ def check_explanation(explanation: str) -> None:
         raise InvalidRequest(what="reason", value=repr(explanation), rule=rule) from error
 
 
-def _death(chapter: dict[str, Any]) -> Death:
-    source_queue, reason = chapter["source_queue"], chapter["reason"]
+def _record(element: dict[str, Any]) -> DeadLetterRecord:
+    source_queue, reason = element["source_queue"], element["reason"]
     if not is_queue_name(source_queue) or not _REASON.fullmatch(reason):
         raise ValueError(f"{source_queue!r} or {reason!r}")
-    first = chapter.get("first_receive_ms")
-    redriven_to = chapter.get("redriven_to") or ""
+    first = element.get("first_receive_ms")
+    redriven_to = element.get("redriven_to") or ""
     if redriven_to and not is_queue_name(redriven_to):
         raise ValueError(f"{redriven_to!r}")
-    explanation = chapter.get("explanation", "")
+    explanation = element.get("explanation", "")
     if not isinstance(explanation, str) or len(explanation) > MAX_EXPLANATION:
         raise ValueError(f"{explanation!r}")
-    return Death(
+    return DeadLetterRecord(
         source_queue=source_queue,
         reason=reason,
-        receives=_number(chapter["receives"], _MOST_RECEIVES),
+        receives=_number(element["receives"], _MOST_RECEIVES),
         first_receive=None if first is None else Millis(_number(first, _MAX_MILLIS)),
-        died_at=Millis(_number(chapter["buried_at_ms"], _MAX_MILLIS)),
+        dead_lettered_at=Millis(_number(element["buried_at_ms"], _MAX_MILLIS)),
         explanation=explanation,
         redriven_to=redriven_to,
-        redriven_at=Millis(_number(chapter["redriven_at_ms"], _MAX_MILLIS)) if redriven_to else None,
+        redriven_at=Millis(_number(element["redriven_at_ms"], _MAX_MILLIS)) if redriven_to else None,
     )
 
 

@@ -13,7 +13,7 @@ from .clock import Millis
 from .terminal_text import printable
 
 LONGEST_FACT = 300
-"""Characters of a text that an error carries; what is longer is cut."""
+"""Characters of a text that an error carries; a longer one is cut."""
 
 
 class StoreError(Exception):
@@ -319,6 +319,10 @@ class UnknownFormat(StoreError):
     of Spoolrack that wrote it, or a newer one."""
 
     reason = "UNKNOWN_FORMAT"
+
+
+class NotRestorable(Exception):
+    """Why something in quarantine can't come back."""
 
 
 class DamagedSettings(StoreError):

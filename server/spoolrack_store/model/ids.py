@@ -32,7 +32,7 @@ def is_id(text: str) -> bool:
 
 
 def sent_at(id: str) -> Millis:
-    """The Unix time at which a version 7 `id` was made; of any other UUID, its first 48 bits.
+    """Return the Unix time at which a version 7 `id` was made; of any other UUID, its first 48 bits.
 
     Never above `LAST_MOMENT`: a foreign id may say the year 10889, which no calendar of a client knows.
     """
@@ -40,7 +40,7 @@ def sent_at(id: str) -> Millis:
 
 
 def first_id_of(moment: Millis) -> str:
-    """The smallest id that can be made at Unix time `moment`."""
+    """Return the smallest id that can be made at Unix time `moment`."""
     return _format(max(moment, 0), 0)
 
 
@@ -53,7 +53,7 @@ class IdMaker:
         self._millis = 0
         self._fraction = 0
         self._seen = ""
-        """The highest id that it was told to rise above, and has."""
+        """The highest id that later ones must exceed."""
 
     def make(self) -> str:
         now = self._clock.wall()

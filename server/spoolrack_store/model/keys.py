@@ -1,4 +1,4 @@
-"""Deduplication keys: what stands in a name for the id that a sender gave its message. Pure.
+"""Deduplication keys: the hash, in a name, of the id that a sender gave its message. Pure.
 
 A key is BLAKE2b-128 of the id, salted by the queue, so that the same id in another queue, or in one
 that was made again under the same name, is another key: wherever a name with a key is found, it means
@@ -16,7 +16,7 @@ from .names import ID_LENGTH
 MAX_ID_LENGTH: Final = 128
 """Characters of a deduplication id."""
 MAX_KEYS: Final = 4_000_000
-"""So many are remembered for one queue."""
+"""Bound on the keys of one queue."""
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
 _PAIRS: Final = [high + low for high in _DIGITS for low in _DIGITS]
 _TIME_AT: Final = 80
@@ -24,7 +24,7 @@ _TIME_AT: Final = 80
 
 
 def key_of(deduplication_id: str, salt: str) -> int:
-    """The key of an id in the queue with this `salt`; raises `InvalidMessage`."""
+    """Return the key of an id in the queue with this `salt`; raise `InvalidMessage`."""
     if not 1 <= len(deduplication_id) <= MAX_ID_LENGTH:
         raise InvalidMessage(
             why=f"its deduplication id has {len(deduplication_id)} characters, not 1 to {MAX_ID_LENGTH}"
@@ -51,5 +51,5 @@ def id_text(number: int) -> str:
 
 
 def first_number_of(moment: int) -> int:
-    """No id that was made at this time or later is below it."""
+    """Return the lower bound of the ids that are made at this time or later."""
     return max(moment, 0) << _TIME_AT

@@ -47,7 +47,7 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(content: bytes) -> Manifest:
-    """Raises `NotWhole`."""
+    """Parse a manifest; raise `NotWhole`."""
     # Any: the conversions refuse what isn't what it should be.
     parts: dict[str, Any] = unseal(content)
     try:

@@ -10,17 +10,19 @@
           / "remove/" queue ":" name
           / "quarantine/" queue ":" name
 
-All hard links of one file share its stem, which never changes; what follows says what this name lists
-and what became of it. A file without `,n` holds one message, whose id it bears. With `,n` the id's low
-12 bits are 0, and the message with index i has the id plus i. Every value has one spelling, because a
-name is the source of a rename. With `,x` the body of the only message is in a file of its own, at
+All hard links of one file share its stem, which never changes; the rest of a name says which messages
+it lists, and their state. A file without `,n` holds one message, whose id it bears. With `,n` the id's
+low 12 bits are 0, and the message with index i has the id plus i. Every value has one spelling, because
+a name is the source of a rename. With `,x` the body of the only message is in a file of its own, at
 `bodies/<id>`, and the file has the line alone. Pure.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from random import Random
 from typing import Final
 
@@ -39,7 +41,8 @@ INDEX_DIGITS: Final = 3
 """Hexadecimal digits of an id that are a message's index."""
 
 _ID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-QUEUE_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}"
+_MAX_QUEUE_NAME: Final = 80
+QUEUE_NAME: Final = rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{_MAX_QUEUE_NAME - 1}}}"
 """Names of queues: never a leading dot, a slash, or a separator of ours."""
 _QUEUE_NAME: Final = re.compile(QUEUE_NAME)
 _OWNER: Final = re.compile(r"[a-z0-9]{1,16}")
@@ -134,6 +137,19 @@ class Stem:
 
     def message_id(self, index: int) -> str:
         return f"{self.id[:-INDEX_DIGITS]}{index:03x}" if self.count else self.id
+
+    def message_ids(self, indexes: Iterable[int]) -> list[str]:
+        """Return the ids of the messages with these indexes."""
+        if not self.count:
+            return [self.id]
+        start = self.id[:-INDEX_DIGITS]
+        return [f"{start}{index:03x}" for index in indexes]
+
+    def holds(self, id: str) -> bool:
+        """Return whether the message `id` is in the file."""
+        if not self.count:
+            return id == self.id
+        return self.id == batch_of(id) and index_of(id) < self.count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,7 +297,7 @@ def _state_of(folder: str | None, token: str | None) -> State:
 
 
 def _is_complete(name: Name) -> bool:
-    """Whether the tags are those of its state, and a lone file's key is one."""
+    """Return whether the tags are those of its state, and a lone file's key is one."""
     if name.stem.key is not None and bool(name.stem.key) == bool(name.stem.count):
         return False
     if name.stem.is_grouped and not name.stem.line:
@@ -298,6 +314,12 @@ def _is_complete(name: Name) -> bool:
 
 
 def is_queue_name(text: str) -> bool:
+    # Each receipt has one: longer ones must not fill the cache.
+    return len(text) <= _MAX_QUEUE_NAME and _is_queue_name(text)
+
+
+@lru_cache(maxsize=1_024)
+def _is_queue_name(text: str) -> bool:
     return _QUEUE_NAME.fullmatch(text) is not None
 
 
@@ -320,7 +342,7 @@ def make_set_token(random: Random) -> str:
 
 
 def is_set_token(token: str) -> bool:
-    """Whether leases with this `token` are those of a reserved set."""
+    """Return whether leases with this `token` are those of a reserved set."""
     return token[0] >= _FIRST_OF_A_SET
 
 

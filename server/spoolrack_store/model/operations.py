@@ -1,9 +1,9 @@
-"""The requests that the store takes for messages, and their answers, by column: a frame of a stream is
-one request. Values only.
+"""Requests to the store about messages, and their answers, by column: a frame of a stream is one
+request. Values only.
 
-A column has a value for each message, in the order of the request; what few messages have is a mapping
-by position. Where a request names many messages, each has its own result: a value, or the `StoreError`
-of this message alone. Stages, reservations and redrives have modules of their own.
+A column has a value for each message, in the order of the request; a value that few messages have is in
+a mapping by position. Where a request names many messages, each has its own result: a value, or the
+`StoreError` of this message alone. Stages, reservations and redrives have modules of their own.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 from .clock import Millis
 from .content import Attributes, Line
 from .credits import Credits
-from .dead_letter_records import Death
+from .dead_letter_records import DeadLetterRecord
 from .errors import StoreError
-from .names import body_path
+from .names import INDEX_DIGITS, body_path
 from .overview_values import Traffic
 from .settings import QueueSettings
 from .transitions import State
@@ -56,7 +56,7 @@ class Message:
     due: Millis | None
     """Unix time at which the lease or the delay ends."""
     receipt: str | None
-    deaths: Sequence[Death] = ()
+    deaths: Sequence[DeadLetterRecord] = ()
     """How it came to be a dead letter."""
     group: str = ""
     """Empty: none."""
@@ -64,6 +64,48 @@ class Message:
     body_path: str = ""
     """From the root, if the body is in a file of its own. Above `MAX_BODY_IN_MEMORY` it is nowhere
     else: `body` is empty then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageRun:
+    """Messages whose ids follow each other, and that have all in common but what is a column here."""
+
+    first: Message
+    """The first of them, without body, attributes and group."""
+    bodies: bytes
+    """One after the other."""
+    sizes: Sequence[int]
+    """Of the bodies."""
+    attributes: Mapping[int, Attributes]
+    """By place in the run, of the messages that have any."""
+    groups: Mapping[int, str]
+    """By place in the run, of the messages that have one."""
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def messages(self) -> Iterator[Message]:
+        """Yield each message by itself."""
+        first, end = self.first, 0
+        head, index = first.id[:-INDEX_DIGITS], int(first.id[-INDEX_DIGITS:], 16)
+        for place, size in enumerate(self.sizes):
+            begin, end = end, end + size
+            yield Message(
+                queue=first.queue,
+                id=f"{head}{index + place:03x}",
+                state=first.state,
+                body=self.bodies[begin:end],
+                attributes=self.attributes.get(place, {}),
+                group=self.groups.get(place, ""),
+                priority=first.priority,
+                size=first.size or size,
+                body_path=first.body_path,
+                sent_at=first.sent_at,
+                receives=first.receives,
+                first_receive=first.first_receive,
+                due=first.due,
+                receipt=None,
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +136,7 @@ class MessagePage:
     """A page of a list of messages."""
 
     messages: Sequence[Message]
-    """May be none although there are more: what a page looks at is bounded."""
+    """May be empty although more follow: a page looks at a bounded number of messages."""
     last: str
     """The id after which the next page begins; empty if this is the last page."""
 
@@ -142,8 +184,8 @@ class Send(Request[SendResults]):
     priorities: Mapping[int, int] = field(default_factory=dict)
     """By position, from 0, which is the default, to `names.MAX_PRIORITY`."""
     deliver_at: Mapping[int, Millis] = field(default_factory=dict)
-    """By position the Unix times until which messages are hidden, in place of a delay. What has passed
-    is no delay."""
+    """By position the Unix times until which messages are hidden, in place of a delay. A past time is
+    no delay."""
     written: WrittenBody | None = None
     """The body of the only message, which is empty in `bodies`: it stays in a file of its own."""
 
@@ -166,7 +208,7 @@ class Delivery:
     """By position, of the messages that have any."""
     groups: dict[int, str] = field(default_factory=dict)
     """By position, of the messages that have one."""
-    deaths: Sequence[Death] = ()
+    deaths: Sequence[DeadLetterRecord] = ()
     """Of a dead letter, which is alone in its file: how it came to be one."""
     priority: int = 0
     external_size: int | None = None
@@ -312,7 +354,7 @@ class GiveBack(Request[None]):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Purge(Request[int]):
-    """Delete messages of a queue, all of them if no more is said; answers how many."""
+    """Delete messages of a queue, by default all of them; answers how many."""
 
     queue: str
     sent_before: Millis | None = None
@@ -337,6 +379,31 @@ class Blocking:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """A cause that keeps messages from going into a queue or out of it."""
+
+    reason: str
+    """A stable name, as errors have."""
+    explanation: str
+    """For a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldLease:
+    """Messages that were leased together and are held since long."""
+
+    id: str
+    """The first of them."""
+    count: int
+    first: Millis | None
+    """Unix time of the first receive."""
+    due: Millis
+    receives: int
+    stream: str
+    """The stream of the reservation that holds them; "": a receive does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     ready_count: int
     leased_count: int
@@ -357,6 +424,9 @@ class Queue:
     counts: Counts
     labels: Mapping[str, str] = field(default_factory=dict)
     blocking: Blocking | None = None
+    obstacles: Sequence[Obstacle] = ()
+    """Where a queue was asked for by its name; so are the oldest leases."""
+    oldest_leases: Sequence[OldLease] = ()
     traffic: Traffic = field(default_factory=Traffic, compare=False)
 
 

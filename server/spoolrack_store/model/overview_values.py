@@ -10,7 +10,7 @@ class Traffic:
     """Counts of this process's work on a queue since it began; other processes have their own."""
 
     entered: int = 0
-    """Messages that it brought into the queue: sent, published, buried or moved there."""
+    """Messages that it brought into the queue: sent, published, dead-lettered or redriven there."""
     left: int = 0
     """Messages that it deleted, let expire, or moved away; a purge isn't counted."""
 

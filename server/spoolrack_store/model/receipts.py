@@ -1,4 +1,4 @@
-"""Receipts: what a consumer sends back for a message that it has leased.
+"""Receipts: proofs of a lease, which a consumer sends back.
 
     receipt = queue ":" id "~" tag
 
@@ -11,6 +11,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import Final, NamedTuple
@@ -65,5 +66,7 @@ def fits(receipt: Receipt, token: str, index: int) -> bool:
     return compare_digest(tag, receipt.tag)
 
 
+@lru_cache(maxsize=4_096)
 def _tags(token: str, block: int) -> str:
+    """Return the tags of a block of messages: at the receive, and again at the delete."""
     return blake2b(block.to_bytes(2, "big"), key=token.encode(), digest_size=64).hexdigest()

@@ -1,12 +1,11 @@
 """The grammar of the names in `redrives/`: the one module that formats and parses them.
 
-Pure, like `names`, which has the grammar of all other names. What it doesn't recognise raises
-`NotAName`.
+Pure, like `names`, which has the grammar of all other names. An unknown name raises `NotAName`.
 
     id ",m" moved ",f" failed [",w" why ["." queue]] [",x"] [",o" owner] ["@" ended]
 
-`w` says why the last that failed stays, `x` that the redrive was cancelled. It goes on as long as there
-is no `ended`. The owner is the process that drives it, and whose last moves may not be durable.
+`w`: the reason of the last failure. `x`: the redrive was cancelled. It runs as long as there is no
+`ended`. The owner is the process that drives it, and whose last moves may not be durable.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _TEXTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class MoveFailure:
     """Why one message stays, and which queue that is about, if it is about one."""
 
     why: Stays
@@ -63,7 +62,7 @@ class RedriveName:
     id: str
     moved: int = 0
     failed: int = 0
-    failure: Failure | None = None
+    failure: MoveFailure | None = None
     is_cancelled: bool = False
     owner: str | None = None
     ended: Millis | None = None
@@ -95,7 +94,7 @@ def parse_redrive(text: str) -> RedriveName:
         id=match["id"],
         moved=int(match["moved"]),
         failed=int(match["failed"]),
-        failure=Failure(Stays(match["why"]), match["queue"] or "") if match["why"] else None,
+        failure=MoveFailure(Stays(match["why"]), match["queue"] or "") if match["why"] else None,
         is_cancelled=match["x"] is not None,
         owner=match["owner"],
         ended=None if ended is None else Millis(int(ended)),

@@ -40,7 +40,7 @@ def encode(order: RedriveOrder) -> bytes:
 
 
 def decode(content: bytes) -> RedriveOrder:
-    """Raises `NotWhole`."""
+    """Parse an order; raise `NotWhole`."""
     values = unseal(content)
     ids = values.get("ids")
     if not isinstance(ids, list) or len(ids) > MAX_SELECTED:

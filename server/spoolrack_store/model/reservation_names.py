@@ -1,12 +1,12 @@
-"""The grammar of `reserved/`: how its names are spelt, and what a marker says.
+"""The grammar of `reserved/`: its names, and the content of a marker.
 
     held   = stream "." seq "@" due            its record: the set is leased until then
     read   = stream "." seq "@" due "~read"    the same, once a reader has marked it as read
     lost   = stream "." seq "@" ended ["~read"] "~lost"  the same, once the hold is over
     marker = stream "." seq                    the stream is committed up to this number
 
-The files are sealed, as `sealed` says. Pure: it knows text, not folders. What it doesn't recognise
-raises `NotAName` or `NotWhole`, and the caller decides what becomes of the file.
+The files are sealed, as `sealed` says. Pure: it knows text, not folders. An unknown name or content
+raises `NotAName` or `NotWhole`, and the caller decides about the file.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Marker:
 
     @classmethod
     def decode(cls, content: bytes) -> Marker:
-        """The marker in `content`; raises `NotWhole`."""
+        """Parse the marker in `content`; raise `NotWhole`."""
         values = unseal(content)
         sets = values.get("sets")
         if not isinstance(sets, list) or not all(

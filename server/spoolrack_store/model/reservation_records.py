@@ -1,4 +1,4 @@
-"""The record of a reserved set: which messages it has, by files and members. Pure.
+"""The record of a reserved set: its messages, by files and members. Pure.
 
 A record is sealed, as `model.sealed` says: one that a power cut has torn counts as missing.
 """

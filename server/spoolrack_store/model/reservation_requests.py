@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from .clock import Millis
-from .operations import Request
+from .operations import Message, MessageRun, Request
 
 DEFAULT_RESERVED_MESSAGES = 1_000
 MAX_RESERVED_MESSAGES = 100_000
@@ -111,9 +111,10 @@ class Release(Request[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoReservation(Request[None]):
-    """Undo a new reservation that no caller was told of: its messages are ready again, not counted.
+    """Undo a new reservation whose response reached no caller: its messages are ready again, not
+    counted.
 
-    If a caller was told of it since, it stays.
+    If another call was answered with it since, it stays.
     """
 
     stream: str
@@ -128,3 +129,21 @@ class PutAside(Request[None]):
     sequence_number: int
     id: str
     why: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Page:
+    """Messages of a set, read."""
+
+    runs: list[MessageRun] = field(default_factory=list)
+    size: int = 0
+    """Bytes of their bodies and attributes."""
+    following: int
+    """The place at which the next page begins."""
+    damaged: list[PutAside] = field(default_factory=list)
+    """Messages that can't be read: taken out before the page is shown, so that a commit of the set
+    doesn't delete them."""
+
+    @property
+    def messages(self) -> list[Message]:
+        return [message for run in self.runs for message in run.messages()]

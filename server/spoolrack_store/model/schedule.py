@@ -99,7 +99,7 @@ def _name(name: str) -> str:
 
 
 def _schedule(found: Any) -> Schedule:
-    # Any: what a file says is checked here.
+    # Any: the content of a file is checked here.
     try:
         texts = [found["cron"], found["time_zone"], found["group"], found["token"]]
         moments = [found["created_at"], found["since"]]

@@ -1,7 +1,4 @@
-"""A small file that says of itself whether it is whole: a line of JSON, and a line with its CRC-32.
-
-So one that a crash has torn is told from one that was written. Pure.
-"""
+"""Sealed files: a line of JSON, and a line with its CRC-32, so that a torn file is recognised. Pure."""
 
 from __future__ import annotations
 

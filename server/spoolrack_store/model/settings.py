@@ -6,7 +6,7 @@ options of the command line and the conversions to and from the contract and JSO
 list, the schemas of HTTP and of the chart. So a new setting is a field here, a field of the contract,
 and the code that uses it.
 
-Pure: what is valid by itself is decided here, what depends on other queues in `catalog`.
+Pure: the validity of each value is checked here, the relations to other queues in `catalog`.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Setting:
                 _within(self.name, value, self.least, self.most, is_span=self.is_span)
 
     def text(self, value: object) -> str:
-        """A value as an error shows it."""
+        """Return a value as an error shows it."""
         return span_text(value) if self.is_span and isinstance(value, int) else repr(value)
 
 
@@ -134,13 +134,13 @@ class QueueSettings:
 
     visibility_timeout: Millis = _span(
         30 * SECOND,
-        "How long a receive hides a message from other consumers, if the receive doesn't say.",
+        "Length of a lease, if the receive states none.",
         least=1,
         most=MAX_VISIBILITY,
     )
     delivery_delay: Millis = _span(
         0,
-        "How long a message is hidden after its send, if the send doesn't say.",
+        "Delay of a message, if the send states none.",
         most=MAX_DELAY,
         zero="none",
     )
@@ -197,18 +197,18 @@ class QueueSettings:
     group_order: str = _choice(
         "fair",
         "strict",
-        help="Whether groups of messages only take turns, or besides one receive at a time has "
-        "messages of a group.",
+        help="Whether groups only take turns, or, besides, the messages of a group are leased to one "
+        "receive at a time.",
     )
     priority_aging: Millis = _span(
         Millis(0),
-        "How much earlier than it was sent a message counts as sent, for each step of its priority.",
+        "Head start of a message for each step of its priority: it counts as sent so much earlier.",
         most=MAX_DELAY,
         zero="a higher priority is always received first",
     )
     backoff_initial: Millis = _span(
         SECOND,
-        "How long a message is hidden after its first failure: a release that leaves it to the queue.",
+        "Delay of a message after its first failure: a release that states no delay.",
         most=MAX_VISIBILITY,
         zero="ready at once after every failure",
     )
@@ -244,7 +244,7 @@ class QueueSettings:
     sending: str = _choice(
         "open",
         "paused",
-        help="Whether the queue takes sends and publications; while it is paused they are refused.",
+        help="Whether the queue accepts sends and publications; while it is paused they are refused.",
     )
     receiving: str = _choice(
         "open",
@@ -263,14 +263,14 @@ class QueueSettings:
             )
 
     def changed(self, changes: Mapping[str, object]) -> QueueSettings:
-        """These settings with some replaced; raises `InvalidSetting` for an unknown one."""
+        """Return these settings with some replaced; raise `InvalidSetting` for an unknown one."""
         for name, value in changes.items():
             if name not in SCHEMA:
                 raise InvalidSetting(name=name, value=value, rule="is not a setting of a queue")
         return replace(self, **changes)  # type: ignore[arg-type]  # checked in __post_init__
 
     def differing(self, other: QueueSettings) -> str:
-        """In words, what of these settings is not as in `other`."""
+        """Return in words the settings that differ from those of `other`."""
         mine, theirs = asdict(self), asdict(other)
         return ", ".join(
             f"{key} is {SCHEMA[key].text(mine[key])}, not {SCHEMA[key].text(theirs[key])}"
@@ -334,7 +334,8 @@ def _of_type(name: str, value: object, kind: type, rule: str) -> None:
 
 
 def encode(record: Record) -> bytes:
-    """The content of a settings file; without settings it is the tombstone of a deleted queue."""
+    """Return the content of a settings file; without settings it is the tombstone of a deleted
+    queue."""
     content: dict[str, object] = {"created_at": record.created_at}
     if record.salt:
         content["salt"] = record.salt

@@ -5,7 +5,7 @@
     publication  writer "." epoch
 
 `stem` is that of a message file. Stages and chunks lie in `staged/`, publications in `published/`.
-Pure; what isn't spelled so raises `NotAName`.
+Pure; any other spelling raises `NotAName`.
 """
 
 from __future__ import annotations

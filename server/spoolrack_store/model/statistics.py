@@ -1,7 +1,7 @@
 """Counts and measures of the store: plain numbers.
 
-Knows no format and no reader. Each number has one writer, and readers in other threads see it
-a moment late at most. What is counted for each message is one addition for all messages of a request.
+Knows no format and no reader. Each number has one writer, and readers in other threads see it a moment
+late at most. Counts of messages cost one addition for all messages of a request.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SIZES: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 5
 
 
 class Histogram:
-    """How often a value lay in which range, and the sum of all."""
+    """Counts of values by range, and their sum."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -58,7 +58,7 @@ class Statistics:
     """The work of one store since it was opened."""
 
     def __init__(self, watch: Callable[[], float] = stopwatch) -> None:
-        """`watch` tells seconds; nothing is decided by it."""
+        """`watch` returns seconds; nothing is decided by it."""
         self.watch = watch
         self.commits = Histogram(SECONDS)
         """Seconds from the first change of a commit to its answers."""
@@ -82,8 +82,8 @@ class Statistics:
     ) -> None:
         """Count a commit that began then and is answered now.
 
-        One addition for each request, none for a message. What isn't counted here is counted where a
-        file moves: `send`, `requeue`, `expire`, `bury`, `publish`, `commit` and `redrive`.
+        One addition for each request, none for a message. All else is counted where a file moves:
+        `send`, `requeue`, `expire`, `bury`, `publish`, `commit` and `redrive`.
         """
         if not requests:
             return
@@ -104,14 +104,15 @@ class Statistics:
             self.count(request.queue, "reserve", outcome.messages)
 
     def forget_all_but(self, queues: Sequence[str]) -> None:
-        """Queues come and go, and what is counted of those that are gone must not stay for ever."""
+        """Drop the counts of all queues but these, so that deleted queues don't take memory for
+        ever."""
         known = set(queues)
         for queue in [queue for queue in list(self.messages) if queue not in known]:
             self.messages.pop(queue, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueFigures:
+class QueueMetrics:
     """A queue at one moment, as far as it is known without looking into any folder."""
 
     name: str
@@ -131,8 +132,8 @@ class QueueFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RootFigures:
-    """Figures of all but messages."""
+class RootMetrics:
+    """Metrics of a root, but for those of its queues."""
 
     queues: int
     quarantined: int

@@ -14,7 +14,8 @@ _POOL_BYTES: Final = 4_096
 
 
 class PooledRandom(random.SystemRandom):
-    """As unpredictable as `random.SystemRandom`, and as little to be seeded. Not thread-safe."""
+    """Random numbers of the system, from a pool. As unpredictable as `random.SystemRandom`, and can't
+    be seeded. Not thread-safe."""
 
     def __init__(self) -> None:
         self._pool = b""

@@ -7,10 +7,10 @@ a change of state that the table doesn't hold. A test compares the drawing in do
       └────hide────► DELAYED ──due──► READY ◄──requeue── LEASED
                         ▲───────────postpone──────────────┘
 
-What is leased in the commit that sends it is assigned while it is SENT, and then delivered to LEASED.
-READY and DELAYED messages can be deleted too, LEASED ones be extended, and any file that isn't what
-its name says goes to QUARANTINED, from where only `fsck --restore` takes it. A receive leases READY
-messages only; `ChangeVisibility` leases a DELAYED one again for its last receive.
+A message that is leased in the commit that sends it is assigned while it is SENT, and then delivered to
+LEASED. READY and DELAYED messages can be deleted too, LEASED ones be extended, and any file that isn't
+what its name says goes to QUARANTINED, from where only `fsck --restore` takes it. A receive leases
+READY messages only; `ChangeVisibility` leases a DELAYED one again for its last receive.
 """
 
 from __future__ import annotations

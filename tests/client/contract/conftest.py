@@ -73,7 +73,7 @@ def vsqs_world() -> Iterator[World]:
     def advance(millis: int) -> None:
         nonlocal now
         now += millis * 1_000
-        # A folder's clock is nobody's to move: whoever waits looks at it when something happens.
+        # No test moves a folder's clock: a waiting call reads it when something happens.
         (folder / "moved").touch()
         (folder / "moved").unlink()
 
@@ -94,6 +94,7 @@ LACKS = {
     "memory": {
         "cancelled calls",
         "groups",
+        "obstacles",
         "priorities",
         "last receives",
         "limits of bytes in flight",

@@ -1,4 +1,4 @@
-"""What every transport promises about acks of a stream: deletions that are not waited for."""
+"""Promises of every transport about acks of a stream: deletions that are not waited for."""
 
 from __future__ import annotations
 

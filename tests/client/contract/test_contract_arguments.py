@@ -1,5 +1,5 @@
-"""The rule of each argument of the surface, over every transport. What an argument can't be is refused
-where it is given, with an error that names argument, value and rule."""
+"""The rule of each argument of the surface, over every transport. An invalid argument is refused where
+it is given, with an error that names argument, value and rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every transport promises about stages: all of a batch appears, or none of it."""
+"""Promises of every transport about stages: all of a batch appears, or none of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DAY = 24 * 60 * 60
 
 
 class Refused(Exception):
-    """What a block raises."""
+    """The error of a block."""
 
 
 def fill(batch: Batch, bodies: Iterable[str], then_raise: Exception | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What every transport promises about deduplication ids: a message is stored once in their window."""
+"""Promises of every transport about deduplication ids: a message is stored once in their window."""
 
 from __future__ import annotations
 

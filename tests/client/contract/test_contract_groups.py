@@ -1,4 +1,4 @@
-"""What every transport with groups promises about them."""
+"""Promises of every transport with groups."""
 
 from __future__ import annotations
 

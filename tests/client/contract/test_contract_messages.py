@@ -1,4 +1,4 @@
-"""What every transport promises about messages: sends, order, receives, deletions."""
+"""Promises of every transport about messages: sends, order, receives, deletions."""
 
 from __future__ import annotations
 
@@ -271,7 +271,11 @@ def test_a_message_is_hidden_until_its_delivery_time(jobs: Queue, world: World) 
     moment = (sent_at + timedelta(days=364)).astimezone(timezone(timedelta(hours=5)))
     jobs.send("late", deliver_at=moment)
     jobs.send_many([Outgoing(body="past", deliver_at=sent_at - timedelta(days=1))])
-    assert bodies(jobs.receive(10, visibility_timeout=1)) == ["first", "past"]
+    (late,) = jobs.peek(["delayed"])
+    assert (late.deliver_at, late.lease_expires_at) == (moment, None)
+    leased, _ = received = jobs.receive(10, visibility_timeout=1)
+    assert bodies(received) == ["first", "past"]
+    assert (leased.deliver_at, leased.lease_expires_at is None) == (None, False)
     world.advance(364 * 86_400)
     assert bodies(jobs.receive(10)) == ["first", "late", "past"]
 

@@ -1,4 +1,4 @@
-"""What every transport with priorities promises about them."""
+"""Promises of every transport with priorities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every transport promises about queues: settings, limits in time, looks without leases."""
+"""Promises of every transport about queues: settings, limits in time, looks without leases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every transport promises about dead letters: they tell how they died, and can go back."""
+"""Promises of every transport about dead letters: they tell how they died, and can go back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ready(client: Client, queue: str) -> int:
 
 
 def ended(client: Client, redrive: Redrive) -> Redrive:
-    """The redrive once it has ended, which it does in the background."""
+    """Return the redrive once it has ended, which it does in the background."""
     until(lambda: client.redrives.get(redrive.id).state is not RedriveState.RUNNING)
     found = client.redrives.get(redrive.id)
     assert found.ended_at is not None

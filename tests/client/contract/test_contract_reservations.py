@@ -1,4 +1,4 @@
-"""What every transport promises about reservations: the same messages, as often as asked."""
+"""Promises of every transport about reservations: the same messages, as often as asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every transport promises about streams of messages."""
+"""Promises of every transport about streams of messages."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_an_error_passes_a_context_whose_lease_was_lost(jobs: Queue, world: Worl
 
 
 class Broken(Exception):
-    """What a handler may raise."""
+    """An error of a handler."""
 
 
 def ignore(message: spoolrack.Message, error: Exception) -> None:
@@ -212,11 +212,12 @@ def hidden(client: Client) -> int:
 
 
 def pause_of(jobs: Queue, message: spoolrack.Message) -> float:
-    """Seconds until a message that was received a moment ago, for 30 s, comes back."""
+    """Return the seconds until a message that was received a moment ago, for 30 s, comes back."""
     (found,) = [each for each in jobs.peek(["leased", "delayed"]) if each.id == message.id]
-    assert found.lease_expires_at is not None
+    end = found.deliver_at or found.lease_expires_at
+    assert end is not None
     assert message.lease_expires_at is not None
-    return (found.lease_expires_at - message.lease_expires_at).total_seconds() + 30
+    return (end - message.lease_expires_at).total_seconds() + 30
 
 
 def test_a_message_that_was_failed_on_does_not_come_back_at_once(world: World, jobs: Queue) -> None:

@@ -25,7 +25,7 @@ from types import NoneType
 from typing import Any, BinaryIO, Final, cast
 from uuid import UUID
 
-from spoolrack import Message, MessageState, QueueInfo, Settings
+from spoolrack import Message, QueueInfo, Settings
 
 from ..exit_codes import BAD_CONTENT, Failed
 from ..units import plural
@@ -43,7 +43,7 @@ _CONTROLS: Final = bytes(n for n in range(32) if n not in b"\n\r\t")
 
 
 def sealed(fields: Mapping[str, object]) -> bytes:
-    """A line with its sum."""
+    """Return a line with its checksum."""
     head = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()[:-1]
     return head + b',"crc32":"%08x"}\n' % zlib.crc32(head)
 
@@ -102,8 +102,8 @@ def message_line(number: int, message: Message) -> bytes:
         "send_time": message.sent_at.isoformat(timespec="milliseconds"),
         "receive_count": message.receive_count,
     }
-    if message.state is MessageState.DELAYED and message.lease_expires_at is not None:
-        fields["visible_at"] = message.lease_expires_at.isoformat(timespec="milliseconds")
+    if message.deliver_at is not None:
+        fields["visible_at"] = message.deliver_at.isoformat(timespec="milliseconds")
     if message.group:
         fields["group"] = message.group
     if message.priority:
@@ -116,7 +116,7 @@ def ending(messages: int) -> bytes:
 
 
 def _body(body: bytes) -> dict[str, object]:
-    """As text if it is text to be read, and else as base64, which then takes less room."""
+    """Return a body as text if it is readable text, and else as base64, which then takes less room."""
     controls = len(body) - len(body.translate(None, _CONTROLS))
     if controls * 16 <= len(body):
         try:
@@ -130,7 +130,7 @@ def _text64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-class Archive:
+class ExportArchive:
     """An archive as a source: read once, from its beginning to its end."""
 
     def __init__(self, file: BinaryIO, shown: str, *, length: int | None, queue: str | None) -> None:
@@ -201,7 +201,7 @@ class Archive:
         return {old: queue}
 
     def _next(self) -> dict[str, Any] | None:
-        """The next line; None if there is none that is whole, and then `check` says why."""
+        """Return the next line; None if there is none that is whole: `check` then raises the reason."""
         line = self._file.readline(_LONGEST)
         self._lines += 1
         self._line_length = len(line)

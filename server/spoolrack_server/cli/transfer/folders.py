@@ -1,7 +1,7 @@
 """The ancestors' folders as sources: a file is a message.
 
-Knows which files are messages, and touches none but to remove it. Others may be at work in the folders:
-nothing is lost for that, but what they take while it is imported is worked on twice.
+Knows which files are messages, and touches none but to remove it. Other programs may use the folders
+meanwhile: nothing is lost, but a message that they take while it is imported is handled twice.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Folders:
         return iter(self._items)
 
     def check(self) -> None:
-        """A folder is whole, whatever is in it."""
+        """Do nothing: a folder is whole, whatever is in it."""
 
     def remove(self, items: Sequence[Item]) -> int:
         return sum(not _unlinked(item.path) for item in items)
@@ -72,8 +72,8 @@ class Folders:
 
 
 def vsqs_source(folder: str, queue: str | None) -> Folders:
-    """The folder of one queue of vsqs. Raises `Failed` for a folder of ours, or of several queues, and
-    `OSError`."""
+    """Return the source of one vsqs queue's folder. Raises `Failed` for a folder of ours, or of several
+    queues, and `OSError`."""
     folder = os.path.abspath(folder)
     _refuse_root(folder)
     _refuse_queues(folder)
@@ -98,13 +98,15 @@ def vsqs_source(folder: str, queue: str | None) -> Folders:
 
 
 def unfinished_in(folder: str) -> int:
-    """How many files in a folder of vsqs are being written, or were left so: they are no messages."""
+    """Return how many files in a folder of vsqs are being written, or were left unfinished: they are no
+    messages."""
     return sum(stored.state is State.NEW for stored in stored_messages(folder))
 
 
 def mq_source(root: str, delay_ms: int) -> Folders:
-    """All queues of a root of softlayer/mq. `delay_ms` is what its mover lets messages wait in
-    `delay/`. Raises `Failed` for a folder of ours, or what is no root, and `OSError`."""
+    """Return the source of all queues of a root of softlayer/mq. `delay_ms` is the time that its mover
+    leaves messages in `delay/`. Raises `Failed` for a folder of ours, or a folder that is no root, and
+    `OSError`."""
     root = os.path.abspath(root)
     _refuse_root(root)
     if _QUEUES not in os.listdir(root):
@@ -157,7 +159,7 @@ def _add(
 
 
 def _sent_at(id: str, written_ns: int) -> int:
-    """When a message was sent, in units of 100 ns: its id says so, or else its file."""
+    """Return when a message was sent, in units of 100 ns: from its id, or else from its file."""
     try:
         parsed = uuid.UUID(id)
     except ValueError:

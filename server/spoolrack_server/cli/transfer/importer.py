@@ -1,9 +1,9 @@
-"""Sends what a source has, each message once, whatever ends it in the middle and however often.
+"""Import of a source's messages, each once, through any number of interruptions.
 
-A send is not repeated before it is known what became of it: a journal says what was about to be sent,
-and every message carries its origin as an attribute, so that those in doubt can be looked for in their
-queue. What was found isn't sent again. So nothing is lost, whatever happens, and nothing is there twice
-as long as no message in doubt, one of the last call's, is deleted before it was looked for.
+A send is not repeated before its outcome is known. A journal records each call before it is made, and
+every message carries its origin as an attribute, so that messages in doubt can be looked for in their
+queue; those that are found aren't sent again. So nothing is lost, and nothing is sent twice, unless a
+message in doubt, one of the last call's, is deleted before it was looked for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spoolrack.errors import (
 
 from ..exit_codes import line_of
 from ..line_reader import LARGEST
-from ..output import tell
+from ..output import print_status
 from .journal import Journal
 from .sources import ArchivedSchedule, Item, Source, mark_of
 
@@ -55,18 +55,18 @@ class Importer:
         source: Source,
         journal: Journal,
         keep: bool,
-        patience: float,
+        retry_timeout: float,
         settle: float,
         advance: Callable[[int, int], None],
     ) -> None:
         """`sender` must never repeat a call. `settle` is how many seconds a server may take to finish a
-        call whose caller is gone; `advance` is told of messages and bytes that are done."""
+        call whose caller is gone; `advance` is called with messages and bytes that are done."""
         self._client = client
         self._sender = sender
         self._source = source
         self._journal = journal
         self._keep = keep
-        self._patience = patience
+        self._retry_timeout = retry_timeout
         self._settle = settle
         self._advance = advance
         self.sent: Counter[str] = Counter()
@@ -101,7 +101,7 @@ class Importer:
         except (QueueNotFound, RootUnusable):
             target = settings.get("dead_letter_queue")
             if target and target not in self._source.queues and not self._is_there(target):
-                tell(f"{name} is made without a dead-letter queue: there is no {target}")
+                print_status(f"{name} is made without a dead-letter queue: there is no {target}")
                 settings = {**settings, "dead_letter_queue": None, "max_receives": None}
             try:
                 labels = self._source.labels.get(name, {})
@@ -111,7 +111,7 @@ class Importer:
         else:
             others = [key for key, value in settings.items() if getattr(info.settings, key) != value]
             if others and not self._journal.knows(name):
-                tell(f"{name} is there already, and keeps its own {', '.join(others)}")
+                print_status(f"{name} is there already, and keeps its own {', '.join(others)}")
         self._journal.note_queue(name, round(info.created_at.timestamp() * 1_000))
 
     def _create_schedule(self, queue: str, schedule: ArchivedSchedule) -> None:
@@ -130,7 +130,7 @@ class Importer:
             if schedule.paused:
                 known.pause(queue, schedule.name)
         except (ScheduleExists, Unsupported) as error:
-            tell(f"the schedule {schedule.name} of {queue} is not imported: {error}")
+            print_status(f"the schedule {schedule.name} of {queue} is not imported: {error}")
 
     def _is_there(self, queue: str) -> bool:
         try:
@@ -147,7 +147,7 @@ class Importer:
             self._journal.sent(found)
 
     def _pairs(self) -> Iterator[Pair]:
-        """The messages to send, read one after the other."""
+        """Yield the messages to send, read one after the other."""
         for item in self._source.items():
             if item.key in self._journal.done:
                 self.before += 1
@@ -180,7 +180,7 @@ class Importer:
     def _send(self, queue: str, chunk: list[Pair]) -> None:
         """Return once each of these is in the queue, or is refused for good. All are of one call."""
         left = chunk
-        end = time.monotonic() + self._patience
+        end = time.monotonic() + self._retry_timeout
         while left:
             self._journal.sending(queue, [item.key for item, _ in left])
             verdicts = self._verdicts(queue, left)
@@ -207,18 +207,18 @@ class Importer:
             pause = _PAUSE if delay is None else delay.total_seconds()
             now = time.monotonic()
             if done:
-                end = now + self._patience
+                end = now + self._retry_timeout
             if now + pause > end or not (failure.retryable or _doubts(failure)):
                 raise failure
             time.sleep(pause)
             left = later
 
     def _verdicts(self, queue: str, pairs: list[Pair]) -> list[SpoolrackError | None]:
-        """The error of each message of one call; None: it is on stable media."""
+        """Return the error of each message of one call; None: it is on stable media."""
         try:
             results = self._sender.queue(queue).send_many([outgoing for _, outgoing in pairs])
         except errors.OutcomeUnknown:
-            raise  # A look can't tell before the server was started again.
+            raise  # A look is inconclusive before the server was started again.
         except SpoolrackError as error:
             return [error] * len(pairs)
         verdicts = [result.error for result in results]
@@ -228,7 +228,8 @@ class Importer:
         return verdicts
 
     def _finish(self, queue: str, done: list[Item]) -> None:
-        """These are sent, and nothing else of their call is: note that, and only then remove them."""
+        """Note that these messages of the call are sent, and no others; then remove them from the
+        source."""
         self._journal.sent(item.key for item in done)
         self.sent[queue] += len(done)
         if not self._keep:
@@ -236,17 +237,17 @@ class Importer:
         self._advance(len(done), sum(item.length for item in done))
 
     def _found(self, queue: str, keys: Collection[str]) -> set[str]:
-        """Which of these messages are in the queue.
+        """Return which of these messages are in the queue.
 
-        If some are not, the call that carried them may still be under way somewhere: then looks again.
+        If some are not, the call that carried them may still be in flight: then looks again.
         """
-        found = self._look(queue, keys)
+        found = self._find(queue, keys)
         if len(found) < len(set(keys)):
             time.sleep(self._settle)
-            found |= self._look(queue, keys)
+            found |= self._find(queue, keys)
         return found
 
-    def _look(self, queue: str, keys: Collection[str]) -> set[str]:
+    def _find(self, queue: str, keys: Collection[str]) -> set[str]:
         wanted = {mark_of(self._source, key): key for key in keys}
         found: set[str] = set()
         for message in self._client.queue(queue).peek(max_body_bytes=0):
@@ -259,7 +260,7 @@ class Importer:
 
 
 def _call_of(pair: Pair) -> tuple[str, bool]:
-    """The properties that all messages of one call share."""
+    """Return the properties that all messages of one call share."""
     item, outgoing = pair
     return item.queue, bool(outgoing.delay)
 
@@ -269,14 +270,16 @@ def _doubts(error: SpoolrackError | None) -> bool:
 
 
 def _delay(item: Item) -> float:
-    """Seconds that a message stays hidden. Zero is said, too: the queue's own delay is for new ones."""
+    """Return the seconds that a message stays hidden. Zero is passed, too: the queue's own delay is for
+    new ones."""
     if item.visible_at is None:
         return 0.0
     return min(MAX_DELAY, max(0.0, item.visible_at / 1_000 - time.time()))
 
 
 def _targets_first(queues: Mapping[str, Settings]) -> list[str]:
-    """The queues as they can be made: a dead-letter queue before those that need it."""
+    """Return the queues in the order of their creation: a dead-letter queue before those that need
+    it."""
     ordered: list[str] = []
     for name in queues:
         chain: list[str] = []

@@ -7,9 +7,9 @@ A line of JSON is written, and synced, before each call and after it:
     {"sending": ["1767225600000000", ...], "to": "jobs"}
     {"sent": ["1767225600000000", ...]}
 
-What is `sending` and not `sent` is in doubt: the call may have been made, or not. All else is known. A
-crash tears the last line at most; what it says was not acted upon yet. The file is locked as long as an
-import runs. What can fail is the disk, and then nothing more is sent.
+Messages that are `sending` and not `sent` are in doubt: the call may have been made, or not. A crash
+tears the last line at most; no call was made for it yet. The file is locked as long as an import runs.
+What can fail is the disk, and then nothing more is sent.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Journal:
             raise
 
     def knows(self, queue: str) -> bool:
-        """Whether an earlier run has sent to it."""
+        """Return whether an earlier run has sent to the queue."""
         return queue in self._queues
 
     def note_queue(self, name: str, created: int) -> None:
@@ -111,7 +111,7 @@ class Journal:
         return not self._queues
 
     def remove(self) -> None:
-        """Forget everything: the source has nothing left that could be imported again."""
+        """Clear the journal: the source has nothing left that could be imported again."""
         os.unlink(self.path)
         self._is_removed = True
 
@@ -138,9 +138,9 @@ class Journal:
                     break
                 if number == 1:
                     self._check(entry, source)
-                self._take(entry)
+                self._apply(entry)
                 whole += len(line)
-        # What the next line would be glued to.
+        # The next line would be glued to it.
         os.ftruncate(self._file, whole)
         os.lseek(self._file, whole, os.SEEK_SET)
         if not whole:
@@ -159,7 +159,7 @@ class Journal:
                 USAGE,
             )
 
-    def _take(self, entry: dict[str, Any]) -> None:
+    def _apply(self, entry: dict[str, Any]) -> None:
         match entry:
             case {"queue": str(name), "created": int(created)}:
                 self._queues[name] = created
@@ -186,7 +186,7 @@ def _entry(line: bytes) -> dict[str, Any] | None:
 
 
 def _locked(path: str) -> int:
-    """The journal's file, open and locked."""
+    """Return the journal's file, open and locked."""
     for _ in range(_TRIES):
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

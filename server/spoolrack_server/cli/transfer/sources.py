@@ -16,7 +16,7 @@ class Item:
     """A message where it comes from."""
 
     key: str
-    """Names it in its source, for good: what has moved there meanwhile has the same key."""
+    """Names the message in its source, for good: it keeps its key when it changes folders."""
     queue: str
     """Where it goes."""
     length: int
@@ -34,7 +34,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedSchedule:
-    """A schedule in an archive: what it sends and when, without its ticks."""
+    """A schedule in an archive, without its ticks."""
 
     name: str
     cron: str
@@ -69,8 +69,8 @@ class Source(Protocol):
         """The schedules of its queues, by the queue's name; a queue may be missing."""
 
     def items(self) -> Iterator[Item]:
-        """All messages, whichever were imported before. Ends, and doesn't raise, where the source is
-        broken: `check` does."""
+        """Yield all messages, imported before or not. Where the source is broken it ends without an
+        error: `check` raises it."""
 
     def check(self) -> None:
         """Raise what has ended the items too early."""

@@ -1,4 +1,4 @@
-// One message: where it is, what it carries, how it died. All of it is text, whatever it says.
+// One message: where it is, what it carries, how it became a dead letter. All of it is text, whatever it says.
 
 import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
 import { get, queuePath } from "../api.js";
@@ -40,20 +40,20 @@ function Attributes({ attributes }) {
     </tr>`)}</tbody></table>`;
 }
 
-export function reasonOf(death) {
-  const reason = death.reason === "max_receives" ? "received too often" : death.reason;
-  return death.explanation ? `${reason}: ${format.visible(death.explanation)}` : reason;
+export function reasonOf(record) {
+  const reason = record.reason === "max_receives" ? "received too often" : record.reason;
+  return record.explanation ? `${reason}: ${format.visible(record.explanation)}` : reason;
 }
 
-function Deaths({ deaths }) {
+function DeadLetterRecords({ records }) {
   return html`<table class="attributes stack"><caption>How it became a dead letter</caption>
     <thead><tr><th scope="col">When</th><th scope="col">From</th><th scope="col">Why</th><th scope="col" class="right">Receives</th><th scope="col">First received</th></tr></thead>
-    <tbody>${deaths.map((death, at) => html`<tr key=${at}>
-      <td data-label="When">${format.moment(death.died_at)}</td>
-      <td data-label="From"><a href="#/queue/${encodeURIComponent(death.source_queue)}">${death.source_queue}</a></td>
-      <td data-label="Why">${reasonOf(death)}</td>
-      <td class="right" data-label="Receives">${format.number(death.receives)}</td>
-      <td data-label="First received">${format.moment(death.first_receive)}</td>
+    <tbody>${records.map((record, at) => html`<tr key=${at}>
+      <td data-label="When">${format.moment(record.dead_lettered_at)}</td>
+      <td data-label="From"><a href="#/queue/${encodeURIComponent(record.source_queue)}">${record.source_queue}</a></td>
+      <td data-label="Why">${reasonOf(record)}</td>
+      <td class="right" data-label="Receives">${format.number(record.receives)}</td>
+      <td data-label="First received">${format.moment(record.first_receive)}</td>
     </tr>`)}</tbody></table>`;
 }
 
@@ -79,7 +79,7 @@ export function MessagePanel({ queue, id, onClose, onDelete }) {
           ${message.priority > 0 && html`<dt>Priority</dt><dd>${format.number(message.priority)}</dd>`}
           ${message.due !== null && html`<dt>${message.state === "leased" ? "Lease ends" : "Due"}</dt><dd>${format.moment(message.due)}</dd>`}
         </dl>
-        ${message.deaths.length > 0 && html`<${Deaths} deaths=${message.deaths} />`}
+        ${message.dead_letter_records.length > 0 && html`<${DeadLetterRecords} records=${message.dead_letter_records} />`}
         <${Attributes} attributes=${message.attributes} />
         <${Body} key=${id} message=${message} />`}
     </${Told}>

@@ -27,14 +27,14 @@ function attributesOf(message) {
   return format.visible(written.join(", ").slice(0, 120).replace(/\s+/g, " "));
 }
 
-// Why a message is a dead letter: the last time, if it died more often.
-function Death({ message, now }) {
-  if (message.deaths.length === 0) return html`<td></td><td></td><td></td><td class="right" data-label="Receives">${format.number(message.receives)}</td>`;
-  const last = message.deaths[message.deaths.length - 1];
+// Why a message is a dead letter: the last time, if it became one more often.
+function DeadLetterCells({ message, now }) {
+  if (message.dead_letter_records.length === 0) return html`<td></td><td></td><td></td><td class="right" data-label="Receives">${format.number(message.receives)}</td>`;
+  const last = message.dead_letter_records[message.dead_letter_records.length - 1];
   return html`
     <td class="cut" data-label="From"><a href="#/queue/${encodeURIComponent(last.source_queue)}">${last.source_queue}</a></td>
     <td class="cut" data-label="Why">${reasonOf(last)}</td>
-    <td class="right" data-label="Dead for" title=${format.moment(last.died_at)}>${format.span(now - last.died_at)}</td>
+    <td class="right" data-label="Dead for" title=${format.moment(last.dead_lettered_at)}>${format.span(now - last.dead_lettered_at)}</td>
     <td class="right" data-label="Receives">${format.number(last.receives)}</td>`;
 }
 
@@ -77,8 +77,8 @@ function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
   const ids = [...chosen];
   const some = ids.length === 0 ? "" : ` ${ids.length}`;
   const every = found === null ? [] : found.messages.map((message) => message.id);
-  const haveDied = isDeadLetterQueue || (found !== null && found.messages.some((message) => message.deaths.length > 0));
-  const canRedrive = mayManage && haveDied;
+  const haveRecords = isDeadLetterQueue || (found !== null && found.messages.some((message) => message.dead_letter_records.length > 0));
+  const canRedrive = mayManage && haveRecords;
   const areAll = every.length > 0 && every.every((id) => chosen.has(id));
   function close() {
     // Back to where it was opened.
@@ -86,7 +86,7 @@ function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
     setOpen(null);
     if (row) row.focus();
   }
-  const panel = html`<tr key="panel" class="inside"><td colspan=${haveDied ? 10 : 8}><${MessagePanel} key=${open} queue=${queue} id=${open} onClose=${close} onDelete=${() => setDoomed([open])} /></td></tr>`;
+  const panel = html`<tr key="panel" class="inside"><td colspan=${haveRecords ? 10 : 8}><${MessagePanel} key=${open} queue=${queue} id=${open} onClose=${close} onDelete=${() => setDoomed([open])} /></td></tr>`;
   return html`<section class="card" aria-labelledby="messages">
     <div class="bar tight">
       <h2 id="messages">Messages</h2>
@@ -109,16 +109,16 @@ function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
       ${found !== null && (found.messages.length === 0 ? html`<${Empty}>${found.next ? "None among the messages looked at so far. Next looks at others." : after ? "There are no more." : isFiltered ? "No message is like that." : "The queue is empty."}</${Empty}>` : html`
         <div class="wide"><table class="messages stack" data-keys>
           <caption class="hidden">Messages, the oldest first</caption>
-          <colgroup><col class="check" /><col class="id" /><col class="status" />${haveDied && html`<col class="source" /><col class="why" />`}<col class="age" /><col class="n" /><col class="n" /><col class="some" /><col /></colgroup>
+          <colgroup><col class="check" /><col class="id" /><col class="status" />${haveRecords && html`<col class="source" /><col class="why" />`}<col class="age" /><col class="n" /><col class="n" /><col class="some" /><col /></colgroup>
           <thead><tr>
             <th scope="col"><input type="checkbox" aria-label="Choose all of this page" checked=${areAll} onChange=${(event) => setChosen(new Set(event.target.checked ? every : []))} /></th>
-            <th scope="col">Id</th><th scope="col">State</th>${haveDied ? html`<th scope="col">From</th><th scope="col">Why</th><th scope="col" class="right">Dead for</th>` : html`<th scope="col" class="right">Age</th>`}<th scope="col" class="right" title=${haveDied ? "how often it was received before it became a dead letter" : "how often it was received"}>Receives</th><th scope="col" class="right">Size</th><th scope="col">Attributes</th><th scope="col">Body begins</th>
+            <th scope="col">Id</th><th scope="col">State</th>${haveRecords ? html`<th scope="col">From</th><th scope="col">Why</th><th scope="col" class="right">Dead for</th>` : html`<th scope="col" class="right">Age</th>`}<th scope="col" class="right" title=${haveRecords ? "how often it was received before it became a dead letter" : "how often it was received"}>Receives</th><th scope="col" class="right">Size</th><th scope="col">Attributes</th><th scope="col">Body begins</th>
           </tr></thead>
           <tbody>${found.messages.map((message) => html`<tr key=${message.id} class=${message.id === open ? "open" : ""}>
             <td class="pick"><input type="checkbox" aria-label=${`Choose ${message.id}`} checked=${chosen.has(message.id)} onChange=${(event) => choose(message.id, event.target.checked)} /></td>
             <th scope="row"><button type="button" data-row class="link" aria-expanded=${message.id === open} onClick=${() => setOpen(message.id === open ? null : message.id)}><code>${message.id}</code></button></th>
             <td><span class="state ${message.state}">${message.state}</span></td>
-            ${haveDied ? html`<${Death} message=${message} now=${found.now} />` : html`
+            ${haveRecords ? html`<${DeadLetterCells} message=${message} now=${found.now} />` : html`
               <td class="right" data-label="Age">${format.span(found.now - message.sent_at)}</td>
               <td class="right" data-label="Receives">${format.number(message.receives)}</td>`}
             <td class="right" data-label="Size">${format.bytes(message.size)}</td>

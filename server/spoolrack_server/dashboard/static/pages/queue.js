@@ -60,6 +60,7 @@ export function QueuePage({ name }) {
           <${LastHour} queue=${name} />
           <${Settings} queue=${queue} onEdit=${may("manage") && (() => setDialog("settings"))} />
         </div>
+        <${Standstill} queue=${queue} />
         ${queue.ages && html`<section class="card" aria-labelledby="ages"><h2 id="ages">Ready by age${!queue.ages.is_exact && " (estimated)"}</h2>
           <div class="wide"><table class="ages stack">
             <thead><tr>${bucketNames(queue.bounds).map((bucket) => html`<th key=${bucket} scope="col" class="right">${bucket}</th>`)}</tr></thead>
@@ -75,4 +76,25 @@ export function QueuePage({ name }) {
     ${dialog !== null && dialog.id && html`<${CancelRedrive} redrive=${dialog} onClose=${close} onDone=${changed} />`}
     ${dialog === "purge" && html`<${Purge} queue=${queue} onClose=${close} onDone=${changed} />`}
   `;
+}
+
+/** Why messages don't move, and the leases that were received first. */
+function Standstill({ queue }) {
+  const obstacles = queue.obstacles.filter((each) => each.reason !== "MESSAGE_BLOCKS");
+  const leases = queue.oldest_leases;
+  if (obstacles.length === 0 && leases.length === 0) return null;
+  return html`<section class="card" aria-labelledby="standstill"><h2 id="standstill">What holds messages back</h2>
+    ${obstacles.length > 0 && html`<ul class="obstacles">${obstacles.map((each) => html`<li key=${each.reason + each.explanation}>${each.explanation}</li>`)}</ul>`}
+    ${leases.length > 0 && html`<div class="wide"><table class="leases stack">
+      <thead><tr><th scope="col">Oldest leases</th><th scope="col" class="right">Messages</th><th scope="col">First received</th><th scope="col">Lease ends</th><th scope="col" class="right">Receives</th><th scope="col">Reserved by</th></tr></thead>
+      <tbody>${leases.map((each) => html`<tr key=${each.message_id}>
+        <th scope="row"><code>${each.message_id}</code></th>
+        <td data-label="Messages" class="right">${format.number(each.message_count)}</td>
+        <td data-label="First received">${each.first_receive_time ? format.moment(Date.parse(each.first_receive_time)) : "–"}</td>
+        <td data-label="Lease ends">${format.moment(Date.parse(each.lease_expire_time))}</td>
+        <td data-label="Receives" class="right">${format.number(each.receive_count)}</td>
+        <td data-label="Reserved by">${each.stream || "–"}</td>
+      </tr>`)}</tbody>
+    </table></div>`}
+  </section>`;
 }

@@ -1,4 +1,4 @@
-"""How every call is made: with a timeout, with retries, and only by the process that opened the client.
+"""Timeouts and retries of every call, and the check that the calling process opened the client.
 
 Owns what the parts of one client share. Knows nothing of queues.
 """
@@ -6,7 +6,7 @@ Owns what the parts of one client share. Knows nothing of queues.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from random import Random
 from typing import Protocol, TypeVar
@@ -28,7 +28,7 @@ class Closable(Protocol):
     async def close(self) -> None: ...
 
 
-class Calling:
+class ClientContext:
     """The transport of one client, and the rules by which it is used."""
 
     def __init__(
@@ -63,11 +63,11 @@ class Calling:
             raise ForkedClient()
 
     def deadline(self, timeout: Seconds | None) -> float:
-        """The moment, on the runtime's clock, at which a call that begins now must have ended."""
-        return self.runtime.monotonic() + self.patience(timeout)
+        """Return the time, on the runtime's clock, at which a call that begins now must have ended."""
+        return self.runtime.monotonic() + self.timeout_of(timeout)
 
-    def patience(self, timeout: Seconds | None) -> float:
-        """Seconds that a call may take."""
+    def timeout_of(self, timeout: Seconds | None) -> float:
+        """Return the seconds that a call may take."""
         span = arguments.timeout(timeout)
         return self.timeout if span is None else span
 
@@ -78,10 +78,10 @@ class Calling:
         *,
         done_if: type[SpoolrackError] | None = None,
     ) -> T | None:
-        """The result of `call(deadline)`, which is repeated where that may help.
+        """Return the result of `call(deadline)`; retry it after errors that a retry may mend.
 
-        Once the connection has broken in mid-call, the error `done_if` of a repetition means that
-        the first call took place: then the result is None.
+        `done_if`: an error that proves, once a connection has broken in mid-call, that the first
+        attempt took place. The result is None then.
         """
         self.check()
         deadline = self.deadline(timeout)
@@ -102,8 +102,8 @@ class Calling:
             await self.runtime.sleep(pause)
             self.check()
 
-    async def ask(self, call: Callable[[float], Awaitable[T]], timeout: Seconds | None) -> T:
-        """`attempt` for a call of the transport, which takes seconds."""
+    async def call(self, call: Callable[[float], Awaitable[T]], timeout: Seconds | None) -> T:
+        """Return the result of `call(seconds_left)`, retried as by `attempt`."""
 
         async def with_seconds(deadline: float) -> T:
             return await call(self.left(deadline))
@@ -113,14 +113,14 @@ class Calling:
     async def in_chunks(
         self,
         chunks: Iterable[list[Item]],
-        call: Callable[[list[Item], float], Awaitable[list[Result]]],
+        call: Callable[[list[Item], float], Awaitable[Sequence[Result]]],
         failed: Callable[[SpoolrackError], Result],
         timeout: Seconds | None,
     ) -> list[Result]:
-        """The results of calls, one after the other.
+        """Make `call(chunk, deadline)` for each chunk, one after the other; return the results of all.
 
-        The error of the first one is raised. That of a later one is the result of all whose turn it
-        was or would have been: what became of those before must not be lost.
+        An error of the first chunk is raised. An error of a later chunk becomes the result of its items
+        and of all items after them, so that the results of the chunks before are not lost.
         """
         results: list[Result] = []
         failure: SpoolrackError | None = None
@@ -129,7 +129,7 @@ class Calling:
                 results.extend(failed(failure) for _ in chunk)
                 continue
             try:
-                results.extend(await self.ask(partial(call, chunk), timeout))
+                results.extend(await self.attempt(partial(call, chunk), timeout) or ())
             except SpoolrackError as error:
                 if not results:
                     raise
@@ -138,7 +138,7 @@ class Calling:
         return results
 
     def left(self, deadline: float) -> float:
-        """Seconds until `deadline`; raises `Timeout` if it has passed."""
+        """Return the seconds until `deadline`; raise `Timeout` if it has passed."""
         left = deadline - self.runtime.monotonic()
         if left <= 0:
             raise Timeout("The timeout passed before the call was made.")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 import pytest
-from spoolrack._batcher import Coalescer
+from spoolrack._batcher import Batcher
 from spoolrack._runtime import Tasks, Threads, run
 from spoolrack.errors import QueueNotFound, SpoolrackError, Timeout, Unreachable
 
@@ -41,17 +41,17 @@ class Wire:
         self.landing[number].set_result(error)
 
 
-def coalescer(wire: Wire, **bounds: int) -> Coalescer[int, int]:
-    return Coalescer(Tasks(), wire.call, lambda item: item, **bounds)
+def batcher(wire: Wire, **bounds: int) -> Batcher[int, int]:
+    return Batcher(Tasks(), wire.call, lambda item: item, **bounds)
 
 
-def submit(merged: Coalescer[int, int], items: Sequence[int]) -> list[asyncio.Task[int]]:
+def submit(merged: Batcher[int, int], items: Sequence[int]) -> list[asyncio.Task[int]]:
     return [asyncio.create_task(merged.submit(item, FAR)) for item in items]
 
 
 async def test_a_lone_item_travels_at_once() -> None:
     wire = Wire()
-    (task,) = submit(coalescer(wire), [1])
+    (task,) = submit(batcher(wire), [1])
     await wire.land(0)
     assert await task == 2
     assert wire.batches == [[1]]
@@ -59,7 +59,7 @@ async def test_a_lone_item_travels_at_once() -> None:
 
 async def test_what_waits_for_two_calls_travels_together_and_in_order() -> None:
     wire = Wire()
-    tasks = submit(coalescer(wire), range(10))
+    tasks = submit(batcher(wire), range(10))
     await wire.land(0)
     await wire.land(2)
     await wire.land(1)
@@ -69,7 +69,7 @@ async def test_what_waits_for_two_calls_travels_together_and_in_order() -> None:
 
 async def test_no_more_than_two_calls_are_under_way() -> None:
     wire = Wire()
-    merged = coalescer(wire, max_batch=2)
+    merged = batcher(wire, max_batch=2)
     tasks = submit(merged, range(8))
 
     def in_the_air() -> list[asyncio.Future[SpoolrackError | None]]:
@@ -85,7 +85,7 @@ async def test_no_more_than_two_calls_are_under_way() -> None:
 
 async def test_a_batch_keeps_to_its_count_and_its_bytes() -> None:
     wire = Wire()
-    tasks = submit(coalescer(wire, max_batch=3, max_bytes=100), [1, 1, 10, 10, 10, 10, 95, 900, 1])
+    tasks = submit(batcher(wire, max_batch=3, max_bytes=100), [1, 1, 10, 10, 10, 10, 95, 900, 1])
     for number in range(7):
         await wire.land(number)
         await until_async(lambda number=number: len(wire.batches) > min(number + 2, 6))
@@ -93,9 +93,36 @@ async def test_a_batch_keeps_to_its_count_and_its_bytes() -> None:
     assert wire.batches == [[1], [1], [10, 10, 10], [10], [95], [900], [1]]
 
 
+async def test_items_of_one_caller_travel_together_with_those_of_others() -> None:
+    wire = Wire()
+    merged = batcher(wire, max_batch=8, max_bytes=1_000)
+    first = submit(merged, [1, 2])
+    many = [
+        asyncio.create_task(merged.submit_many(items, FAR))
+        for items in ([3, 4, 5], [6, 7, 8], [9, 10, 11])
+    ]
+    last = submit(merged, [12])
+    for number in range(4):
+        await wire.land(number)
+    assert await asyncio.gather(*many) == [[6, 8, 10], [12, 14, 16], [18, 20, 22]]
+    assert await asyncio.gather(*first, *last) == [2, 4, 24]
+    assert wire.batches == [[1], [2], [3, 4, 5, 6, 7, 8], [9, 10, 11, 12]]
+
+
+@pytest.mark.parametrize("bounds", [{"max_batch": 5}, {"max_bytes": 5}])
+async def test_items_that_fill_half_of_a_call_wait_for_no_other(bounds: dict[str, int]) -> None:
+    wire = Wire()
+    merged = batcher(wire, **bounds)
+    tasks = [asyncio.create_task(merged.submit_many([1, 1, 1], FAR)) for _ in range(4)]
+    await until_async(lambda: len(wire.landing) == 4)
+    for number in range(4):
+        await wire.land(number)
+    assert await asyncio.gather(*tasks) == [[2, 2, 2]] * 4
+
+
 async def test_the_error_of_a_call_comes_to_those_whom_it_carried_and_to_no_other() -> None:
     wire = Wire()
-    tasks = submit(coalescer(wire), range(4))
+    tasks = submit(batcher(wire), range(4))
     await wire.land(0)
     await wire.land(2, QueueNotFound("gone"))
     await wire.land(1)
@@ -107,7 +134,7 @@ async def test_the_error_of_a_call_comes_to_those_whom_it_carried_and_to_no_othe
 
 async def test_a_caller_who_is_cancelled_in_time_takes_the_item_back() -> None:
     wire = Wire()
-    tasks = submit(coalescer(wire), range(5))
+    tasks = submit(batcher(wire), range(5))
     await until_async(lambda: len(wire.landing) == 2)
     tasks[3].cancel()
     await wire.land(0)
@@ -120,7 +147,7 @@ async def test_a_caller_who_is_cancelled_in_time_takes_the_item_back() -> None:
 
 async def test_a_leader_who_is_cancelled_takes_nobody_along() -> None:
     wire = Wire()
-    tasks = submit(coalescer(wire), range(5))
+    tasks = submit(batcher(wire), range(5))
     await wire.land(0)
     await until_async(lambda: len(wire.landing) == 3)
     tasks[2].cancel()
@@ -132,7 +159,7 @@ async def test_a_leader_who_is_cancelled_takes_nobody_along() -> None:
 
 async def test_a_place_is_handed_on_by_one_who_is_cancelled_when_it_comes() -> None:
     wire = Wire()
-    tasks = submit(coalescer(wire), range(5))
+    tasks = submit(batcher(wire), range(5))
     await until_async(lambda: len(wire.landing) == 2)
     # Runs after the landing call has chosen the next leader, and before that one runs again.
     wire.after_landing = tasks[2].cancel
@@ -146,7 +173,7 @@ async def test_a_place_is_handed_on_by_one_who_is_cancelled_when_it_comes() -> N
 
 async def test_a_caller_waits_no_longer_than_its_deadline() -> None:
     wire = Wire()
-    merged = coalescer(wire)
+    merged = batcher(wire)
     tasks = submit(merged, range(2))
     await until_async(lambda: len(wire.landing) == 2)
     with pytest.raises(Timeout, match="was not made"):
@@ -160,8 +187,8 @@ async def test_an_answer_of_another_length_is_an_error_for_all() -> None:
     async def call(items: Sequence[int], timeout: float) -> list[int]:
         return []
 
-    with pytest.raises(ValueError, match="shorter"):
-        await Coalescer(Tasks(), call, lambda item: 0).submit(1, FAR)
+    with pytest.raises(ValueError, match="0 results for 1 items"):
+        await Batcher(Tasks(), call, lambda item: 0).submit(1, FAR)
 
 
 def test_threads_share_calls_without_a_thread_of_its_own() -> None:
@@ -175,7 +202,7 @@ def test_threads_share_calls_without_a_thread_of_its_own() -> None:
         free.wait(60)
         return [item * 2 for item in items]
 
-    merged: Coalescer[int, int] = Coalescer(Threads(), call, lambda item: 0)
+    merged: Batcher[int, int] = Batcher(Threads(), call, lambda item: 0)
     answers: dict[int, int] = {}
 
     def submit_one(item: int) -> None:
@@ -203,7 +230,7 @@ def test_an_interrupt_is_for_the_leader_and_a_retryable_error_for_the_others() -
         free[items[0]].wait(60)
         return list(items)
 
-    merged: Coalescer[int, int] = Coalescer(Threads(), call, lambda item: 0)
+    merged: Batcher[int, int] = Batcher(Threads(), call, lambda item: 0)
     outcomes: dict[int, BaseException | int] = {}
 
     def submit_one(item: int) -> None:
