@@ -92,7 +92,7 @@ class WorkerProcess:
             time.sleep(0.1)
 
     def reload(self) -> None:
-        """Nothing of it is cached."""
+        """Do nothing: no state of the process is cached."""
 
     def kill(self, signal: str) -> None:
         """Send a signal to the worker; SIGKILL to its children, too, as with a container."""
@@ -155,7 +155,7 @@ def redis_test_container() -> Any:
 
 @pytest.fixture(autouse=True)
 def set_redis_test_container() -> None:
-    """The environment names it already."""
+    """Do nothing: the environment names the server already."""
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def default_worker_env(default_worker_env: dict[str, Any]) -> dict[str, Any]:
 def start_worker(
     default_worker_env: dict[str, Any], default_worker_initial_content: dict[str, bytes], tmp_path: Path
 ) -> Iterator[Callable[[Any, list[str]], WorkerProcess]]:
-    # A task dies once, if this isn't there: what it leaves would outlive it.
+    # The mark of a task that dies once, which a container would not keep.
     Path("/tmp/kill_child_process_once").unlink(missing_ok=True)
     started: list[WorkerProcess] = []
 

@@ -1,6 +1,6 @@
 """The entries of a batch request, and the messages of a send on their way to the store.
 
-An entry that is wrong fails alone; what is wrong with a batch as a whole raises. Pure.
+A wrong entry fails alone; a batch that is wrong as a whole raises an `SqsError`. Pure.
 """
 
 from __future__ import annotations
