@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from spoolrack_store.files.system_calls import find_syncfs
+from spoolrack_store.files.local_disk import find_syncfs
 
 from benchmarks import budget
 from benchmarks.budget import BUDGET, Cost

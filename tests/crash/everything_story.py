@@ -18,12 +18,10 @@ from spoolrack_store.committer import LOOK_EVERY
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.moves import RETRY
 from spoolrack_store.files.disk import FileKind
-from spoolrack_store.model.batch import resolve
+from spoolrack_store.model.batch import Damaged, body, decode, resolve
 from spoolrack_store.model.clock import HOUR, Millis
-from spoolrack_store.model.content import Damaged, body, decode
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.members import indexes
-from spoolrack_store.model.names import NotAName
+from spoolrack_store.model.names import NotAName, indexes
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,

@@ -9,9 +9,9 @@ from typing import Final
 import pytest
 from spoolrack_store.engine import recovery
 from spoolrack_store.engine.dead_letters import DeadLetters
+from spoolrack_store.engine.engine import Sharing
 from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.moves import Moves
-from spoolrack_store.engine.shared_root import Sharing
 from spoolrack_store.model.batch import Entry
 
 from tests.crash.troubled_story import TroubledStory

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
-from spoolrack_store.engine.queue_order import _Group
+from spoolrack_store.engine.index import _Group
 
 from tests.crash.everything_story import EverythingStory
 from tests.support.engine_story import Broken, seeds_of_run

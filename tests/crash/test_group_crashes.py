@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
-from spoolrack_store.engine import queue_order
+from spoolrack_store.engine import index as index_module
 from spoolrack_store.engine.dead_letters import DeadLetters
+from spoolrack_store.engine.index import GroupOrder, _Group
 from spoolrack_store.engine.leaser import Leaser
-from spoolrack_store.engine.queue_order import GroupOrder, _Group
 from spoolrack_store.engine.sender import Sender
 
 from tests.crash.group_story import tell
@@ -51,7 +51,7 @@ _runs = GroupOrder.runs
 
 PLANTED: dict[str, tuple[object, str, object]] = {
     "a lease blocks nothing": (_Group, "is_blocked", property(_by_delays_alone)),
-    "a delay ends no receive": (queue_order, "_before", lambda _, members, first: members),
+    "a delay ends no receive": (index_module, "_before", lambda _, members, first: members),
     "receives of a commit share a group": (GroupOrder, "runs", _without_claims),
     "groups of other processes are not read": (Leaser, "_read_groups", lambda self: None),
 }

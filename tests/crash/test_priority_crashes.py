@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 from spoolrack_store.engine import dead_letters, sender
-from spoolrack_store.engine.queue_order import EntryOrder, GroupOrder, PriorityOrder
-from spoolrack_store.model.content import stem_of
+from spoolrack_store.engine.index import EntryOrder, GroupOrder, PriorityOrder
+from spoolrack_store.model.batch import stem_of
 from spoolrack_store.model.names import Stem
 
 from tests.crash.priority_story import tell

@@ -16,13 +16,10 @@ from typing import Any, ClassVar, Final
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.index import COUNTED
 from spoolrack_store.files.disk import FileKind
-from spoolrack_store.model.batch import resolve
+from spoolrack_store.model.batch import body, decode, resolve
 from spoolrack_store.model.clock import DAY, HOUR, Millis
-from spoolrack_store.model.content import body, decode
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.ids import sent_at
-from spoolrack_store.model.members import indexes
-from spoolrack_store.model.names import body_path, index_of
+from spoolrack_store.model.names import body_path, index_of, indexes, sent_at
 from spoolrack_store.model.names import parse as _parse
 from spoolrack_store.model.operations import (
     ChangeVisibility,

@@ -25,7 +25,7 @@ MANY = 10_000
 
 @cache
 def _session() -> boto3.session.Session:
-    """Return the one session of all clients: each reads the descriptions of all services anew."""
+    """Return the session of all clients: each session reads the descriptions of all services anew."""
     return boto3.session.Session(region_name=REGION)
 
 
@@ -99,7 +99,7 @@ async def refused(call: Any) -> Refusal:
 
 @asynccontextmanager
 async def serving_sqs(root: Path, **options: Any) -> AsyncIterator[Server]:
-    """A server with a clock that only the test moves, unless it is given another."""
+    """Serve with a clock that only the test moves, unless another is given."""
     chosen = {"sqs": (LOOPBACK, 0), **options.pop("settings", {})}
     settings = ServeSettings(root=str(root), **chosen)
     options.setdefault("clock", ManualClock())
