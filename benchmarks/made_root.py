@@ -10,8 +10,7 @@ from pathlib import Path
 
 from spoolrack_store.files import layout
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.ids import first_id_of
-from spoolrack_store.model.names import Name, Stem, batch_of, make_token
+from spoolrack_store.model.names import Name, Stem, batch_of, first_id_of, make_token
 from spoolrack_store.model.transitions import State
 
 SIZE = 100

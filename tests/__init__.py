@@ -1,0 +1,6 @@
+"""The tests, by what they test; what several of them use is in `tests.support`."""
+
+from pathlib import Path
+from typing import Final
+
+CHECKOUT: Final = Path(__file__).resolve().parents[1]

@@ -17,8 +17,8 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_store.model.batch import Attributes
 from spoolrack_store.model.clock import HOUR, LAST_MOMENT, Millis, span_text
-from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import (
     InvalidMessage,
@@ -26,8 +26,7 @@ from spoolrack_store.model.errors import (
     InvalidRequest,
     InvalidSetting,
 )
-from spoolrack_store.model.ids import is_id
-from spoolrack_store.model.names import is_queue_name
+from spoolrack_store.model.names import is_id, is_queue_name
 from spoolrack_store.model.operations import (
     CreateQueue,
     LastReceive,

@@ -11,8 +11,8 @@ from typing import Any
 
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_store.model.batch import Attributes
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Send, SendResults
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MAX_DELAY

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from .engine.shared_root import Sharing
+from .engine.engine import Sharing
 from .files.local_disk import Ear
 from .model.clock import Clock, Millis
 

@@ -14,13 +14,11 @@ from functools import partial
 from typing import Final
 
 from .files import layout
-from .files.changes import LOCK, PATH, SIZE, Changes, Poisoned
-from .files.disk import Lock
+from .files.changes import LOCK, PATH, SIZE, Changes, Poisoned, look_at, try_for
+from .files.disk import Lock, SyncFailed
 from .files.hard_links import Links, TargetUnusable
 from .files.local_disk import LocalDisk, this_process
-from .files.lock_holder import look_at, try_for
 from .files.root import is_root
-from .files.syncer import SyncFailed
 from .model.clock import Clock, Millis, SystemClock
 from .model.errors import RootInUse, RootUnusable, StoreFailed
 

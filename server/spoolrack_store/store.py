@@ -17,20 +17,20 @@ from .engine.engine import Engine
 from .engine.questions import Questions
 from .engine.reservations import check_places
 from .files.body_file import BodyFile, discard_body, link_body
-from .files.changes import Poisoned
+from .files.changes import LockHolder, Poisoned, look_at, try_for
+from .files.disk import SyncFailed
 from .files.layout import new_body_path
 from .files.layout import owner as owner_file
 from .files.local_disk import LocalDisk, this_process
-from .files.lock_holder import LockHolder, look_at, try_for
 from .files.mounts import is_written_by_other_hosts, tell_doubt
 from .files.removed import ReaperThread
 from .files.root import Root, make_root, open_root
-from .files.syncer import SyncFailed
 from .listener import Listener
 from .model.background_work import ALL_CHORES, Chores
 from .model.clock import Clock, SystemClock
 from .model.disk_watermark import DiskWatermark
 from .model.errors import RootInUse, StoreError, StoreFailed
+from .model.names import PooledRandom
 from .model.operations import (
     Message,
     MessageFilter,
@@ -44,7 +44,6 @@ from .model.redrive_requests import Redrive
 from .model.reservation_requests import MarkRead, Page, Reservation
 from .model.schedule_requests import QueuedSchedule
 from .model.stage_requests import StageInfo
-from .model.system_random import PooledRandom
 from .model.transitions import State
 from .overview import Overview
 from .store_metrics import StoreMetrics

@@ -19,8 +19,7 @@ from .engine.catalog import QueueRecord
 from .engine.engine import Engine
 from .files import layout
 from .files.changes import Poisoned
-from .files.disk import Disk, Space
-from .files.syncer import SyncFailed
+from .files.disk import Disk, Space, SyncFailed
 from .model.statistics import QueueMetrics, RootMetrics, Statistics
 
 log = logging.getLogger(__name__)
@@ -55,7 +54,7 @@ class StoreMetrics:
 
     def refuses_sends(self, space: Space) -> bool:
         """Return whether this process stores nothing with so much free room."""
-        return self._engine.moves.watermark.is_reached(space.bytes, space.files)
+        return space.is_below(self._engine.moves.watermark)
 
     def root(self) -> RootMetrics:
         """Return all but the queues' metrics."""

@@ -21,6 +21,7 @@ from spoolrack_server.gateway.request_bodies import HttpLimits
 from spoolrack_server.limits import LARGEST_CALL, LINE, METADATA, Limits
 from spoolrack_server.server import Server
 
+from tests import CHECKOUT
 from tests.support.access_rig import Files, serving
 from tests.support.raw_http2 import PREFACE, SETTINGS, call, frame
 from tests.support.server_rig import Client, connected
@@ -28,7 +29,7 @@ from tests.support.sqs_rig import serving_sqs
 from tests.support.statuses import reason_of
 
 STUCK = 60
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "security.md"
+DOCS = CHECKOUT / "docs" / "security.md"
 GOAWAY = 7
 MAX_CONCURRENT_STREAMS = 3
 

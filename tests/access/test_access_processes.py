@@ -20,11 +20,12 @@ import trustme
 from spoolrack.errors import SpoolrackError
 from spoolrack_server.access.tokens import Tokens
 
+from tests import CHECKOUT
 from tests.support.access_rig import Files, looks
 
 PROGRAM = (sys.executable, "-m", "spoolrack_server")
 STUCK = 60.0
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "security.md"
+DOCS = CHECKOUT / "docs" / "security.md"
 
 
 @contextmanager

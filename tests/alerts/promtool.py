@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import yaml
 
+from tests import CHECKOUT
 from tests.support.scrape import Scrape
 
-CHECKOUT: Final = Path(__file__).resolve().parents[2]
 RULES: Final = CHECKOUT / "deploy" / "prometheus" / "rules.yaml"
 ALERTS: Final = [
     rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]

@@ -7,7 +7,8 @@ import re
 import pytest
 import yaml
 
-from tests.alerts.promtool import ALERTS, CHECKOUT, RULES, run, why_not
+from tests import CHECKOUT
+from tests.alerts.promtool import ALERTS, RULES, run, why_not
 
 
 def test_the_rules_are_such_that_prometheus_takes_them() -> None:

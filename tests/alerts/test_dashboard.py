@@ -12,7 +12,8 @@ import pytest
 import yaml
 from spoolrack_server.observability.metrics import METRICS
 
-from tests.alerts.promtool import CHECKOUT, RULES, run, why_not
+from tests import CHECKOUT
+from tests.alerts.promtool import RULES, run, why_not
 
 DASHBOARD: Final = CHECKOUT / "deploy" / "grafana" / "spoolrack.json"
 ENDINGS: Final = {

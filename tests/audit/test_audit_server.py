@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import CHECKOUT
 from tests.audit import audit_load
 from tests.audit.audit import Report, audit
 from tests.audit.audit_load import Client
-from tests.support.mutant import CHECKOUT
 from tests.support.mutants import mutant_called
 from tests.support.traced_server import TracedServer, why_not
 

@@ -13,9 +13,9 @@ import pytest
 
 from benchmarks.file_system_loads import WORKLOADS
 from benchmarks.file_systems import BEGIN, END, VARIANTS, Found, Measured, text_of
+from tests import CHECKOUT
 from tests.support.loop_disk import why_not
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 PAGE = CHECKOUT / "docs" / "file-systems.md"
 
 

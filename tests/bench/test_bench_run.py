@@ -17,8 +17,7 @@ from benchmarks.client_processes import perform
 from benchmarks.systems.base import Received, Shape
 from benchmarks.systems.spoolrack import Spoolrack, SpoolrackDriver
 from benchmarks.workloads import WORKLOADS, jobs_for, measure, new_queue
-
-CHECKOUT = Path(__file__).resolve().parents[2]
+from tests import CHECKOUT
 
 
 class Loser(SpoolrackDriver):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from benchmarks.marked_parts import put_between
 from benchmarks.spark_page import BEGIN, END, Found, Measured, text_of
+from tests import CHECKOUT
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
+PAGE = CHECKOUT / "docs" / "spark.md"
 
 
 def found_by_a_run() -> Found:

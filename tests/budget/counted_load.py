@@ -191,7 +191,7 @@ class Load:
         self._store.close()
         self._open()
         self._live(_WARM, 1, _uncounted)
-        # What the closed store has left to the collector, it closes in no operation's count.
+        # The collector closes the files of the closed store in no operation's count.
         gc.collect()
         for count in (1, 10, 100, 1_000):
             what = f"receive {count}, sent before a start"

@@ -21,10 +21,10 @@ from typing import Final
 
 from benchmarks import budget
 from benchmarks.budget import Cost, Row
+from tests import CHECKOUT
 from tests.budget.counted_load import MARK, NOTHING, SHARING
 from tests.support.system_calls import Call, read_calls
 
-CHECKOUT: Final = Path(__file__).resolve().parents[2]
 LOAD: Final = Path(__file__).with_name("counted_load.py")
 STUCK: Final = 240.0
 """Seconds that only a defect takes."""
@@ -164,7 +164,7 @@ def counted(text: str) -> dict[str, Cost]:
     for call in read_calls(text.splitlines()):
         said = _mark_in(call)
         if said is not None:
-            # It stands where it begins: what has begun by then was before.
+            # It stands where it begins: a call that had begun by then was before.
             word, _, name = said.partition("/") if not call.ended else ("", "", "")
             if word == "reaper":
                 reapers.add(int(name))

@@ -11,14 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from spoolrack_store.files.system_calls import find_syncfs
+from spoolrack_store.files.local_disk import find_syncfs
 
 from benchmarks import budget
 from benchmarks.budget import BUDGET, Cost
+from tests import CHECKOUT
 from tests.budget.counting import PARTS, SHARING, counted, difference, measured_rows, trace
 from tests.budget.waiting import LEAST, make_root, make_sent
 from tests.mutants.cost_mutants import COST_MUTANTS
-from tests.support.mutant import CHECKOUT, Mutant
+from tests.support.mutant import Mutant
 from tests.support.traced_server import why_not
 
 COSTS = {row.operation: row.cost for row in BUDGET}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from spoolrack_store.model.content import checksum, encode, line_of
+from spoolrack_store.model.batch import checksum, encode, line_of
 from spoolrack_store.model.names import INDEX_DIGITS, Name, Stem
 from spoolrack_store.model.operations import CreateQueue
 from spoolrack_store.model.settings import QueueSettings

@@ -35,8 +35,8 @@ def server(folder: Path) -> Iterator[RunningServer]:
 
 @pytest.fixture(scope="module")
 def running(server: RunningServer, folder: Path) -> Iterator[Worker]:
-    # Each child ends after two tasks: the next is forked while the parent's connections are open.
-    with worker("first", broker(server), folder, "-E", "--max-tasks-per-child", "2") as running:
+    # Each child ends after ten tasks: the next is forked while the parent's connections are open.
+    with worker("first", broker(server), folder, "-E", "--max-tasks-per-child", "10") as running:
         yield running
 
 
@@ -93,6 +93,25 @@ def test_a_revoked_task_never_runs() -> None:
 
 def test_a_ping_is_answered(running: Worker) -> None:
     assert celery_app.app.control.ping(timeout=STUCK, limit=1) == [{running.name: {"ok": "pong"}}]
+
+
+def test_a_worker_whose_processes_are_all_busy_is_inspected_and_its_tasks_are_revoked(
+    server: RunningServer, tmp_path: Path
+) -> None:
+    gate, log = tmp_path / "gate", tmp_path / "log"
+    with worker("busy", broker(server), tmp_path, "--queues", "busy") as busy:
+        for _ in range(6):
+            celery_app.wait_for.apply_async((str(gate), str(log)), queue="busy")
+        inspect = celery_app.app.control.inspect([busy.name], timeout=STUCK, limit=1)
+        until(lambda: len(inspect.active()[busy.name]) == 2, "both processes are busy")
+        until(lambda: len(inspect.reserved()[busy.name]) == 4, "the other tasks wait in the worker")
+        revoked = {task["id"] for task in inspect.reserved()[busy.name]}
+        celery_app.app.control.revoke(list(revoked))
+        until(lambda: revoked <= set(inspect.revoked()[busy.name]), "they are revoked")
+        gate.touch()
+        with server.client() as client:
+            until(lambda: not client.queue("busy").info().counts.leased_count, "all are acknowledged")
+    assert len(log.read_text().splitlines()) == 2
 
 
 def test_an_inspection_names_the_queue(running: Worker) -> None:

@@ -7,17 +7,14 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from tests.celery.sources import STUCK, unpack_tests
 from tests.celery.worker_rig import until
 from tests.support.real_server import RealServer
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-STUCK = 500.0
 SUITE = "t/integration/test_sqs.py"
 NOT_OF_SQS = (
     "test_SQSBaseExchangeTypes and test_fanout",  # By SNS, which is another service.
@@ -25,33 +22,10 @@ NOT_OF_SQS = (
 )
 
 
-def unpack(folder: Path) -> None:
-    """Put the tests of the installed version of kombu into a folder, without kombu itself."""
-    pins = (CHECKOUT / "requirements" / "dev.txt").read_text()
-    pin = re.search(r"^kombu(?:\[.*\])?(==\S+ (?:\\\n +--hash=\S+ ?)+)", pins, re.MULTILINE)
-    assert pin is not None
-    assert pin[1].startswith(f"=={version('kombu')} "), "the installed kombu is not the pinned one"
-    (folder / "pin.txt").write_text(f"kombu{pin[1]}\n")
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", "kombu"]
-    subprocess.run(
-        [*pip, "--require-hashes", "-r", "pin.txt"],
-        cwd=folder,
-        check=True,
-        stdout=sys.stderr,
-        timeout=STUCK,
-    )
-    (archive,) = folder.glob("kombu-*.tar.gz")
-    with tarfile.open(archive) as source:
-        for member in source.getmembers():
-            root, _, member.name = member.name.partition("/")
-            if root and member.name.startswith("t/"):
-                source.extract(member, folder, filter="data")
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_tests_of_kombu_for_sqs_pass(tmp_path: Path) -> None:
-    unpack(tmp_path)
+    unpack_tests("kombu", tmp_path)
     server = RealServer(tmp_path / "data", tmp_path / "server.log", after=("--sqs", "127.0.0.1:0"))
     server.start()
     try:

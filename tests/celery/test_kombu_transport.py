@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import kombu
 import pytest
 import spoolrack.kombu
+from kombu.asynchronous import Hub
 from kombu.exceptions import OperationalError
 from spoolrack.errors import QueueNotFound
 from spoolrack.kombu._broker import LEAST_EXPIRY, spoolrack_name
@@ -50,6 +51,15 @@ def publish(connection: Any, body: Any, **more: Any) -> None:
 def drained(connection: Any, count: int) -> None:
     for _ in range(count):
         connection.drain_events(timeout=STUCK)
+
+
+def turn_until(hub: Hub, condition: Callable[[], bool]) -> None:
+    """Let an event loop turn until a condition holds; a turn without an event lasts a second."""
+    for _ in range(2 * MANY):
+        if condition():
+            return
+        hub.run_once()
+    raise AssertionError("the event loop delivers no more")
 
 
 def counts(server: RunningServer, queue: str) -> tuple[int, int]:
@@ -152,6 +162,31 @@ def test_a_larger_prefetch_count_lets_more_through(connection: Any) -> None:
         for message in found:
             message.ack()
     assert [message.payload for message in found] == list(range(MANY))
+
+
+def test_an_event_loop_delivers_all_that_has_come_and_what_a_larger_prefetch_count_lets_through(
+    connection: Any,
+) -> None:
+    for number in range(MANY):
+        publish(connection, number)
+    found: list[Any] = []
+    hub = Hub()
+    connection.connect()
+    connection.register_with_event_loop(hub)
+    with connection.Consumer(
+        [TASKS], callbacks=[lambda _, message: found.append(message)], prefetch_count=3
+    ) as consumer:
+        turn_until(hub, lambda: len(found) == 3)
+        hub.run_once()  # Nothing is left that wakes it.
+        assert len(found) == 3
+        consumer.qos(prefetch_count=MANY)
+        turn_until(hub, lambda: len(found) == MANY)
+        for message in found:
+            message.ack()
+    assert [message.payload for message in found] == list(range(MANY))
+    connection.close()
+    assert not hub.readers
+    hub.close()
 
 
 def test_a_message_that_was_got_is_leased_until_it_is_acknowledged(

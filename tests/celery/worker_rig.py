@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import pytest
 
+from tests import CHECKOUT
 from tests.celery import celery_app
 
-CHECKOUT: Final = Path(__file__).resolve().parents[2]
 STUCK: Final = 60.0
 """Seconds after which something is stuck: only a defect takes so long."""
 

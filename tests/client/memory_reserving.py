@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from spoolrack._reservation_values import CommitResult, Reservation, ReservationPage, ReservationState
 from spoolrack._runtime import Runtime
@@ -164,13 +165,16 @@ class MemoryReserving:
         """Some messages from a place on, and the place after them."""
         with self._memory.lock:
             self._memory.called("read")
-            leased = self._leased(self._require(stream, sequence_number))
-            last = min(end or len(leased), len(leased))
+            found = self._require(stream, sequence_number)
+            messages = self._memory.box(found.queue).messages
+            last = min(end or len(found.tokens), len(found.tokens))
             page: list[Envelope] = []
-            while begin < last and len(page) < PAGE_OF_A_READ:
-                held = leased[begin]
+            for id, token in islice(found.tokens.items(), begin, last):
+                if len(page) == PAGE_OF_A_READ:
+                    break
                 begin += 1
-                if held is not None:
+                held = messages.get(id)
+                if held is not None and held.token == token:
                     page.append(held.envelope())
             return page, begin
 

@@ -197,9 +197,9 @@ class MemoryTransport:
         first, first_ms = box.sent_before.get(key, ("", 0))
         if first and first_ms + settings.deduplication_window * 1_000 > memory.now_ms:
             return SendResult(id=first, sent_ms=first_ms, duplicate=True)
-        total = held.size + sum(other.size for other in box.messages.values())
         if (settings.max_messages and len(box.messages) >= settings.max_messages) or (
-            settings.max_bytes and total > settings.max_bytes
+            settings.max_bytes
+            and held.size + sum(other.size for other in box.messages.values()) > settings.max_bytes
         ):
             return SendResult(error=QueueFull(retry_delay=moment_of(1_000) - moment_of(0)))
         delay = settings.delivery_delay if message.delay is None else seconds_of(message.delay)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 from datetime import timedelta
-from pathlib import Path
 
 import grpc
 import pytest
@@ -13,7 +12,9 @@ from spoolrack import errors
 from spoolrack.errors import BY_REASON, QueueFull, SpoolrackError, error_of
 from spoolrack_server.status import CODES, HTTP_CODES, INTERNAL
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
+from tests import CHECKOUT
+
+DOCS = CHECKOUT / "docs" / "errors.md"
 OURS = {
     "UNKNOWN",
     "UNREACHABLE",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -13,7 +12,8 @@ import spoolrack.aio
 import spoolrack.spark
 import spoolrack.vsqs
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from tests import CHECKOUT
+
 PACKAGE = CHECKOUT / "client" / "spoolrack"
 OFFERED = {"aio", "errors", "kombu", "spark", "testing", "tracing", "vsqs", "vsqs.queue", "v1"}
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from spoolrack_server.contract import METHODS
 from spoolrack_server.server import Server
 
+from tests import CHECKOUT
 from tests.support.conversation import conversation, run
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 PAGE = (CHECKOUT / "docs" / "languages.md").read_text()
 TYPED = conversation(PAGE)
 

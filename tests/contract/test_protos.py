@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from tests import CHECKOUT
+
 (RELEASED,) = Path(__file__).parent.glob("v*.binpb")
 """The contract of the last release: a release replaces it by `buf build --exclude-source-info -o`."""
 BUF = Path(sysconfig.get_path("scripts")) / "buf"

@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from tests import CHECKOUT
+
 COMMITTED = {
     "spoolrack/v1": CHECKOUT / "client" / "spoolrack" / "v1",
     "spoolrack_server/keda": CHECKOUT / "server" / "spoolrack_server" / "keda",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
@@ -18,12 +18,10 @@ from spoolrack_store.committer import LOOK_EVERY
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.moves import RETRY
 from spoolrack_store.files.disk import FileKind
-from spoolrack_store.model.batch import resolve
+from spoolrack_store.model.batch import Damaged, body, decode, resolve
 from spoolrack_store.model.clock import HOUR, Millis
-from spoolrack_store.model.content import Damaged, body, decode
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.members import indexes
-from spoolrack_store.model.names import NotAName
+from spoolrack_store.model.names import NotAName, indexes
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,
@@ -72,6 +70,8 @@ FLOWS: Final = ("sending", "receiving")
 """Settings by which a queue is paused."""
 KINDS: Final = "S" * 5 + "R" * 5 + "D" * 3 + "CCGiLLJ" + "tttpppa" + "ff" + "vvvvwwwuWWW" + "P"
 BODY: Final = re.compile(rb"<\d+>")
+STRICT: Final = "q"
+WAITING: Final = tuple(state.value for state in (State.SENT, State.READY, State.LEASED, State.DELAYED))
 GONE: Final = "gone"
 STAGED: Final = "staged"
 MOST_IN_VAIN: Final = 50
@@ -109,6 +109,13 @@ class EverythingStory:
         """When a queue is paused or resumed; in every other story none is."""
         self.purges = Random(seed + 4)
         """Which messages purges take."""
+        self.ranks = Random(seed + 5) if seed % 4 > 1 else None
+        """Which groups and priorities messages have; in every other pair of stories none has any."""
+        self.groups: dict[bytes, tuple[str, int]] = {}
+        """Of each message that was sent to the strict queue its group, and the step of the send."""
+        self.heard: dict[bytes, int] = {}
+        """The steps in which sends to it were answered."""
+        self.steps = self.grouped = 0
         self.clock = Clock()
         disk = made((), can_sync_all=can_sync_all, model=model, kind=TroubledDisk)
         assert isinstance(disk, TroubledDisk)
@@ -173,6 +180,11 @@ class EverythingStory:
         self, owner: str, requests: list[Any], *, dies: bool = False, is_troubled: bool = False
     ) -> None:
         engine = self.engines[owner]
+        self.steps += 1
+        for request in requests:
+            if isinstance(request, Send) and request.queue == STRICT:
+                for place, group in request.groups.items():
+                    self.groups[request.bodies[place]] = group, self.steps
         tick = self.random.random() < 0.3
         self.told.append(
             f"{self.clock.now} {owner}{' dies in' * dies}{' with a tick' * tick}: {requests}"
@@ -231,6 +243,7 @@ class EverythingStory:
                     for place, id in enumerate(outcome.results):
                         if isinstance(id, str) and place not in outcome.duplicates:
                             self.answered.add(request.bodies[place])
+                            self.heard[request.bodies[place]] = self.steps
                 case Receive():
                     self._received(request, outcome)
                 case Stage():
@@ -314,7 +327,14 @@ class EverythingStory:
     # Requests.
 
     def _creations(self) -> list[Any]:
-        return [CreateQueue(name=name, settings=settings) for name, settings in SETTINGS.items()]
+        order = "fair" if self.ranks is None else "strict"
+        return [
+            CreateQueue(
+                name=name,
+                settings=replace(settings, group_order=order) if name == STRICT else settings,
+            )
+            for name, settings in SETTINGS.items()
+        ]
 
     def _requests(self) -> list[Any]:
         if self.random.random() < 0.05:
@@ -345,7 +365,11 @@ class EverythingStory:
                 bodies = self._bodies()
                 keys = {0: chance.choice("klm")} if chance.random() < 0.3 else {}
                 delays = {0: DELAY} if chance.random() < 0.2 else {}
-                return Send(queue=queue, bodies=bodies, deduplication_ids=keys, delays=delays)
+                send = Send(queue=queue, bodies=bodies, deduplication_ids=keys, delays=delays)
+                if self.ranks is not None:
+                    send.groups = {place: self.ranks.choice("ghijk") for place in range(len(bodies))}
+                    send.priorities = {0: self.ranks.choice((0, 5, 9))}
+                return send
             case "R":
                 return Receive(queue=queue, max_messages=chance.choice((1, 2, 5)), visibility=HOLD)
             case "D":
@@ -526,6 +550,7 @@ class EverythingStory:
                 got = {bytes(each) for delivery in outcome for each in delivery.bodies}
                 if got & self.gone:
                     raise Broken(f"{got & self.gone} is deleted, and is delivered")
+                self._check_groups(got, found)
             if isinstance(request, Publish) and isinstance(outcome, Published):
                 if outcome.is_already:
                     continue
@@ -575,6 +600,22 @@ class EverythingStory:
                         held[entry.name.state] += entry.held.bit_count()
             if held != index.counts:
                 raise Broken(f"{queue} counts {index.counts}, and holds {held}")
+
+    def _check_groups(self, got: set[bytes], found: dict[bytes, str]) -> None:
+        """Hold each delivery of a strict group to the sends that were answered before its own."""
+        for each in got & self.groups.keys():
+            group, sent = self.groups[each]
+            before = [
+                other
+                for other, (its, _) in self.groups.items()
+                if its == group
+                and self.heard.get(other, sent) < sent
+                and other not in got | self.excused
+                and found.get(other) in WAITING
+            ]
+            self.grouped += 1
+            if before:
+                raise Broken(f"{each!r} of {group} is delivered before {before}")
 
     def _check_pending(self, engine: Engine) -> None:
         """A part with nothing pending is asked nothing, and so must have nothing to say."""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import cycle, product
 from typing import Any, ClassVar, Final
 
-from spoolrack_store.model.content import decode
-from spoolrack_store.model.members import indexes
-from spoolrack_store.model.names import index_of
-from spoolrack_store.model.operations import Receive, Request, Send
+from spoolrack_store.model.batch import decode
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.names import index_of, indexes
+from spoolrack_store.model.operations import Delete, Receive, Request, Send
 from spoolrack_store.model.transitions import State
 
-from tests.support.engine_story import SETTINGS, Broken, Story, parse
+from tests.support.engine_story import DELAY, GONE, HOLD, SETTINGS, Broken, Story, parse
 from tests.support.power_disk import Model
 
 GROUPS: Final = ("a", "b", "c")
 STRICT: Final = ("q", "r")
+MOST_COMMITS: Final = 1_000
+"""So many steps receive and delete all that is left at the end."""
 
 
 class GroupStory(Story):
@@ -33,9 +36,39 @@ class GroupStory(Story):
         """Of each message its group."""
         self.blocked = self.shared = 0
         """Receives that passed over a blocked group, and those that got several of one group."""
+        self._script: Iterator[tuple[str, type[Request[Any]]]] | None = None
+        """The requests that are made, at the end of a story."""
         super().__init__(seed, model, **rest)
 
+    def run(self, steps: int) -> None:
+        super().run(steps)
+        try:
+            self._drain()
+        except Exception as error:
+            raise Broken("\n".join([*self.told[-400:], repr(error)])) from error
+
+    def _drain(self) -> None:
+        """In the end every message is received and deleted: no group is stuck."""
+        self._script = cycle(product(self.settings, (Receive, Delete)))
+        for _ in range(MOST_COMMITS):
+            owner = next(iter(self.engines))
+            if self.flying[owner]:
+                self._sync(owner)
+                continue
+            if all(self.now(id) == GONE for id in self.may):
+                return
+            self.clock.now += DELAY
+            self._commit(owner)
+        left = {id: self.now(id) for id in self.may if self.now(id) != GONE}
+        raise Broken(f"never received, or never deleted: {left}")
+
     def _request(self) -> Request[Any]:
+        if self._script is not None:
+            queue, kind = next(self._script)
+            if kind is Receive:
+                return Receive(queue=queue, max_messages=5, visibility=Millis(HOLD * 100))
+            mine = [self.receipts[id] for id in self.receipts if self.queue_of[id] == queue]
+            return Delete(queue=queue, receipts=mine)
         request = super()._request()
         if isinstance(request, Send) and self.random.random() < 0.9:
             request.groups = {

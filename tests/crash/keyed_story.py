@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
+from spoolrack_store.model.batch import decode
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.content import decode
-from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.keys import key_of, key_text
-from spoolrack_store.model.names import index_of
+from spoolrack_store.model.names import index_of, sent_at
 from spoolrack_store.model.operations import Request, Send, SendResults
 
 from tests.support.cuts import Cut

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.ids import sent_at
-from spoolrack_store.model.names import index_of
+from spoolrack_store.model.names import index_of, sent_at
 from spoolrack_store.model.operations import Receive, Request, Send
 
 from tests.crash.group_story import GroupStory

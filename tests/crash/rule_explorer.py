@@ -18,8 +18,7 @@ from typing import NamedTuple
 from spoolrack_store.model import batch as rules
 from spoolrack_store.model.batch import Batch, Entry
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.members import indexes
-from spoolrack_store.model.names import Name, Stem
+from spoolrack_store.model.names import Name, Stem, indexes
 from spoolrack_store.model.transitions import State
 
 ID = "01234567-89ab-7cde-8f01-23456789a000"

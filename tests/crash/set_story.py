@@ -17,7 +17,7 @@ from spoolrack_store.engine.reservations import HeldSet
 from spoolrack_store.model.batch import resolve
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost, ReservationNotFound
-from spoolrack_store.model.members import indexes
+from spoolrack_store.model.names import indexes
 from spoolrack_store.model.operations import Request
 from spoolrack_store.model.reservation_requests import (
     CommitReservations,

@@ -3,7 +3,6 @@ and leave nothing behind when they aren't sent; and each condition of that is ne
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Final
 
@@ -14,11 +13,10 @@ from spoolrack_store.files.layout import BODY
 from spoolrack_store.model.operations import WrittenBody
 
 from tests.crash.body_story import tell
-from tests.support.engine_story import Broken, seeds_from
+from tests.support.engine_story import Broken, seeds_from, seeds_of_run
 from tests.support.power_disk import Model
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
-FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+SEEDS: Final = seeds_of_run(15)
 
 
 @pytest.mark.parametrize("processes", [1, 3])
@@ -27,9 +25,8 @@ FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
 def test_written_bodies_are_sent_whole_or_leave_nothing_behind(
     model: Model, can_sync_all: bool, processes: int
 ) -> None:
-    seeds = range(FIRST, FIRST + SEEDS)
-    found = tell(seeds, model, can_sync_all=can_sync_all, processes=processes)
-    assert min(found) > SEEDS // 2
+    found = tell(SEEDS, model, can_sync_all=can_sync_all, processes=processes)
+    assert min(found) > len(SEEDS) // 2
 
 
 def _unlinks_bodies_of_the_living(patched: pytest.MonkeyPatch) -> None:

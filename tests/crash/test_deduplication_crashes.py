@@ -3,7 +3,6 @@ other processes; and each condition of that is needed."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Final
 
@@ -11,25 +10,24 @@ import pytest
 from spoolrack_store.engine.deduplication import Deduplication
 
 from tests.crash.keyed_story import tell
-from tests.support.engine_story import Broken, seeds_from
+from tests.support.engine_story import Broken, seeds_from, seeds_of_run
 from tests.support.power_disk import Model
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "5"))
-FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+SEEDS: Final = seeds_of_run(5)
 
 
 @pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_an_id_has_one_message_in_its_window(model: Model, can_sync_all: bool) -> None:
-    repetitions, again, crashes = tell(range(FIRST, FIRST + SEEDS), model, can_sync_all=can_sync_all)
-    assert min(repetitions, again, crashes) > SEEDS
+    repetitions, again, crashes = tell(SEEDS, model, can_sync_all=can_sync_all)
+    assert min(repetitions, again, crashes) > len(SEEDS)
 
 
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_processes_that_share_a_root_share_its_ids(model: Model, processes: int) -> None:
-    repetitions, again, crashes = tell(range(FIRST, FIRST + SEEDS), model, processes=processes)
-    assert min(repetitions, again, crashes) > SEEDS
+    repetitions, again, crashes = tell(SEEDS, model, processes=processes)
+    assert min(repetitions, again, crashes) > len(SEEDS)
 
 
 def _unlinked_at_once(self: Deduplication, entries: object) -> object:

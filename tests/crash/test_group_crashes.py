@@ -3,36 +3,35 @@ with one process and several; and each condition of that is needed."""
 
 from __future__ import annotations
 
-import os
 from typing import Any, Final
 
 import pytest
-from spoolrack_store.engine import queue_order
+from spoolrack_store.engine import index as index_module
+from spoolrack_store.engine.dead_letters import DeadLetters
+from spoolrack_store.engine.index import GroupOrder, _Group
 from spoolrack_store.engine.leaser import Leaser
-from spoolrack_store.engine.queue_order import GroupOrder, _Group
 from spoolrack_store.engine.sender import Sender
 
 from tests.crash.group_story import tell
-from tests.support.engine_story import Broken, seeds_from
+from tests.support.engine_story import Broken, seeds_from, seeds_of_run
 from tests.support.power_disk import Model
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
-FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+SEEDS: Final = seeds_of_run(15)
 
 
 @pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_groups_keep_their_order_through_crashes(model: Model, can_sync_all: bool) -> None:
-    blocked, shared, crashes = tell(range(FIRST, FIRST + SEEDS), model, can_sync_all=can_sync_all)
-    assert min(blocked, crashes) > SEEDS
+    blocked, shared, crashes = tell(SEEDS, model, can_sync_all=can_sync_all)
+    assert min(blocked, crashes) > len(SEEDS)
     assert shared
 
 
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_processes_that_share_a_root_share_its_groups(model: Model, processes: int) -> None:
-    blocked, shared, crashes = tell(range(FIRST, FIRST + SEEDS), model, processes=processes)
-    assert min(blocked, crashes) > SEEDS
+    blocked, shared, crashes = tell(SEEDS, model, processes=processes)
+    assert min(blocked, crashes) > len(SEEDS)
     assert shared
 
 
@@ -52,7 +51,7 @@ _runs = GroupOrder.runs
 
 PLANTED: dict[str, tuple[object, str, object]] = {
     "a lease blocks nothing": (_Group, "is_blocked", property(_by_delays_alone)),
-    "a delay ends no receive": (queue_order, "_before", lambda _, members, first: members),
+    "a delay ends no receive": (index_module, "_before", lambda _, members, first: members),
     "receives of a commit share a group": (GroupOrder, "runs", _without_claims),
     "groups of other processes are not read": (Leaser, "_read_groups", lambda self: None),
 }
@@ -81,3 +80,11 @@ def test_a_message_of_a_strict_group_is_in_its_queue_before_it_is_answered(
     monkeypatch.setattr(Sender, "publish", lambda self, ordered: [])
     with pytest.raises(Broken, match=r"stands before them|are received before"):
         tell(range(40), Model.ANY_SUBSET, **calm)
+
+
+def test_a_dead_letter_whose_original_stays_blocks_its_group_to_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(DeadLetters, "_delete_superseded", lambda self: None)
+    with pytest.raises(Broken, match="never received"):
+        tell(range(2, 12), Model.ANY_SUBSET, plot=(0.0, 0.0))

@@ -3,7 +3,6 @@ cuts and deaths, with one process and several; and each condition of that is nee
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 import pytest
@@ -13,11 +12,10 @@ from spoolrack_store.model.operations import LastReceive
 from spoolrack_store.model.transitions import State
 
 from tests.crash.last_receive_story import tell
-from tests.support.engine_story import Broken, seeds_from
+from tests.support.engine_story import Broken, seeds_from, seeds_of_run
 from tests.support.power_disk import Model
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
-FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+SEEDS: Final = seeds_of_run(15)
 
 
 @pytest.mark.parametrize("processes", [1, 3])
@@ -26,9 +24,8 @@ FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
 def test_the_last_receive_deletes_and_extends_through_crashes(
     model: Model, can_sync_all: bool, processes: int
 ) -> None:
-    seeds = range(FIRST, FIRST + SEEDS)
-    late, crashes = tell(seeds, model, can_sync_all=can_sync_all, processes=processes)
-    assert min(late, crashes) > SEEDS
+    late, crashes = tell(SEEDS, model, can_sync_all=can_sync_all, processes=processes)
+    assert min(late, crashes) > len(SEEDS)
 
 
 def _any_receive(name: Name, queue: str, last: LastReceive | None) -> bool:

@@ -3,23 +3,21 @@ and each condition of that is needed."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 import pytest
 from spoolrack_store.engine import dead_letters, sender
-from spoolrack_store.engine.queue_order import EntryOrder, GroupOrder, PriorityOrder
-from spoolrack_store.model.content import stem_of
+from spoolrack_store.engine.index import EntryOrder, GroupOrder, PriorityOrder
+from spoolrack_store.model.batch import stem_of
 from spoolrack_store.model.names import Stem
 
 from tests.crash.priority_story import tell
-from tests.support.engine_story import Broken, seeds_from
+from tests.support.engine_story import Broken, seeds_from, seeds_of_run
 from tests.support.power_disk import Model
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
-FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+SEEDS: Final = seeds_of_run(15)
 
 
 @pytest.mark.parametrize("processes", [1, 3])
@@ -28,9 +26,8 @@ FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
 def test_priorities_keep_their_order_through_crashes(
     model: Model, can_sync_all: bool, processes: int
 ) -> None:
-    seeds = range(FIRST, FIRST + SEEDS)
-    overtaken, crashes = tell(seeds, model, can_sync_all=can_sync_all, processes=processes)
-    assert min(overtaken, crashes) > SEEDS
+    overtaken, crashes = tell(SEEDS, model, can_sync_all=can_sync_all, processes=processes)
+    assert min(overtaken, crashes) > len(SEEDS)
 
 
 def _without_priority(*arguments: object, **more: object) -> Stem:

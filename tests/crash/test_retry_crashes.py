@@ -3,8 +3,8 @@ bugs are found."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from typing import Final
 
 import pytest
 from spoolrack_store.engine.dead_letters import DeadLetters
@@ -12,11 +12,10 @@ from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.moves import Moves
 
 from tests.crash.retry_story import tell
-from tests.support.engine_story import Broken
+from tests.support.engine_story import Broken, seeds_of_run
 from tests.support.power_disk import Model
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
-FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+SEEDS: Final = seeds_of_run(15)
 
 
 @pytest.mark.parametrize("processes", [1, 3])
@@ -25,11 +24,10 @@ FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
 def test_what_was_given_up_is_where_its_answer_says_through_crashes(
     model: Model, can_sync_all: bool, processes: int
 ) -> None:
-    seeds = range(FIRST, FIRST + SEEDS)
     hidden, rejected, told_why, crashes = tell(
-        seeds, model, can_sync_all=can_sync_all, processes=processes
+        SEEDS, model, can_sync_all=can_sync_all, processes=processes
     )
-    assert min(hidden, rejected, crashes) > SEEDS
+    assert min(hidden, rejected, crashes) > len(SEEDS)
     assert told_why
 
 

@@ -3,7 +3,6 @@ other processes; and each condition of it is needed."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -16,26 +15,25 @@ from spoolrack_store.model.schedule_requests import Fire
 from spoolrack_store.model.stage_requests import Publish
 
 from tests.crash.schedule_story import tell
-from tests.support.engine_story import Broken, seeds_from
+from tests.support.engine_story import Broken, seeds_from, seeds_of_run
 from tests.support.power_disk import Model
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "25"))
-FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+SEEDS: Final = seeds_of_run(25)
 MOST_STORIES = 600
 
 
 @pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_a_tick_is_sent_once(model: Model, can_sync_all: bool) -> None:
-    told = tell(range(FIRST, FIRST + SEEDS), model, can_sync_all=can_sync_all)
-    assert min(told.crashes, told.sent, told.received, told.repeated) >= SEEDS
+    told = tell(SEEDS, model, can_sync_all=can_sync_all)
+    assert min(told.crashes, told.sent, told.received, told.repeated) >= len(SEEDS)
 
 
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_processes_that_share_a_root_send_a_tick_once(model: Model, processes: int) -> None:
-    told = tell(range(FIRST, FIRST + SEEDS), model, processes=processes)
-    assert min(told.crashes, told.sent, told.received, told.repeated) >= SEEDS
+    told = tell(SEEDS, model, processes=processes)
+    assert min(told.crashes, told.sent, told.received, told.repeated) >= len(SEEDS)
 
 
 def _forgotten_with_its_schedule_not_durably_gone(self: Catalog, writer: str) -> bool:

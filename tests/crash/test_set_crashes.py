@@ -3,28 +3,28 @@ beside other processes."""
 
 from __future__ import annotations
 
-import os
+from typing import Final
 
 import pytest
 
 from tests.crash.set_story import SetStory
+from tests.support.engine_story import seeds_of_run
 from tests.support.power_disk import Model
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
-FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+SEEDS: Final = seeds_of_run(15)
 
 
 @pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_a_set_is_whole_until_it_is_lost_or_committed(model: Model, can_sync_all: bool) -> None:
     made = lost = done = taken_back = 0
-    for seed in range(FIRST, FIRST + SEEDS):
+    for seed in SEEDS:
         story = SetStory(seed, model, can_sync_all=can_sync_all, cache_bytes=10_000 * (seed % 2))
         story.run(80)
         made, lost, done = made + story.made, lost + story.lost, done + story.done
         taken_back += story.taken_back
-    assert made > SEEDS
-    assert min(lost, done) > SEEDS // 10
+    assert made > len(SEEDS)
+    assert min(lost, done) > len(SEEDS) // 10
     assert taken_back
 
 
@@ -32,11 +32,11 @@ def test_a_set_is_whole_until_it_is_lost_or_committed(model: Model, can_sync_all
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_what_one_process_reserves_any_other_ends_or_finishes(model: Model, processes: int) -> None:
     made = lost = done = taken_back = 0
-    for seed in range(FIRST, FIRST + SEEDS):
+    for seed in SEEDS:
         story = SetStory(seed, model, processes=processes, cache_bytes=10_000 * (seed % 2))
         story.run(120)
         made, lost, done = made + story.made, lost + story.lost, done + story.done
         taken_back += story.taken_back
-    assert made > SEEDS
-    assert min(lost, done) > SEEDS // 10
+    assert made > len(SEEDS)
+    assert min(lost, done) > len(SEEDS) // 10
     assert taken_back

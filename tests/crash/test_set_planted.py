@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 import pytest
-from spoolrack_store.engine import leaser, reservations, shared_root
+from spoolrack_store.engine import engine as engine_module
+from spoolrack_store.engine import leaser, reservations
 from spoolrack_store.engine.reservations import HeldSet, Reservations
 from spoolrack_store.files import changes
 from spoolrack_store.model.batch import Entry
@@ -158,13 +159,13 @@ def test_a_process_that_others_overtook_reads_all_records(
 ) -> None:
     monkeypatch.setattr(changes, "RING", 2_000)
     relisted: list[int] = []
-    relist = shared_root.relist
+    relist = engine_module.relist
 
     def counted(*arguments: object) -> None:
         relisted.append(1)
         relist(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(shared_root, "relist", counted)
+    monkeypatch.setattr(engine_module, "relist", counted)
     for seed in range(20):
         SetStory(seed, Model.ANY_SUBSET, processes=3).run(120)
     assert relisted

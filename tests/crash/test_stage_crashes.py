@@ -3,7 +3,6 @@ and beside other processes; and each condition of it is needed."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Final
 
@@ -14,17 +13,16 @@ from spoolrack_store.files import changes
 from spoolrack_store.model.stage_requests import Publish, Published
 
 from tests.crash.stage_story import StageStory
-from tests.support.engine_story import Broken, seeds_from
+from tests.support.engine_story import Broken, seeds_from, seeds_of_run
 from tests.support.power_disk import Model
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
-FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+SEEDS: Final = seeds_of_run(15)
 MOST_STORIES = 400
 
 
-def _tell(seeds: int, model: Model, **named: bool | int) -> None:
+def _tell(seeds: range, model: Model, **named: bool | int) -> None:
     crashes = arrived = dropped = published = repeated = 0
-    for seed in range(FIRST, FIRST + seeds):
+    for seed in seeds:
         story = StageStory(seed, model, cache_bytes=10_000 * (seed % 2), **named)
         story.run(100)
         crashes += story.crashes
@@ -32,7 +30,7 @@ def _tell(seeds: int, model: Model, **named: bool | int) -> None:
         dropped += story.dropped
         published += story.published
         repeated += story.repeated
-    assert min(crashes, arrived, dropped, published, repeated) >= seeds
+    assert min(crashes, arrived, dropped, published, repeated) >= len(seeds)
 
 
 @pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 from spoolrack.testing import RunningServer, running_server
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs/celery.md").read_text()
+from tests import CHECKOUT
+
+PAGE = (CHECKOUT / "docs/celery.md").read_text()
 STUCK = 60.0
 
 

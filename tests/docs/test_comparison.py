@@ -12,7 +12,8 @@ from typing import Final
 
 import pytest
 
-CHECKOUT: Final = Path(__file__).resolve().parents[2]
+from tests import CHECKOUT
+
 PAGES: Final = ("docs/comparison.md", "docs/spark-comparison.md")
 VERDICT: Final = re.compile(r"\*\*(has|partly|hasn't)\*\*: |no source found")
 UNKNOWN: Final = "no source found"

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from spoolrack_server.server import Server
 
+from tests import CHECKOUT
 from tests.support.conversation import conversation, run
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 PAGES = {
     name: (CHECKOUT / name).read_text()
     for name in ("README.md", "docs/quickstart.md", "docs/README.md")

@@ -14,7 +14,9 @@ import boto3
 from spoolrack_server.sqs.queue_attributes import NAMES
 from spoolrack_server.sqs.sqs_operations import OPERATIONS
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs/sqs.md").read_text()
+from tests import CHECKOUT
+
+PAGE = (CHECKOUT / "docs/sqs.md").read_text()
 ADDRESS = "127.0.0.1:9324"
 STUCK = 60.0
 

@@ -23,10 +23,10 @@ from spoolrack_store.model.schedule_requests import CreateSchedule
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
+from tests import CHECKOUT
 from tests.e2e.ticker import FileClock, step
 
 KILLS: Final = int(os.environ.get("SPOOLRACK_TEST_KILLS", "6"))
-CHECKOUT: Final = Path(__file__).resolve().parents[2]
 BEGIN: Final = 1_700_000_040_000
 """The beginning of a minute."""
 MINUTE: Final = 60_000

@@ -17,12 +17,13 @@ from pathlib import Path
 import pytest
 from spoolrack.errors import DiskFull, SpoolrackError
 
+from tests import CHECKOUT
 from tests.support.conversation import Typed, conversation, run, section
 from tests.support.loop_disk import MEBIBYTE
 from tests.support.real_server import WELL, MakeDisk, RealServer
 
 Serve = Callable[..., RealServer]
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "operating.md").read_text()
+PAGE = (CHECKOUT / "docs" / "operating.md").read_text()
 ROOT = "/srv/queues"
 BODY = b"a body"
 

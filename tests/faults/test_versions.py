@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
+from tests import CHECKOUT
 from tests.support.real_server import RealServer
 
 OLDER = "7b45bfcf"
 """The last one without stages, reservations and deduplication ids."""
-PROJECT = Path(__file__).resolve().parents[2]
 FILL = """
 client.create_queue("jobs", visibility_timeout=600)
 queue = client.queue("jobs")
@@ -41,7 +41,7 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the older version's code."""
     archive = tmp_path_factory.mktemp("older") / "older.tar"
     made = subprocess.run(
-        ["git", "-C", str(PROJECT), "archive", "--output", str(archive), OLDER, "client", "server"],
+        ["git", "-C", str(CHECKOUT), "archive", "--output", str(archive), OLDER, "client", "server"],
         capture_output=True,
         check=False,
     )

@@ -13,7 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-CHART = Path(__file__).resolve().parents[2] / "helm" / "spoolrack"
+from tests import CHECKOUT
+
+CHART = CHECKOUT / "helm" / "spoolrack"
 
 
 class Refused(Exception):

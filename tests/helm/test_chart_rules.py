@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import CHECKOUT
 from tests.helm.chart_rig import CASES, ORDER, Rendered, container, rendered
 from tests.helm.helm_engine import CHART, Engine
 from tests.helm.restricted import violations
-from tests.support.dockerfile import CHECKOUT, stages
+from tests.support.dockerfile import stages
 
 Release = Callable[[str], Rendered]
 MARGIN = 10

@@ -9,17 +9,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from spoolrack import QueueSettings
 
+from tests import CHECKOUT
 from tests.helm.chart_rig import Values
 from tests.helm.helm_engine import CHART, Engine, Refused
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 DOCUMENT = CHECKOUT / "scripts" / "document-chart"

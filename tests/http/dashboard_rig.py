@@ -18,7 +18,6 @@ from spoolrack_store.model.clock import Clock
 from tests.support.http_rig import Answer, Http, http_to
 
 STATIC = Path(spoolrack_server.dashboard.__file__).parent / "static"
-CHECKOUT = Path(__file__).resolve().parents[2]
 CHANGE = {"Content-Type": "application/json", OURS: "1"}
 
 

@@ -20,8 +20,8 @@ from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.stage_requests import Stage
 from spoolrack_store.testing import ManualClock
 
+from tests import CHECKOUT
 from tests.http.dashboard_rig import (
-    CHECKOUT,
     STATIC,
     api,
     assets,

@@ -11,10 +11,11 @@ import pytest
 from spoolrack_server.gateway import http_errors, request_bodies
 from spoolrack_server.server import Server
 
+from tests import CHECKOUT
 from tests.support.conversation import conversation, run
 from tests.support.http_rig import DESCRIPTION
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = CHECKOUT / "docs"
 HTTP = (DOCS / "http.md").read_text()
 
 

@@ -17,7 +17,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.dockerfile import CHECKOUT, Step, stages
+from tests import CHECKOUT
+from tests.support.dockerfile import Step, stages
 
 DEBIAN = {"docker.io/library/debian:12-slim": "bookworm"}
 """The suites of the base images that we can stand in for."""

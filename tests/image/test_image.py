@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import CHECKOUT
 from tests.image.image_checks import Confine, assert_served
 from tests.image.image_steps import build, copy
-from tests.support.dockerfile import CHECKOUT, stages
+from tests.support.dockerfile import stages
 
 IMAGE = stages()[-1]
 BUILD = stages()[0]

@@ -17,7 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-CHECKOUT: Final = Path(__file__).resolve().parents[2]
+from tests import CHECKOUT
+
 EXAMPLES: Final = CHECKOUT / "client" / "examples"
 STUCK: Final = 550.0
 """Seconds, after which a build hangs: the slowest makes gRPC itself, on one core."""

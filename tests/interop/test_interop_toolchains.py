@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from tests.interop.interop_languages import ALL_WANTED, CHECKOUT, Language, languages
+from tests import CHECKOUT
+from tests.interop.interop_languages import ALL_WANTED, Language, languages
 
 COMPILED = {"go", "java", "cpp"}
 

@@ -64,7 +64,7 @@ STEP_MUTANTS: Final = (
         name="a-change-offers-every-group",
         breaks="a receive costs no more with more groups",
         edits=edit(
-            "engine/queue_order.py:GroupOrder.change",
+            "engine/index.py:GroupOrder.change",
             "        groups = entry.batch.groups\n",
             "        for group in self._groups.values():\n"
             "            self._offer(group)\n"
@@ -76,7 +76,7 @@ STEP_MUTANTS: Final = (
         name="a-blocked-group-has-turns",
         breaks="a receive costs no more with more blocked messages",
         edits=edit(
-            "engine/queue_order.py:GroupOrder._offer",
+            "engine/index.py:GroupOrder._offer",
             "        if not offered:\n",
             "        if not group.waiting:\n",
         ),
@@ -86,7 +86,7 @@ STEP_MUTANTS: Final = (
         name="a-group-keeps-its-turn",
         breaks="small groups wait no longer beside a large one",
         edits=edit(
-            "engine/queue_order.py:GroupOrder.runs",
+            "engine/index.py:GroupOrder.runs",
             "                        taken += got\n"
             "                        self._turns.move_to_end(group)\n",
             "                        taken += got\n",

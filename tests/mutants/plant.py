@@ -26,7 +26,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
-from tests.support.mutant import AUDIT, CHECKOUT, Mutant
+from tests import CHECKOUT
+from tests.support.mutant import AUDIT, Mutant
 from tests.support.mutants import MUTANTS
 
 ALL: Final = ("tests/store", "tests/unit", "tests/crash", AUDIT, "tests/server")
@@ -34,7 +35,7 @@ ALL: Final = ("tests/store", "tests/unit", "tests/crash", AUDIT, "tests/server")
 STUCK: Final = 600.0
 """Seconds that no selection takes."""
 STORIES: Final = "15"
-"""More than `make test` tells: a bug is looked for here."""
+"""At least as many as `make test` tells: a bug is looked for here."""
 _NOT_COPIED: Final = (
     ".git",
     ".venv",

@@ -79,7 +79,7 @@ STORE_MUTANTS: Final = (
         name="folders-are-not-synced",
         breaks="a name is durable before an answer rests on it",
         edits=edit(
-            "files/syncer.py:Syncer.folder_changed",
+            "files/disk.py:Syncer.folder_changed",
             "        self._dirty[folder] = None\n",
             "        assert folder\n",
         ),
@@ -90,7 +90,7 @@ STORE_MUTANTS: Final = (
         name="a-lone-file-is-not-synced",
         breaks="a message's content is durable before its send is answered",
         edits=edit(
-            "files/syncer.py:Syncer.lone_file_written",
+            "files/disk.py:Syncer.lone_file_written",
             "        self._files[path] = None\n",
             "        assert path\n",
         ),
@@ -131,7 +131,7 @@ STORE_MUTANTS: Final = (
         name="several-files-are-not-synced",
         breaks="the content of all messages is durable before their send is answered",
         edits=edit(
-            "files/syncer.py:Syncer.file_written",
+            "files/disk.py:Syncer.file_written",
             "        self._files_unsynced = True\n",
             "        self._files_unsynced = False\n",
         ),
@@ -141,7 +141,7 @@ STORE_MUTANTS: Final = (
         name="a-failed-sync-is-called-good",
         breaks="after a sync that failed nothing is answered with success",
         edits=edit(
-            "files/syncer.py:Syncer._sync_now",
+            "files/disk.py:Syncer._sync_now",
             "            raise SyncFailed(str(error)) from error\n",
             "            assert error\n",
         ),
@@ -247,7 +247,7 @@ STORE_MUTANTS: Final = (
         name="ids-start-anew",
         breaks="new messages stand behind old ones after a restart, whatever the clock did",
         edits=edit(
-            "model/ids.py:IdMaker.rise_above", "        if id <= self._seen:\n", "        if id:\n"
+            "model/names.py:IdMaker.rise_above", "        if id <= self._seen:\n", "        if id:\n"
         ),
         caught_by=(_CLOCKS,),
     ),
@@ -267,7 +267,7 @@ STORE_MUTANTS: Final = (
         name="ids-fall-with-the-clock",
         breaks="ids rise, also when the clock steps back",
         edits=edit(
-            "model/ids.py:IdMaker.make",
+            "model/names.py:IdMaker.make",
             "        if now > self._millis:",
             "        if now != self._millis:",
         ),
@@ -277,7 +277,7 @@ STORE_MUTANTS: Final = (
         name="requeued-at-the-end",
         breaks="what is due comes back at its old place",
         edits=edit(
-            "engine/sorted_names.py:SortedNames.add",
+            "engine/index.py:SortedNames.add",
             "        insort(chunk, name)\n",
             "        chunk.append(name)\n",
         ),
@@ -286,9 +286,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="checksums-are-not-compared",
         breaks="bit rot is detected on every read",
-        edits=edit(
-            "model/content.py:body", " or line.crcs[index] not in (None, zlib.crc32(found))", ""
-        ),
+        edits=edit("model/batch.py:body", " or line.crcs[index] not in (None, zlib.crc32(found))", ""),
         caught_by=("tests/unit/test_content.py",),
     ),
     Mutant(
@@ -831,7 +829,7 @@ STORE_MUTANTS: Final = (
         name="a-leased-message-does-not-block-its-group",
         breaks="a strict group has one receive's messages leased at a time",
         edits=edit(
-            "engine/queue_order.py:_Group.is_blocked",
+            "engine/index.py:_Group.is_blocked",
             "        return self.leased > 0 or (",
             "        return self.leased < 0 or (",
         ),
@@ -903,9 +901,9 @@ STORE_MUTANTS: Final = (
         name="inodes-have-no-watermark",
         breaks="sends stop at the watermark of the disk's files, too",
         edits=edit(
-            "model/disk_watermark.py:DiskWatermark.is_reached",
-            "        return not has_files or free_bytes",
-            "        return free_bytes",
+            "files/disk.py:Space.is_below",
+            "        return few_files or self.bytes",
+            "        return self.bytes",
         ),
         caught_by=("tests/store/test_disk_watermarks.py",),
     ),

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import CHECKOUT
 from tests.mutants import plant
 from tests.mutants.plant import Verdict, table
-from tests.support.mutant import CHECKOUT, STORE, DoesNotApply, Mutant, edit
+from tests.support.mutant import STORE, DoesNotApply, Mutant, edit
 from tests.support.mutants import MUTANTS
 
 EVERY = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

@@ -18,10 +18,11 @@ from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
 
+from tests import CHECKOUT
 from tests.support.scrape import Scrape, scrape
 from tests.support.server_rig import Client
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "observability.md"
+DOCS = CHECKOUT / "docs" / "observability.md"
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import grpc
 import pytest
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import redrive_service_pb2 as rpc
+from spoolrack_store.model.batch import checksum, encode, line_of
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.content import checksum, encode, line_of
 from spoolrack_store.model.names import Name, Stem
 from spoolrack_store.model.transitions import State
 from spoolrack_store.testing import ManualClock

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.spark_rig import CHECKOUT, environment, missing
+from tests import CHECKOUT
+from tests.spark.spark_rig import environment, missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from spoolrack.spark import _root
 from spoolrack.spark._options import NAMES
 from spoolrack.testing import running_server
 
-from tests.spark.spark_rig import CHECKOUT
+from tests import CHECKOUT
 
 PAGE = (CHECKOUT / "docs" / "spark.md").read_text()
 MANY_LOOKS = 20_000

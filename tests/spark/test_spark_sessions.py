@@ -20,7 +20,8 @@ from spoolrack.spark import register
 from spoolrack.testing import RunningServer, running_server
 
 from examples.sessions import LOG, SESSIONS, Pipeline, formats, make_log, records, run, sessions
-from tests.spark.spark_rig import CHECKOUT, environment
+from tests import CHECKOUT
+from tests.spark.spark_rig import environment
 
 LINES = 6_000
 TRACE = re.compile(rb"^([0-9]+\.[0-9]+) (\S+)\(([0-9]+)\)")

@@ -13,7 +13,8 @@ import pytest
 from spoolrack import spark
 from spoolrack.testing import running_server
 
-from tests.spark.spark_rig import CHECKOUT, HERE, environment, printed
+from tests import CHECKOUT
+from tests.spark.spark_rig import HERE, environment, printed
 
 OLD = os.environ.get("SPOOLRACK_OLD_SPARK", "")
 

@@ -97,6 +97,26 @@ async def test_a_deleted_message_is_not_sent_again_within_five_minutes(sqs: Sqs)
     assert await sqs.receive(url) == []
 
 
+async def test_a_purge_forgets_what_was_sent(sqs: Sqs) -> None:
+    url = await fifo(sqs)
+    for _ in range(2):
+        first = await put(sqs, url, "x", "g", "id")
+        await sqs.purge_queue(QueueUrl=url)
+        second = await put(sqs, url, "x", "g", "id")
+        assert second["MessageId"] != first["MessageId"]
+        assert (await put(sqs, url, "x", "g", "id"))["MessageId"] == second["MessageId"]
+    (message,) = await sqs.receive(url)
+    assert message["Attributes"]["MessageDeduplicationId"] == "id"
+
+
+async def test_a_purge_changes_no_attribute(sqs: Sqs) -> None:
+    url = await fifo(sqs)
+    before = await sqs.attributes(url)
+    await sqs.purge_queue(QueueUrl=url)
+    assert await sqs.attributes(url) == before
+    assert "Tags" not in await sqs.list_queue_tags(QueueUrl=url)
+
+
 async def test_the_content_is_the_deduplication_id_where_the_queue_says_so(sqs: Sqs) -> None:
     url = await fifo(sqs, ContentBasedDeduplication="true")
     first = await put(sqs, url, "x", "g")
@@ -200,6 +220,17 @@ async def test_a_repeated_receive_attempt_gets_the_same_messages_and_receipts(
     await sqs.delete(url, first[0])
     other = await sqs.receive(url, **{**attempt, "ReceiveRequestAttemptId": "other"})
     assert other == []
+
+
+async def test_a_receive_attempt_is_forgotten_after_five_minutes(sqs: Sqs, clock: ManualClock) -> None:
+    url = await fifo(sqs, ContentBasedDeduplication="true")
+    await put(sqs, url, "a", "g")
+    attempt = {"ReceiveRequestAttemptId": "try", "VisibilityTimeout": 43_200}
+    first = await sqs.receive(url, **attempt)
+    clock.advance(299_000)
+    assert await sqs.receive(url, **attempt) == first
+    clock.advance(301_000)
+    assert await sqs.receive(url, **attempt) == []
 
 
 async def test_groups_of_a_standard_queue_take_turns(sqs: Sqs) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 from spoolrack_server.server import Server
-from spoolrack_server.sqs.message_attributes import outgoing
+from spoolrack_server.sqs.messages import outgoing
 from spoolrack_server.sqs.parameters import Parameters
 from spoolrack_server.sqs.sqs_errors import SqsError
 from spoolrack_store.model.operations import Receive, Send, messages_of
@@ -137,6 +137,10 @@ async def test_an_entry_of_a_batch_that_is_wrong_fails_alone(sqs: Sqs) -> None:
         ([{"Id": "a b", "MessageBody": "x"}], "InvalidBatchEntryId"),
         (
             [{"Id": f"{n}", "MessageBody": "x" * 600_000} for n in range(2)],
+            "BatchRequestTooLong",
+        ),
+        (
+            [{"Id": "a", "MessageBody": "x" * 1_048_577}, {"Id": "b", "MessageBody": "x"}],
             "BatchRequestTooLong",
         ),
     ],

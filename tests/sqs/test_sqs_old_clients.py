@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from spoolrack_store.model.clock import SystemClock
 
+from tests import CHECKOUT
 from tests.support.sqs_rig import serving_sqs
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 STUCK = 120.0
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from tests import CHECKOUT
 from tests.docs.test_sqs_page import blocks, environment, exported, served
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 SDK = Path(__file__).with_name("aws-sdk-js")
 INSTALL = 300.0
 STUCK = 120.0

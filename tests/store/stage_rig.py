@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from spoolrack_store.engine.engine import Engine
+from spoolrack_store.model.batch import Attributes
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.operations import Receive, Request
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import (

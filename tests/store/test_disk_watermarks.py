@@ -87,10 +87,10 @@ def test_receives_and_deletes_go_on_below_a_watermark(
 
 def test_a_file_system_without_a_limit_of_files_has_no_watermark_of_them() -> None:
     watermark = DiskWatermark(bytes=0, files=1_000)
-    assert not watermark.is_reached(100 * MIB, None)
+    assert not Space(bytes=100 * MIB, files=None).is_below(watermark)
 
 
 def test_a_watermark_is_never_below_the_room_that_deletes_need() -> None:
     watermark = DiskWatermark(bytes=0, files=0)
-    assert watermark.is_reached(MIB, 10_000)
-    assert watermark.is_reached(100 * MIB, 1)
+    assert Space(bytes=MIB, files=10_000).is_below(watermark)
+    assert Space(bytes=100 * MIB, files=1).is_below(watermark)

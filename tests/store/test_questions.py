@@ -18,7 +18,7 @@ from spoolrack_store.model.errors import (
     MessageNotFound,
     QueueNotFound,
 )
-from spoolrack_store.model.ids import sent_at
+from spoolrack_store.model.names import sent_at
 from spoolrack_store.model.operations import CreateQueue, Delete, Message, MessageFilter, Receive, Send
 from spoolrack_store.model.reservation_requests import ExtendReservation, Reserve
 from spoolrack_store.model.settings import QueueSettings

@@ -8,9 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from spoolrack_store.files.disk import Space
-from spoolrack_store.files.reserved_room import BIT, RESERVE_BYTES
-from spoolrack_store.files.syncer import SyncFailed
+from spoolrack_store.files.disk import BIT, RESERVE_BYTES, Space, SyncFailed
 from spoolrack_store.model.errors import DiskFull
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue
 from spoolrack_store.model.settings import QueueSettings

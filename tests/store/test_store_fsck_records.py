@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from spoolrack_store import fsck
 from spoolrack_store.fsck.findings import Remedy, Report
-from spoolrack_store.model import manifest, redrive_order
+from spoolrack_store.model import manifest, redrive_names
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.manifest import Manifest
-from spoolrack_store.model.redrive_order import RedriveOrder
+from spoolrack_store.model.redrive_names import RedriveOrder
 from spoolrack_store.model.sealed import seal
 
 from tests.support.root_rig import NOW, Still, leased, make_root
@@ -66,7 +66,7 @@ def put_a_redrive(root: Path) -> Path:
         rate=0,
         started_at=NOW,
     )
-    path.write_bytes(redrive_order.encode(order))
+    path.write_bytes(redrive_names.encode(order))
     return path
 
 

@@ -25,8 +25,7 @@ from spoolrack_store.model.batch import resolve
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.members import indexes
-from spoolrack_store.model.names import parse
+from spoolrack_store.model.names import indexes, parse
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,

@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from spoolrack_store.files.disk import Space
-from spoolrack_store.files.reserved_room import BIT, RESERVE_BYTES
-from spoolrack_store.files.syncer import SyncFailed
+from spoolrack_store.files.disk import BIT, RESERVE_BYTES, Space, SyncFailed
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import DiskError, DiskFull, MessageNotFound, StaleReceipt

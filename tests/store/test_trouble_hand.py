@@ -12,9 +12,9 @@ from uuid import uuid4
 
 import pytest
 from spoolrack_store.engine.engine import Engine
+from spoolrack_store.files.disk import SyncFailed
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.root import FOLDERS
-from spoolrack_store.files.syncer import SyncFailed
 from spoolrack_store.model.background_work import Chores
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.settings import QueueSettings

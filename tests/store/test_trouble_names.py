@@ -13,8 +13,7 @@ from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.root import require_links
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import RootUnusable, StaleReceipt
-from spoolrack_store.model.members import MOST
-from spoolrack_store.model.names import MAX_BYTES
+from spoolrack_store.model.names import MAX_BYTES, MOST
 from spoolrack_store.model.operations import ChangeVisibility, Delete, Receive, Send
 from spoolrack_store.model.transitions import State
 

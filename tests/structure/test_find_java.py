@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "find-java"
+from tests import CHECKOUT
+
+SCRIPT = CHECKOUT / "scripts" / "find-java"
 
 
 def java(home: Path, version: str) -> Path:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from tests import CHECKOUT
+
 STUCK = 240.0
 """Seconds after which an installation is stuck."""
 

@@ -21,7 +21,8 @@ from typing import Final
 
 import pytest
 
-CHECKOUT: Final = Path(__file__).resolve().parents[2]
+from tests import CHECKOUT
+
 STORED: Final = Path(__file__).parent / "prose.json"
 
 SUBJECT_CLAUSE: Final = re.compile(

@@ -7,7 +7,8 @@ import sys
 import zipfile
 from pathlib import Path
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from tests import CHECKOUT
+
 STATIC = CHECKOUT / "server" / "spoolrack_server" / "dashboard" / "static"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dockerfile_parse import DockerfileParser
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from tests import CHECKOUT
 
 
 @dataclass(frozen=True, kw_only=True)

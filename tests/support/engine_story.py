@@ -7,6 +7,7 @@ states that were promised.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from random import Random
@@ -15,13 +16,10 @@ from typing import Any, ClassVar, Final
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.index import COUNTED
 from spoolrack_store.files.disk import FileKind
-from spoolrack_store.model.batch import resolve
+from spoolrack_store.model.batch import body, decode, resolve
 from spoolrack_store.model.clock import DAY, HOUR, Millis
-from spoolrack_store.model.content import body, decode
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.ids import sent_at
-from spoolrack_store.model.members import indexes
-from spoolrack_store.model.names import body_path, index_of
+from spoolrack_store.model.names import body_path, index_of, indexes, sent_at
 from spoolrack_store.model.names import parse as _parse
 from spoolrack_store.model.operations import (
     ChangeVisibility,
@@ -58,6 +56,12 @@ DYING: Final = ("dying", "rejected")
 Seen = tuple[object, ...]
 parse = lru_cache(maxsize=10_000)(_parse)
 """A story looks at the same names after every commit."""
+
+
+def seeds_of_run(count: int) -> range:
+    """Return the seeds of `count` stories, or those that SPOOLRACK_STORIES and _FIRST_STORY say."""
+    first = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+    return range(first, first + int(os.environ.get("SPOOLRACK_STORIES", str(count))))
 
 
 def seeds_from(first: int, count: int) -> Sequence[int]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-CHECKOUT: Final = Path(__file__).resolve().parents[2]
 STORE: Final = Path("server") / "spoolrack_store"
 """From a checkout, or a copy of one."""
 SPARK: Final = Path("client") / "spoolrack" / "spark"

@@ -23,7 +23,8 @@ from queue import Empty, SimpleQueue
 from random import randrange
 from typing import IO, Final
 
-CHECKOUT: Final = Path(__file__).resolve().parents[2]
+from tests import CHECKOUT
+
 SILENCE: Final = 120.0
 """Seconds without a word from any process, after which a run is stuck: only a defect takes so long."""
 STARTS: Final = 10

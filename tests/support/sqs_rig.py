@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,19 @@ REGION = "eu-west-1"
 MANY = 10_000
 
 
+@cache
+def _session() -> boto3.session.Session:
+    """Return the session of all clients: each session reads the descriptions of all services anew."""
+    return boto3.session.Session(region_name=REGION)
+
+
 class Sqs:
     """boto3's client of SQS; each call in a thread of its own, because the server runs in this loop."""
 
     def __init__(self, url: str, **options: Any) -> None:
         config = Config(retries={"total_max_attempts": 1}, max_pool_connections=20)
         keys = {"aws_access_key_id": "any", "aws_secret_access_key": "any"}
-        session = boto3.session.Session(region_name=REGION)
-        self.client = session.client("sqs", endpoint_url=url, config=config, **{**keys, **options})
+        self.client = _session().client("sqs", endpoint_url=url, config=config, **{**keys, **options})
 
     def __getattr__(self, operation: str) -> Any:
         call = getattr(self.client, operation)
@@ -93,7 +99,7 @@ async def refused(call: Any) -> Refusal:
 
 @asynccontextmanager
 async def serving_sqs(root: Path, **options: Any) -> AsyncIterator[Server]:
-    """A server with a clock that only the test moves, unless it is given another."""
+    """Serve with a clock that only the test moves, unless another is given."""
     chosen = {"sqs": (LOOPBACK, 0), **options.pop("settings", {})}
     settings = ServeSettings(root=str(root), **chosen)
     options.setdefault("clock", ManualClock())

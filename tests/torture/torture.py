@@ -17,14 +17,13 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import SystemRandom
 from typing import Final
 
+from tests import CHECKOUT
 from tests.support.loop_disk import KINDS, why_not
 from tests.support.run_counts import COUNTS, Tally
 
-CHECKOUT: Final = Path(__file__).resolve().parents[2]
 SEEDS_APART: Final = 1 << 32
 """No campaign of this many runs meets another one's seeds."""
 

@@ -8,12 +8,12 @@ import zlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spoolrack_store.model.content import (
+from spoolrack_store.model.batch import (
     MAX_ATTRIBUTE_NAME,
     Attributes,
     Damaged,
     body,
-    check,
+    check_content,
     checksum,
     decode,
     encode,
@@ -139,9 +139,9 @@ def test_what_a_later_version_adds_to_a_line_is_passed_over() -> None:
 
 @pytest.mark.parametrize("limit", [1, 5, MAX_MESSAGE_SIZE])
 def test_a_body_may_have_exactly_the_limit(limit: int) -> None:
-    check("q", limit, {}, limit)
+    check_content("q", limit, {}, limit)
     with pytest.raises(MessageTooLarge) as caught:
-        check("q", limit + 1, {}, limit)
+        check_content("q", limit + 1, {}, limit)
     assert caught.value.facts == {"queue": "q", "size": limit + 1, "limit": limit}
 
 
@@ -149,22 +149,22 @@ def test_a_body_may_have_exactly_the_limit(limit: int) -> None:
 def test_attributes_may_have_exactly_the_limit_of_names_and_values(value: str | bytes) -> None:
     width = len(value.encode() if isinstance(value, str) else value)
     fits = {"nn": value * ((MAX_ATTRIBUTES_SIZE - 2) // width)}
-    check("q", 0, fits, 0)
+    check_content("q", 0, fits, 0)
     with pytest.raises(AttributesTooLarge) as caught:
-        check("q", 0, {**fits, "m": b"mm"}, 0)
+        check_content("q", 0, {**fits, "m": b"mm"}, 0)
     assert caught.value.facts == {"size": MAX_ATTRIBUTES_SIZE + 3, "limit": MAX_ATTRIBUTES_SIZE}
 
 
 @pytest.mark.parametrize("name", ["", "n" * (MAX_ATTRIBUTE_NAME + 1), "é" * 129, "n" * 10_000_000])
 def test_a_name_of_an_attribute_has_1_to_256_bytes(name: str) -> None:
     with pytest.raises(InvalidMessage, match="1 to 256"):
-        check("q", 0, {name: "v"}, 0)
-    check("q", 0, {"n" * MAX_ATTRIBUTE_NAME: "v", "é" * 128: b"", "n": ""}, 0)
+        check_content("q", 0, {name: "v"}, 0)
+    check_content("q", 0, {"n" * MAX_ATTRIBUTE_NAME: "v", "é" * 128: b"", "n": ""}, 0)
 
 
 @pytest.mark.parametrize("attributes", [{"\ud800": "v"}, {"n": "\udfff"}, {"n" * 10_000_000: "\ud800"}])
 def test_half_a_surrogate_pair_is_refused_in_few_words(attributes: Attributes) -> None:
     with pytest.raises(InvalidMessage) as caught:
-        check("q", 0, attributes, 0)
+        check_content("q", 0, attributes, 0)
     assert "Unicode" in str(caught.value)
     assert len(str(caught.value)) < 1_000

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from spoolrack_store.model.transitions import LEGAL, Move, State
 
-PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
+from tests import CHECKOUT
+
+PAGE = CHECKOUT / "docs" / "lifecycle.md"
 ROW = re.compile(r"^\| (?P<move>[a-z]+) \| (?P<sources>[a-z, ]+) \| (?P<target>[a-z]+) \|", re.M)
 
 

@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.names import MAX_BYTES, NotAName
-from spoolrack_store.model.redrive_names import MoveFailure, RedriveName, Stays, parse_redrive
-from spoolrack_store.model.redrive_order import RedriveOrder, decode, encode
+from spoolrack_store.model.redrive_names import (
+    MoveFailure,
+    RedriveName,
+    RedriveOrder,
+    Stays,
+    decode,
+    encode,
+    parse_redrive,
+)
 from spoolrack_store.model.redrive_requests import MAX_RATE, MAX_SELECTED, RedriveState
 from spoolrack_store.model.sealed import NotWhole, seal
 

@@ -12,7 +12,7 @@ from zlib import crc32
 from spoolrack_store.engine.index import Index
 from spoolrack_store.files.changes import SIZE, Change, ChangeKind, Changes
 from spoolrack_store.model import receipts
-from spoolrack_store.model.content import (
+from spoolrack_store.model.batch import (
     Attributes,
     Damaged,
     Line,
@@ -22,8 +22,7 @@ from spoolrack_store.model.content import (
     line_of,
     stem_of,
 )
-from spoolrack_store.model.members import indexes, runs
-from spoolrack_store.model.names import Name, NotAName, Stem, parse
+from spoolrack_store.model.names import Name, NotAName, Stem, indexes, parse, runs
 from spoolrack_store.model.transitions import State
 
 from tests.vectors import name_lists as lists

@@ -17,10 +17,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from spoolrack_store.files.changes import _START, RING, ChangeKind
 from spoolrack_store.model import names
-from spoolrack_store.model.members import MOST
-from spoolrack_store.model.names import MAX_BYTES, NotAName, parse
+from spoolrack_store.model.names import MAX_BYTES, MOST, NotAName, parse
 from spoolrack_store.model.settings import MIB
 
+from tests import CHECKOUT
 from tests.vectors.name_lists import NAMES, NO_NAMES
 from tests.vectors.name_vectors import said_of
 
@@ -42,7 +42,7 @@ def test_each_kind_of_vector_has_good_and_bad_ones() -> None:
 
 
 def test_the_page_says_the_bounds_that_the_store_has() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "format.md").read_text()
+    page = (CHECKOUT / "docs" / "format.md").read_text()
     grammar = names.__doc__ or ""
     for rule in ("name  =", "stem  =", "path  ="):
         (line,) = (line for line in grammar.splitlines() if line.strip().startswith(rule))

@@ -15,12 +15,11 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model import settings as store_settings
+from spoolrack_store.model.batch import Attributes
 from spoolrack_store.model.clock import HOUR, Millis, span_text
-from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord as StoreRecord
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
-from spoolrack_store.model.ids import sent_at
-from spoolrack_store.model.names import body_path
+from spoolrack_store.model.names import body_path, sent_at
 from spoolrack_store.model.operations import Delete, Delivery, LastReceive, Send, SendResults
 from spoolrack_store.model.settings import MIB, SCHEMA
 from spoolrack_store.model.stage_requests import Stage

@@ -305,6 +305,12 @@ class Channel(virtual.Channel):
             self._turns.remove(consumer_tag)
             self._streams.pop(consumer_tag).close()
 
+    def basic_qos(
+        self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False
+    ) -> None:
+        super().basic_qos(prefetch_size, prefetch_count, apply_global)
+        self.connection.wake()  # More may be delivered now.
+
     def _credits(self) -> int:
         return self.qos.prefetch_count or UNLIMITED
 

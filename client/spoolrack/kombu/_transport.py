@@ -1,12 +1,15 @@
 """The transport: a connection of kombu's, which is one client with its channels.
 
-Delivers what the channels' streams have brought, and sleeps until one of them brings more. What can
-fail: the connection at its opening, and each call after it, with a `SpoolrackError`.
+Delivers what the channels' streams have brought: to a program that drains events, which sleeps until
+one of them brings more, or from the event loop of a Celery worker, which a byte in a socket wakes. What
+can fail: the connection at its opening, and each call after it, with a `SpoolrackError`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import threading
 import time
 from typing import Any, Final
@@ -44,7 +47,7 @@ class Transport(virtual.Transport):
     )
     channel_errors = (*virtual.Transport.channel_errors, ChannelError, errors.SpoolrackError)
     implements = virtual.Transport.implements.extend(
-        asynchronous=False,
+        asynchronous=True,
         exchange_type=frozenset(["direct", "topic", "fanout"]),
         heartbeats=False,
     )
@@ -53,6 +56,10 @@ class Transport(virtual.Transport):
         super().__init__(client, **kwargs)
         self._broker: Broker | None = None
         self._arrived = threading.Event()
+        self._hub: Any = None
+        """The event loop that delivers, if one does."""
+        self._waker: tuple[socket.socket, socket.socket] | None = None
+        """The end that the event loop reads, and the end that wakes it."""
         self._pid = os.getpid()
         self._turn = 0
 
@@ -98,6 +105,7 @@ class Transport(virtual.Transport):
         broker, self._broker = self._broker, None
         if broker is None:
             return
+        self._leave_event_loop()
         if self.is_forked:
             self.channels.clear()
             self._avail_channels.clear()
@@ -110,8 +118,46 @@ class Transport(virtual.Transport):
             broker.close()
 
     def wake(self) -> None:
-        """Let `drain_events` look again. From any thread."""
+        """Look again for what may be delivered. From any thread."""
         self._arrived.set()
+        if self._waker is not None:
+            # A full socket wakes, too; a closed one ends no wait.
+            with contextlib.suppress(OSError):
+                self._waker[1].send(b"\0")
+
+    def register_with_event_loop(self, connection: Transport, loop: Any) -> None:
+        """Deliver from kombu's event loop, which a worker of Celery runs."""
+        self._leave_event_loop()
+        self._waker = socket.socketpair()
+        for end in self._waker:
+            end.setblocking(False)
+        self._hub = loop
+        loop.add_reader(self._waker[0], self._on_wake)
+        loop.call_repeatedly(REFRESH / 2, self._refresh)
+        self.wake()
+
+    def _leave_event_loop(self) -> None:
+        if self._waker is None:
+            return
+        ends, self._waker = self._waker, None
+        if not self.is_forked:  # The parent's poller would lose it, too.
+            self._hub.remove_reader(ends[0])
+        self._hub = None
+        for end in ends:
+            end.close()
+
+    def _on_wake(self) -> None:
+        """Deliver one message; the rest in the next turns of the loop, beside what else is due."""
+        if self._waker is None:
+            return
+        with contextlib.suppress(BlockingIOError):
+            self._waker[0].recv(4_096)
+        if self._deliver_next():
+            self.wake()
+
+    def _refresh(self) -> None:
+        if self._broker is not None:
+            self._broker.refresh()
 
     def drain_events(self, connection: Transport, timeout: float | None = None) -> None:
         """Deliver one message; raise `TimeoutError` if none comes within `timeout` seconds."""

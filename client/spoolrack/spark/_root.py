@@ -30,14 +30,22 @@ import pyarrow.compute as pc
 from spoolrack_store.engine.dead_letters import history_of
 from spoolrack_store.files import layout
 from spoolrack_store.model import manifest, settings
-from spoolrack_store.model.batch import Batch, Groups, resolve
+from spoolrack_store.model.batch import Batch, Damaged, Groups, Line, body, decode, resolve
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.content import Damaged, Line, body, decode
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord, NotAHistory, records_in
 from spoolrack_store.model.errors import DamagedSettings
-from spoolrack_store.model.ids import first_id_of, sent_at
-from spoolrack_store.model.members import indexes
-from spoolrack_store.model.names import Name, NotAName, Stem, batch_of, body_path, index_of, parse
+from spoolrack_store.model.names import (
+    Name,
+    NotAName,
+    Stem,
+    batch_of,
+    body_path,
+    first_id_of,
+    index_of,
+    indexes,
+    parse,
+    sent_at,
+)
 from spoolrack_store.model.operations import MAX_BODY_IN_MEMORY
 from spoolrack_store.model.reservation_names import parse_reservation_name
 from spoolrack_store.model.reservation_records import ReservationRecord

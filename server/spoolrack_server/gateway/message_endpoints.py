@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from aiohttp import web
 from spoolrack_store.model.errors import InvalidRequest, MessageNotFound, StoreError
-from spoolrack_store.model.ids import sent_at
+from spoolrack_store.model.names import sent_at
 from spoolrack_store.model.operations import (
     Delete,
     Message,

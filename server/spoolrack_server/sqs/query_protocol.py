@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
 from . import sqs_errors
+from .messages import NOT_XML
 from .parameters import Parameters
 from .sqs_errors import SqsError
 
@@ -80,7 +81,6 @@ _EMPTY: Final = frozenset(
 )
 """Operations without a result."""
 _CONTROL: Final = re.compile(r"[\r\t\n]")
-_NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def form_in(body: bytes, query: str) -> dict[str, str]:
@@ -225,4 +225,4 @@ def _members(operation: str, content: Mapping[str, Any]) -> Iterator[str]:
 def _text(text: str) -> str:
     """Return a text as XML has it; a reader of XML takes a bare line end for another one."""
     text = _CONTROL.sub(lambda found: f"&#{ord(found[0])};", escape(text))
-    return _NOT_XML.sub("\ufffd", text)
+    return NOT_XML.sub("\ufffd", text)

@@ -23,6 +23,7 @@ LABEL: Final = "aws:sqs:"
 FIFO: Final = ".fifo"
 ACCOUNT: Final = "000000000000"
 LONGEST_LABEL: Final = 1_024
+MOST_TAGS: Final = 50
 DEFAULT_RETENTION: Final = Millis(4 * DAY)
 """SQS's own, which a queue has that is created over SQS and doesn't say another."""
 MAX_RETENTION: Final = Millis(14 * DAY)
@@ -30,6 +31,8 @@ MAX_RETENTION: Final = Millis(14 * DAY)
 MODIFIED: Final = "LastModifiedTimestamp"
 WAIT: Final = "ReceiveMessageWaitTimeSeconds"
 REDRIVE: Final = "RedrivePolicy"
+PURGES: Final = LABEL + "Purges"
+"""The label that counts the purges of a FIFO queue: each makes its deduplication ids other ones."""
 _ARN: Final = re.compile(r"arn:[a-z-]+:sqs:[a-z0-9-]*:[0-9]*:(?P<queue>.+)")
 _SHOWN_ONLY: Final = (
     "ApproximateNumberOfMessages",
@@ -210,8 +213,40 @@ def _kept_in(labels: Mapping[str, str]) -> dict[str, str]:
     for label in sorted(labels):
         if label.startswith(LABEL):
             name = label.removeprefix(LABEL).partition(".")[0]
-            found[name] = found.get(name, "") + labels[label]
+            if name in NAMES:
+                found[name] = found.get(name, "") + labels[label]
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """The facts of a queue that a send or a receive needs."""
+
+    read_at: Millis
+    max_message_size: int
+    visibility: Millis
+    wait: Millis
+    is_content_deduplicated: bool
+    is_deduplicated_by_group: bool
+    purges: int
+
+
+def facts_of(queue: Queue, now: Millis) -> QueueFacts:
+    kept = _kept_in(queue.labels)
+    return QueueFacts(
+        read_at=now,
+        max_message_size=queue.settings.max_message_size,
+        visibility=queue.settings.visibility_timeout,
+        wait=Millis(int(kept.get(WAIT, "0")) * 1_000),
+        is_content_deduplicated=kept.get("ContentBasedDeduplication") == "true",
+        is_deduplicated_by_group=kept.get("DeduplicationScope") == "messageGroup",
+        purges=purges_in(queue.labels),
+    )
+
+
+def purges_in(labels: Mapping[str, str]) -> int:
+    """Return how often a FIFO queue was purged."""
+    return int(labels.get(PURGES, "0"))
 
 
 def _is_text(value: str) -> bool:
@@ -269,7 +304,7 @@ def initial_settings(queue: str, changes: AttributeChanges) -> QueueSettings:
     return QueueSettings().changed(first | changes.settings)
 
 
-def attributes_of(queue: Queue, labels: Mapping[str, str], region: str) -> dict[str, str]:
+def attributes_of(queue: Queue, region: str) -> dict[str, str]:
     """Return all attributes of a queue."""
     settings = queue.settings
     retention = min(settings.retention or MAX_RETENTION, MAX_RETENTION)
@@ -295,19 +330,17 @@ def attributes_of(queue: Queue, labels: Mapping[str, str], region: str) -> dict[
         )
     if queue.name.endswith(FIFO):
         found |= _FIFO_DEFAULTS
-    return found | _kept_in(labels)
+    return found | _kept_in(queue.labels)
 
 
-def differing(
-    queue: Queue, labels: Mapping[str, str], changes: AttributeChanges, region: str
-) -> str | None:
+def differing(queue: Queue, changes: AttributeChanges, region: str) -> str | None:
     """Return the first attribute that `changes` name and the queue has otherwise, or None."""
     names = {setting: name for name, (setting, _) in _SETTINGS.items()}
     names |= {"dead_letter_queue": REDRIVE, "max_receives": REDRIVE}
     for setting, value in changes.settings.items():
         if getattr(queue.settings, setting) != value:
             return names[setting]
-    now = attributes_of(queue, labels, region)
+    now = attributes_of(queue, region)
     for name, value in _kept_in(changes.labels).items():
         if now.get(name, "") != value:
             return name
@@ -339,6 +372,3 @@ def check_tags(tags: Mapping[str, Any]) -> None:
             )
         if len(value) > 256 or not _is_text(value):
             raise sqs_errors.invalid_value(f"The value of the tag {name!r} has over 256 characters.")
-
-
-MOST_TAGS: Final = 50

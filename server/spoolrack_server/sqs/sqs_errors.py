@@ -45,7 +45,6 @@ def _same(shape: str, *, status: int = 400, code: str = "") -> Callable[[str], S
 
 
 message_not_inflight = _prefixed("MessageNotInflight")
-purge_in_progress = _prefixed("PurgeQueueInProgress", status=403)
 too_many_entries = _prefixed("TooManyEntriesInBatchRequest")
 empty_batch = _prefixed("EmptyBatchRequest")
 ids_not_distinct = _prefixed("BatchEntryIdsNotDistinct")
@@ -61,7 +60,6 @@ invalid_contents = _same("InvalidMessageContents")
 invalid_value = _same("InvalidParameterValueException", code="InvalidParameterValue")
 missing_parameter = _same("MissingRequiredParameterException", code="MissingParameter")
 resource_not_found = _same("ResourceNotFoundException", status=404)
-over_limit = _same("OverLimit", status=403)
 throttled = _same("RequestThrottled", status=403)
 access_denied = _same("AccessDeniedException", code="AccessDenied", status=403)
 missing_token = _same("MissingAuthenticationToken", status=403)

@@ -12,8 +12,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import hashlib
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +19,6 @@ from typing import Any, Final
 
 from spoolrack_store.model import redrive_requests
 from spoolrack_store.model.clock import Clock, Millis
-from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import (
     MessageNotFound,
     QueueBeingDeleted,
@@ -31,8 +28,7 @@ from spoolrack_store.model.errors import (
     StaleReceipt,
     StoreError,
 )
-from spoolrack_store.model.ids import is_id
-from spoolrack_store.model.names import is_queue_name
+from spoolrack_store.model.names import is_id, is_queue_name
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,
@@ -43,24 +39,21 @@ from spoolrack_store.model.operations import (
     Purge,
     Queue,
     Receive,
-    Send,
     UpdateQueue,
     messages_of,
 )
-from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, QueueSettings
+from spoolrack_store.model.settings import QueueSettings
 
 from ..access.list_filter import shown
 from ..access.permissions import Identity, Permission
 from ..gateway.context import GatewayContext
-from ..observability.trace_context import inherit_context
-from . import message_attributes, queue_attributes, sqs_errors
-from .message_attributes import SqsMessage
+from . import messages, queue_attributes, sqs_errors
+from .batches import BatchEntries, Refusal, SendBatch
 from .parameters import Parameters
-from .queue_attributes import FIFO, LABEL, queue_of_url
-from .receipt_handles import Handle, handle_of, parse
+from .queue_attributes import FIFO, LABEL, QueueFacts, queue_of_url
+from .receipt_handles import Handle, parse
 from .sqs_errors import SqsError
 
-MOST_ENTRIES: Final = 10
 MOST_LISTED: Final = 1_000
 CREATE_TRIES: Final = 40
 CREATE_WAIT: Final = 0.05
@@ -71,23 +64,6 @@ MOST_FACTS: Final = 10_000
 ATTEMPT_LIFETIME: Final = Millis(5 * 60 * 1_000)
 """A receive may be repeated under its id for so long."""
 MOST_ATTEMPTS: Final = 10_000
-_TOKEN: Final = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
-_ENTRY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
-_SYSTEM_NAMES: Final = frozenset(
-    {
-        "All",
-        "SenderId",
-        "SentTimestamp",
-        "ApproximateReceiveCount",
-        "ApproximateFirstReceiveTimestamp",
-        "SequenceNumber",
-        "MessageDeduplicationId",
-        "MessageGroupId",
-        "AWSTraceHeader",
-        "DeadLetterQueueSourceArn",
-    }
-)
-Refusal = StoreError | SqsError
 _REDRIVE_STATES: Final = {
     redrive_requests.RedriveState.RUNNING: "RUNNING",
     redrive_requests.RedriveState.DONE: "COMPLETED",
@@ -124,18 +100,6 @@ class _Attempt:
     receipts: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _QueueFacts:
-    """The facts of a queue that a send or a receive needs."""
-
-    read_at: Millis
-    max_message_size: int
-    visibility: Millis
-    wait: Millis
-    is_content_deduplicated: bool
-    is_deduplicated_by_group: bool
-
-
 class SqsOperations:
     """Lives in one event loop."""
 
@@ -143,7 +107,7 @@ class SqsOperations:
         self._context = context
         self._store = context.store
         self._clock = clock
-        self._facts: dict[str, _QueueFacts] = {}
+        self._facts: dict[str, QueueFacts] = {}
         self._attempts: dict[tuple[str, str, str], _Attempt] = {}
         """Receives from FIFO queues by queue, caller and id, the oldest first."""
 
@@ -168,20 +132,11 @@ class SqsOperations:
     async def _get_queue(self, queue: str) -> Queue:
         return await self._context.read(self._store.queue, queue)
 
-    async def _facts_of(self, queue: str) -> _QueueFacts:
+    async def _facts_of(self, queue: str) -> QueueFacts:
         known, now = self._facts.get(queue), self._clock.monotonic()
         if known is not None and now - known.read_at < FACTS_LIFETIME:
             return known
-        found = await self._get_queue(queue)
-        labels = found.labels
-        known = _QueueFacts(
-            now,
-            found.settings.max_message_size,
-            found.settings.visibility_timeout,
-            Millis(int(labels.get(LABEL + queue_attributes.WAIT, "0")) * 1_000),
-            labels.get(LABEL + "ContentBasedDeduplication") == "true",
-            labels.get(LABEL + "DeduplicationScope") == "messageGroup",
-        )
+        known = queue_attributes.facts_of(await self._get_queue(queue), now)
         if len(self._facts) >= MOST_FACTS:
             self._facts.clear()
         self._facts[queue] = known
@@ -213,7 +168,7 @@ class SqsOperations:
             await self._create(name, settings, labels)
         except QueueExists:
             there = await self._get_queue(name)
-            differing = queue_attributes.differing(there, there.labels, changes, caller.region)
+            differing = queue_attributes.differing(there, changes, caller.region)
             if differing is not None:
                 raise sqs_errors.queue_exists(
                     "A queue already exists with the same name and a different value for attribute "
@@ -304,9 +259,8 @@ class SqsOperations:
     async def GetQueueAttributes(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MONITOR)
         names = parameters.texts("AttributeNames")
-        found = await self._get_queue(queue)
-        all_attributes = queue_attributes.attributes_of(found, found.labels, caller.region)
-        attributes = queue_attributes.selected(all_attributes, names)
+        shown = queue_attributes.attributes_of(await self._get_queue(queue), caller.region)
+        attributes = queue_attributes.selected(shown, names)
         return Result({"Attributes": attributes} if attributes else {})
 
     async def SetQueueAttributes(self, caller: SqsCaller, parameters: Parameters) -> Result:
@@ -342,6 +296,10 @@ class SqsOperations:
     async def PurgeQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MANAGE)
         await self._context.submit(Purge(queue=queue))
+        if queue.endswith(FIFO):
+            # The store keeps deduplication ids, SQS forgets them: from now on they are others.
+            purges = queue_attributes.purges_in((await self._get_queue(queue)).labels)
+            await self._update(queue, {}, {queue_attributes.PURGES: str(purges + 1)})
         return Result({})
 
     async def ListDeadLetterSourceQueues(self, caller: SqsCaller, parameters: Parameters) -> Result:
@@ -398,7 +356,7 @@ class SqsOperations:
 
     async def SendMessage(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.SEND)
-        send = _SendBatch(queue, await self._facts_of(queue), caller)
+        send = await self._send_batch(queue, caller)
         send.add(parameters)
         (result,) = await self._send(send)
         if isinstance(result, StoreError):
@@ -407,27 +365,32 @@ class SqsOperations:
 
     async def SendMessageBatch(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.SEND)
-        batch = _BatchEntries(parameters, "SendMessageBatchRequestEntry")
-        send = _SendBatch(queue, await self._facts_of(queue), caller)
-        places: dict[str, int] = {}
+        batch = BatchEntries(parameters, "SendMessageBatchRequestEntry")
+        send = await self._send_batch(queue, caller)
+        positions: dict[str, int] = {}
         for id, entry in batch.entries.items():
-            with batch.failing(id):
-                places[id] = send.add(entry)
-        if send.size > message_attributes.LONGEST:
+            try:
+                positions[id] = send.add(entry)
+            except SqsError as error:
+                batch.fail(id, error)
+        if send.size > messages.LONGEST:
             raise sqs_errors.batch_too_long(
-                f"Batch requests cannot be longer than {message_attributes.LONGEST} bytes. You have "
+                f"Batch requests cannot be longer than {messages.LONGEST} bytes. You have "
                 f"sent {send.size} bytes."
             )
-        results = await self._send(send) if places else []
-        for id, place in places.items():
-            result = results[place]
+        results = await self._send(send) if positions else []
+        for id, position in positions.items():
+            result = results[position]
             if isinstance(result, StoreError):
                 batch.fail(id, result)
             else:
-                batch.succeed(id, send.answer(place, result))
+                batch.succeed(id, send.answer(position, result))
         return Result(batch.content())
 
-    async def _send(self, send: _SendBatch) -> list[str | StoreError]:
+    async def _send_batch(self, queue: str, caller: SqsCaller) -> SendBatch:
+        return SendBatch(queue, await self._facts_of(queue), caller.identity.name, caller.trace)
+
+    async def _send(self, send: SendBatch) -> list[str | StoreError]:
         self._context.memory.require()
         async with self._context.workers.saving():
             stored = await self._context.submit(send.request)
@@ -441,7 +404,7 @@ class SqsOperations:
         hidden = parameters.integer("VisibilityTimeout", 0, 43_200)
         wait = parameters.integer("WaitTimeSeconds", 0, 20)
         system = {*parameters.texts("AttributeNames"), *parameters.texts("MessageSystemAttributeNames")}
-        if unknown := system - _SYSTEM_NAMES:
+        if unknown := system - messages.SYSTEM_NAMES:
             raise sqs_errors.invalid_attribute_name(f"Unknown Attribute {min(unknown)[:100]}.")
         waits = (await self._facts_of(queue)).wait if wait is None else Millis(wait * 1_000)
         request = Receive(
@@ -451,9 +414,9 @@ class SqsOperations:
             visibility=None if hidden is None else Millis(hidden * 1_000 or 1),
             wait=waits,
         )
-        attempt = _token(parameters, "ReceiveRequestAttemptId")
+        attempt = messages.token(parameters, "ReceiveRequestAttemptId") if queue.endswith(FIFO) else ""
         key = (queue, caller.identity.name, attempt)
-        leased = await self._repeated(key, request) if attempt and queue.endswith(FIFO) else []
+        leased = await self._repeated(key, request) if attempt else []
         if not leased:
             leased = messages_of(await self._context.leases.lease(request))
         receipts = [message.receipt for message in leased if message.receipt is not None]
@@ -461,11 +424,11 @@ class SqsOperations:
         if attempt and leased:
             self._attempts[key] = _Attempt(self._clock.monotonic(), receipts)
         try:
-            messages = [_received(message, system, wanted, caller.region) for message in leased]
+            shown = [messages.received(each, system, wanted, caller.region) for each in leased]
         except BaseException:
             self._context.leases.release(queue, receipts)
             raise
-        return Result({"Messages": messages} if messages else {}, queue, receipts)
+        return Result({"Messages": shown} if shown else {}, queue, receipts)
 
     async def _repeated(self, key: tuple[str, str, str], request: Receive) -> list[Message]:
         """Lease the messages of an earlier receive again, all of them, under their receipts; return
@@ -487,15 +450,15 @@ class SqsOperations:
         results = await self._context.submit(change)
         if any(isinstance(result, StoreError) for result in results):
             return []
-        messages: list[Message] = []
+        repeated: list[Message] = []
         for receipt in attempt.receipts:
             id = receipt.partition(":")[2].partition("~")[0]
             try:
                 found = await self._context.read(self._store.message, request.queue, id)
             except MessageNotFound:
                 continue  # Deleted since the change.
-            messages.append(replace(found, receipt=receipt))
-        return messages
+            repeated.append(replace(found, receipt=receipt))
+        return repeated
 
     # The end of a lease.
 
@@ -509,17 +472,14 @@ class SqsOperations:
 
     async def DeleteMessageBatch(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.RECEIVE)
-        batch = _BatchEntries(parameters, "DeleteMessageBatchRequestEntry")
+        batch = BatchEntries(parameters, "DeleteMessageBatchRequestEntry")
         handles: dict[str, Handle] = {}
         for id, entry in batch.entries.items():
-            with batch.failing(id):
+            try:
                 handles[id] = parse(entry.required("ReceiptHandle"))
-        errors = await self._delete(queue, list(handles.values()))
-        for id, error in zip(handles, errors, strict=True):
-            if error is None:
-                batch.succeed(id, {})
-            else:
+            except SqsError as error:
                 batch.fail(id, error)
+        batch.end(handles, await self._delete(queue, list(handles.values())))
         return Result(batch.content())
 
     async def _delete(self, queue: str, handles: Sequence[Handle]) -> list[Refusal | None]:
@@ -542,46 +502,48 @@ class SqsOperations:
     async def ChangeMessageVisibility(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.RECEIVE)
         handle = parse(parameters.required("ReceiptHandle"))
-        (error,) = await self._change(queue, {_hidden(parameters): [handle]})
+        (error,) = await self._change(queue, [(handle, _hidden(parameters))])
         if error is not None:
             raise error
         return Result({})
 
     async def ChangeMessageVisibilityBatch(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.RECEIVE)
-        batch = _BatchEntries(parameters, "ChangeMessageVisibilityBatchRequestEntry")
-        together: dict[Millis, list[Handle]] = {}
-        ids: dict[Millis, list[str]] = {}
+        batch = BatchEntries(parameters, "ChangeMessageVisibilityBatchRequestEntry")
+        changes: dict[str, tuple[Handle, Millis]] = {}
         for id, entry in batch.entries.items():
-            with batch.failing(id):
-                handle, hidden = parse(entry.required("ReceiptHandle")), _hidden(entry)
-                together.setdefault(hidden, []).append(handle)
-                ids.setdefault(hidden, []).append(id)
-        errors = await self._change(queue, together)
-        for id, error in zip((id for each in ids.values() for id in each), errors, strict=True):
-            if error is None:
-                batch.succeed(id, {})
-            else:
+            try:
+                changes[id] = parse(entry.required("ReceiptHandle")), _hidden(entry)
+            except SqsError as error:
                 batch.fail(id, error)
+        batch.end(changes, await self._change(queue, list(changes.values())))
         return Result(batch.content())
 
     async def _change(
-        self, queue: str, together: Mapping[Millis, Sequence[Handle]]
+        self, queue: str, changes: Sequence[tuple[Handle, Millis]]
     ) -> list[Refusal | None]:
-        results: list[Refusal | None] = []
-        for visibility, handles in together.items():
+        """Change visibilities; the store changes those that are alike together."""
+        errors: dict[int, Refusal | None] = {}
+        for visibility in {visibility for _, visibility in changes}:
+            alike = {
+                position: handle
+                for position, (handle, wanted) in enumerate(changes)
+                if wanted == visibility
+            }
+            handles = list(alike.values())
             change = ChangeVisibility(
                 queue=queue,
                 receipts=[handle.receipt for handle in handles],
                 visibility=visibility,
                 last_receives=_last_receives(queue, handles),
             )
-            for handle, result in zip(handles, await self._context.submit(change), strict=True):
+            results = await self._context.submit(change)
+            for (position, handle), result in zip(alike.items(), results, strict=True):
                 if isinstance(result, StaleReceipt):
-                    results.append(await self._not_in_flight(queue, handle))
+                    errors[position] = await self._not_in_flight(queue, handle)
                 else:
-                    results.append(result if isinstance(result, StoreError) else None)
-        return results
+                    errors[position] = result if isinstance(result, StoreError) else None
+        return [errors[position] for position in range(len(changes))]
 
     async def _not_in_flight(self, queue: str, handle: Handle) -> SqsError:
         """Return the error of a change of a lease that is over: the message is there, or it isn't."""
@@ -610,15 +572,9 @@ class SqsOperations:
         if target:
             self._require(caller, Permission.SEND, target)
         rate = parameters.integer("MaxNumberOfMessagesPerSecond", 1, 500)
-        try:
-            await self._get_queue(queue)
-            if target:
-                await self._get_queue(target)
-        except QueueNotFound as error:
-            raise sqs_errors.resource_not_found(
-                "The resource that you specified for the SourceArn or the DestinationArn parameter "
-                f"doesn't exist: {error.facts['queue']}"
-            ) from None
+        await self._require_there("SourceArn", queue)
+        if target:
+            await self._require_there("DestinationArn", target)
         started = await self._context.submit(
             redrive_requests.StartRedrive(queue=queue, destination=target, rate=rate or 0)
         )
@@ -628,14 +584,17 @@ class SqsOperations:
         queue = _arn(parameters, "SourceArn", parameters.required("SourceArn"))
         self._require(caller, Permission.MONITOR, queue)
         most = parameters.integer("MaxResults", 1, 10) or 1
+        await self._require_there("SourceArn", queue)
+        found = await self._context.read(self._redrives, queue)
+        return Result({"Results": [_task(each, caller.region) for each in reversed(found[-most:])]})
+
+    async def _require_there(self, parameter: str, queue: str) -> None:
         try:
             await self._get_queue(queue)
         except QueueNotFound:
             raise sqs_errors.resource_not_found(
-                f"The resource that you specified for the SourceArn parameter doesn't exist: {queue}"
+                f"The resource that you specified for the {parameter} parameter doesn't exist: {queue}"
             ) from None
-        found = await self._context.read(self._redrives, queue)
-        return Result({"Results": [_task(each, caller.region) for each in reversed(found[-most:])]})
 
     def _redrives(self, queue: str) -> list[redrive_requests.Redrive]:
         found: list[redrive_requests.Redrive] = []
@@ -663,243 +622,6 @@ class SqsOperations:
 OPERATIONS: Final = frozenset(
     name for name, value in vars(SqsOperations).items() if name[0].isupper() and callable(value)
 )
-
-
-class _SendBatch:
-    """The messages of a send, for the store."""
-
-    def __init__(self, queue: str, facts: _QueueFacts, caller: SqsCaller) -> None:
-        self._facts = facts
-        self._caller = caller
-        self._is_fifo = queue.endswith(FIFO)
-        self._bodies: list[bytes] = []
-        self._answers: list[dict[str, Any]] = []
-        self._attributes: dict[int, dict[str, str | bytes]] = {}
-        self._deduplication_ids: dict[int, str] = {}
-        self._delays: dict[int, Millis] = {}
-        self._groups: dict[int, str] = {}
-        self.size = 0
-        self.request = Send(
-            queue=queue,
-            bodies=self._bodies,
-            attributes=self._attributes,
-            deduplication_ids=self._deduplication_ids,
-            delays=self._delays,
-            groups=self._groups,
-        )
-
-    def add(self, parameters: Parameters) -> int:
-        """Add a message; return its position. Raise the error of one that can't be sent."""
-        delay = parameters.integer("DelaySeconds", 0, 900)
-        message = message_attributes.outgoing(parameters, self._caller.identity.name)
-        if message.size > self._facts.max_message_size:
-            raise sqs_errors.invalid_value(
-                "One or more parameters cannot be validated. Reason: Message must be shorter than "
-                f"{self._facts.max_message_size} bytes."
-            )
-        group = _token(parameters, "MessageGroupId")
-        deduplicated = self._deduplication(parameters, message, group)
-        if self._is_fifo and delay:
-            raise sqs_errors.invalid_value(
-                f"Value {delay} for parameter DelaySeconds is invalid. Reason: The request include "
-                "parameter that is not valid for this queue type."
-            )
-        inherit_context(self._caller.trace, message.attributes, MAX_ATTRIBUTES_SIZE)
-        place = len(self._bodies)
-        self._bodies.append(message.body)
-        self._answers.append(message.answer)
-        if message.attributes:
-            self._attributes[place] = message.attributes
-        if deduplicated:
-            self._deduplication_ids[place] = deduplicated
-        if delay is not None and not self._is_fifo:
-            self._delays[place] = Millis(delay * 1_000)
-        if group:
-            self._groups[place] = group
-        self.size += message.size
-        return place
-
-    def _deduplication(self, parameters: Parameters, message: SqsMessage, group: str) -> str:
-        """Return the deduplication id of a message for the store; empty: it has none."""
-        given = _token(parameters, "MessageDeduplicationId")
-        if not self._is_fifo:
-            if given:
-                raise sqs_errors.invalid_value(
-                    f"Value {given} for parameter MessageDeduplicationId is invalid. Reason: The "
-                    "request includes a parameter that is not valid for this queue type."
-                )
-            return ""
-        if not group:
-            raise sqs_errors.missing_parameter("The request must contain the parameter MessageGroupId.")
-        if not given:
-            if not self._facts.is_content_deduplicated:
-                raise sqs_errors.invalid_value(
-                    "The queue should either have ContentBasedDeduplication enabled or "
-                    "MessageDeduplicationId provided explicitly"
-                )
-            given = hashlib.sha256(message.body).hexdigest()
-        message.attributes[message_attributes.DEDUPLICATION] = given
-        if self._facts.is_deduplicated_by_group:
-            return hashlib.sha256(f"{group}\0{given}".encode()).hexdigest()
-        return given
-
-    def answer(self, place: int, id: str) -> dict[str, Any]:
-        answer = {**self._answers[place], "MessageId": id}
-        if self._is_fifo:
-            answer["SequenceNumber"] = sequence_number(id)
-        return answer
-
-
-class _BatchEntries:
-    """The entries of a batch, and what became of each."""
-
-    def __init__(self, parameters: Parameters, entry: str) -> None:
-        entries = parameters.entries()
-        if not entries:
-            raise sqs_errors.empty_batch(f"There should be at least one {entry} in the request.")
-        if len(entries) > MOST_ENTRIES:
-            raise sqs_errors.too_many_entries(
-                f"Maximum number of entries per request are {MOST_ENTRIES}. You have sent "
-                f"{len(entries)}."
-            )
-        self.entries: dict[str, Parameters] = {}
-        for each in entries:
-            id = each.required("Id")
-            if not _ENTRY_ID.fullmatch(id):
-                raise sqs_errors.invalid_batch_id(
-                    "A batch entry id can only contain alphanumeric characters, hyphens and "
-                    "underscores. It can be at most 80 characters long."
-                )
-            if id in self.entries:
-                raise sqs_errors.ids_not_distinct(f"Id {id} repeated.")
-            self.entries[id] = each
-        self._succeeded: dict[str, dict[str, Any]] = {}
-        self._failed: dict[str, SqsError] = {}
-
-    def succeed(self, id: str, answer: dict[str, Any]) -> None:
-        self._succeeded[id] = answer
-
-    def fail(self, id: str, error: StoreError | SqsError) -> None:
-        """Let an entry fail alone; raise an error of the store that no client should meet."""
-        found = error if isinstance(error, SqsError) else sqs_errors.of_store(error)
-        if found is None:
-            raise error
-        self._failed[id] = found
-
-    def failing(self, id: str) -> _Failing:
-        """Let what is raised in here be the failure of one entry."""
-        return _Failing(self, id)
-
-    def content(self) -> dict[str, Any]:
-        """Return the response, each list in the order of the request."""
-        content: dict[str, Any] = {
-            "Successful": [
-                {"Id": id, **self._succeeded[id]} for id in self.entries if id in self._succeeded
-            ]
-        }
-        failed = [
-            {
-                "Id": id,
-                "SenderFault": not self._failed[id].is_fault,
-                "Code": self._failed[id].code,
-                "Message": str(self._failed[id]),
-            }
-            for id in self.entries
-            if id in self._failed
-        ]
-        if failed:
-            content["Failed"] = failed
-        return content
-
-
-class _Failing:
-    def __init__(self, batch: _BatchEntries, id: str) -> None:
-        self._batch = batch
-        self._id = id
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
-        if not isinstance(error, SqsError):
-            return False
-        self._batch.fail(self._id, error)
-        return True
-
-
-def sequence_number(id: str) -> str:
-    """Return a number of 128 bits that rises with the order of the sends: the id's own."""
-    return f"{int(id.replace('-', ''), 16):039d}"
-
-
-def _received(message: Message, system: set[str], wanted: Sequence[str], region: str) -> dict[str, Any]:
-    """Return a message as a receive shows it."""
-    text, is_coded = message_attributes.body_of(message)
-    found: dict[str, Any] = {
-        "MessageId": message.id,
-        "ReceiptHandle": handle_of(message),
-        "Body": text,
-        "MD5OfBody": message_attributes.md5(text.encode()),
-    }
-    shown_attributes = message_attributes.shown_attributes(message.attributes, wanted)
-    if is_coded:
-        shown_attributes[message_attributes.ENCODING] = "String", "base64"
-    if shown_attributes:
-        found["MessageAttributes"] = message_attributes.as_json(shown_attributes)
-        found["MD5OfMessageAttributes"] = message_attributes.md5_of_attributes(shown_attributes)
-    if system:
-        attributes = _system_attributes(message, region)
-        if "All" not in system:
-            attributes = {name: value for name, value in attributes.items() if name in system}
-        if attributes:
-            found["Attributes"] = attributes
-    return found
-
-
-def _system_attributes(message: Message, region: str) -> dict[str, str]:
-    held = message.attributes
-    deaths = _deaths_since_redrive(message)
-    receives = message.receives + sum(record.receives for record in deaths)
-    first = deaths[0].first_receive if deaths else message.first_receive
-    found = {
-        "SenderId": str(held.get(message_attributes.SENDER, queue_attributes.ACCOUNT)),
-        "SentTimestamp": str(message.sent_at),
-        "ApproximateReceiveCount": str(receives),
-        "ApproximateFirstReceiveTimestamp": str(first or 0),
-    }
-    if deaths:
-        found["DeadLetterQueueSourceArn"] = queue_attributes.arn_of(deaths[-1].source_queue, region)
-    if message.group:
-        found["MessageGroupId"] = message.group
-    if message.queue.endswith(FIFO):
-        found["SequenceNumber"] = sequence_number(message.id)
-    for name, stored in (
-        ("MessageDeduplicationId", message_attributes.DEDUPLICATION),
-        ("AWSTraceHeader", message_attributes.TRACE),
-    ):
-        value = held.get(stored)
-        if isinstance(value, str):
-            found[name] = value
-    return found
-
-
-def _deaths_since_redrive(message: Message) -> Sequence[DeadLetterRecord]:
-    """Return how a dead letter came to be one, as long as its count of receives goes on."""
-    redriven = [place for place, record in enumerate(message.deaths) if record.redriven_at is not None]
-    return message.deaths[redriven[-1] + 1 :] if redriven else message.deaths
-
-
-def _token(parameters: Parameters, name: str) -> str:
-    """Return the id of a group or of a deduplication; empty: there is none."""
-    value = parameters.text(name)
-    if value is None:
-        return ""
-    if not _TOKEN.fullmatch(value):
-        raise sqs_errors.invalid_value(
-            f"Value {value[:200]} for parameter {name} is invalid. Reason: {name} can only include "
-            "alphanumeric and punctuation characters. 1 to 128 in length."
-        )
-    return value
 
 
 def _hidden(parameters: Parameters) -> Millis:

@@ -14,15 +14,14 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from ..files.disk import FileKind
+from ..engine.moves import Part
+from ..files.disk import FileKind, explained
 from ..files.layout import ARCHIVE
-from ..files.syncer import explained
 from ..model.background_work import Chores
 from ..model.batch import Entry
 from ..model.clock import HOUR, Millis, day_of, end_of_day
 from .catalog import Catalog
 from .moves import Moves
-from .part import Part
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from itertools import islice
 from random import Random
 from typing import Any, Final
 
-from ..files.disk import FileKind, Found
-from ..files.syncer import explained
+from ..engine.moves import Part
+from ..files.disk import FileKind, Found, explained
 from ..model.batch import Entry
 from ..model.clock import Millis
 from ..model.errors import (
@@ -40,7 +40,6 @@ from ..model.schedule import Schedule
 from ..model.settings import QueueSettings, Record, check_labels, decode, encode
 from ..model.transitions import State
 from .moves import Moves
-from .part import Part
 
 log = logging.getLogger(__name__)
 

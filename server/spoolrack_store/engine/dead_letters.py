@@ -16,9 +16,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..model.batch import Entry
+from ..engine.moves import Part
+from ..model.batch import Damaged, Entry, Line, encode, line_of, stem_of
 from ..model.clock import Clock, Millis
-from ..model.content import Damaged, Line, encode, line_of, stem_of
 from ..model.dead_letter_records import (
     MAX_RECEIVES,
     MAX_RECORDS,
@@ -27,14 +27,11 @@ from ..model.dead_letter_records import (
     records_in,
 )
 from ..model.errors import MessageDamaged, StaleReceipt, StoreError
-from ..model.ids import sent_at
-from ..model.members import indexes
-from ..model.names import MAX_DEATHS, Name
+from ..model.names import MAX_DEATHS, Name, indexes, sent_at
 from ..model.transitions import State
 from .catalog import Catalog
 from .index import COUNTED
 from .moves import Moves, NameVanished
-from .part import Part
 from .reader import Reader
 
 log = logging.getLogger(__name__)

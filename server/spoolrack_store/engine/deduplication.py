@@ -12,20 +12,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
-from ..files.syncer import explained
-from ..model.batch import Batch, Entry
+from ..engine.moves import Part
+from ..files.disk import explained
+from ..model.batch import Batch, Damaged, Entry, Line, body, decode
 from ..model.clock import Clock
-from ..model.content import Damaged, Line, body, decode
 from ..model.errors import DiskError, StoreError, TooManyDeduplicationIds
-from ..model.ids import FileIds, is_id
 from ..model.keys import MAX_KEYS, first_number_of, id_number, id_text
-from ..model.members import indexes
-from ..model.names import Name, NotAName, Stem, parse
+from ..model.names import FileIds, Name, NotAName, Stem, indexes, is_id, parse
 from ..model.sealed import Torn, seal, unseal
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .moves import Moves
-from .part import Part
 from .reader import Reader
 
 log = logging.getLogger(__name__)

@@ -15,18 +15,16 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Final
 
+from ..engine.moves import Part
 from ..model import backoff, receipts
 from ..model.background_work import Chores
-from ..model.batch import Charge, Entry, Groups
+from ..model.batch import Attributes, Charge, Damaged, Entry, Groups, size_of
 from ..model.clock import Clock, Millis, span_text
-from ..model.content import Attributes, Damaged, size_of
 from ..model.credits import Credits
 from ..model.dead_letter_records import MAX_RECEIVES as MAX_RECEIVES_REASON
 from ..model.dead_letter_records import REJECTED, check_explanation
 from ..model.errors import InvalidRequest, NoDeadLetterQueue, StaleReceipt, StoreError
-from ..model.ids import sent_at
-from ..model.members import indexes, lowest
-from ..model.names import MAX_RECEIVES, Name, is_set_token, make_token
+from ..model.names import MAX_RECEIVES, Name, indexes, is_set_token, lowest, make_token, sent_at
 from ..model.operations import (
     ChangeVisibility,
     Delivery,
@@ -42,7 +40,6 @@ from .catalog import Catalog, QueueRecord
 from .dead_letters import DeadLetters, records_of
 from .index import Index
 from .moves import RETRY, Moves, NameVanished, deliver
-from .part import Part
 from .reader import Reader
 
 log = logging.getLogger(__name__)

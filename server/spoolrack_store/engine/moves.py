@@ -3,33 +3,128 @@
 A move changes the disk first, and then the index, by the same two calls with which a start takes in a
 listing. A move that the disk refuses has changed neither. What a move has dirtied is synced by the
 commit it belongs to.
+
+`Part` is the interface of the engine's parts. A part has requests of its own, and work that waits for a
+sync, for a time, or for other processes. All calls are made under the lock, in one thread.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
+from ..engine.index import COUNTED, Index
 from ..files.changes import Change, ChangeKind, Changes
-from ..files.disk import NO_ROOM, Disk
+from ..files.disk import NO_ROOM, Commit, Disk, ReservedRoom, Syncer, SyncFailed, explained
 from ..files.layout import BODIES, COPY, FORMAT, QUARANTINE
 from ..files.removed import Removed
-from ..files.reserved_room import ReservedRoom
-from ..files.syncer import Commit, Syncer, SyncFailed, explained
 from ..model.batch import Entry, may_rename
 from ..model.clock import Clock, Millis
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, StoreError
-from ..model.ids import FileIds
-from ..model.members import pieces
-from ..model.names import MAX_BYTES, Name, NotAName, Stem, body_path, members_room, parse
+from ..model.names import (
+    MAX_BYTES,
+    FileIds,
+    Name,
+    NotAName,
+    Stem,
+    body_path,
+    members_room,
+    parse,
+    pieces,
+)
 from ..model.operations import WrittenBody
 from ..model.statistics import Statistics
 from ..model.transitions import CHANGES, State
-from .index import COUNTED, Index
+
+Outcome = Any
+"""A request's answer, or the `StoreError` that befell it."""
+
+
+class Part:
+    """A part of the engine. By default it has nothing to do."""
+
+    folders: Sequence[str] = ()
+    """Where its own files are, that hold no messages: it hears of each that another process changes."""
+
+    pending: Sequence[Collection[object]] = ()
+    """The containers of what waits for a sync or a time, always the same objects. While all are empty,
+    the part is asked nothing."""
+
+    def recover(self) -> None:
+        """Take in its own files: at the start, when all names are known, and again when other processes
+        changed more than `CHANGES` holds."""
+
+    def heard(self, path: str) -> None:
+        """Another process has made, renamed or unlinked this file, or died while it did: look what is
+        there."""
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `go_on` has something to do, of which nothing waits for a time."""
+        return any(self.pending)
+
+    @property
+    def waits_for_sync(self) -> bool:
+        """Whether it goes on once what it has changed is durable, and no answer may wait for that."""
+        return False
+
+    @property
+    def has_durable(self) -> bool:
+        """Whether an answer was given whose messages are not yet where it says they are."""
+        return False
+
+    def go_on(self) -> None:
+        """Go on with what waited for a sync: at the beginning of a commit, if it `has_work`."""
+
+    def tick(self) -> None:
+        """Do what time has brought about: now and then, at the beginning of a commit."""
+
+    def next_due(self) -> Millis | None:
+        """Return the monotonic time at which a tick has something to do, if that is known."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """All requests of one kind in a commit."""
+
+    kind: type[Any]
+    run: Callable[[Any], Outcome]
+    """Takes one request; or all of them, and returns an outcome for each."""
+    together: bool = False
+
+
+def run_in(turns: Sequence[Turn], requests: Sequence[Any]) -> list[Outcome]:
+    """Return the outcomes of `requests`, in their order, once each kind has had its turn.
+
+    None of them was answered before another came in, so no other order was promised. The error of a
+    request is its outcome, and stops none of the others.
+    """
+    outcomes: list[Outcome] = [None] * len(requests)
+    places: dict[type[Any], list[int]] = {}
+    for place, request in enumerate(requests):
+        places.setdefault(type(request), []).append(place)
+    for turn in turns:
+        of_kind = places.get(turn.kind)
+        if of_kind is None:
+            continue
+        if turn.together:
+            answers = turn.run([requests[place] for place in of_kind])
+            for place, outcome in zip(of_kind, answers, strict=True):
+                outcomes[place] = outcome
+            continue
+        for place in of_kind:
+            try:
+                outcomes[place] = turn.run(requests[place])
+            except StoreError as error:
+                outcomes[place] = error
+    return outcomes
+
 
 log = logging.getLogger(__name__)
 
@@ -270,7 +365,7 @@ class Moves:
         self.index.queue(name.queue).entered += name.members.bit_count()
         return self.index.appear(name, self.commit, due=due)
 
-    # Files that hold no messages. Other processes learn of them: see `shared_root`.
+    # Files that hold no messages. Other processes learn of them: see `engine.Sharing`.
 
     def create_file(
         self, path: str, content: bytes, *, urgent: bool = False, sync: bool = False

@@ -17,14 +17,11 @@ from operator import itemgetter
 from typing import BinaryIO, Final, TypeVar
 from zlib import crc32
 
-from ..files.changes import Poisoned
-from ..files.disk import NOT_A_FILE, Disk
-from ..files.lock_holder import look_at
-from ..files.syncer import SyncFailed, explained
-from ..model.batch import Batch, Entry
+from ..files.changes import Poisoned, look_at
+from ..files.disk import NOT_A_FILE, Disk, SyncFailed, explained
+from ..model.batch import Batch, Damaged, Entry, Line, decode
+from ..model.batch import body as body_in
 from ..model.clock import Millis
-from ..model.content import Damaged, Line, decode
-from ..model.content import body as body_in
 from ..model.errors import (
     DiskError,
     InvalidRequest,
@@ -33,9 +30,7 @@ from ..model.errors import (
     RootInUse,
     StoreFailed,
 )
-from ..model.ids import first_id_of, is_id, sent_at
-from ..model.members import indexes
-from ..model.names import Name, batch_of, body_path, is_set_token
+from ..model.names import Name, batch_of, body_path, first_id_of, indexes, is_id, is_set_token, sent_at
 from ..model.operations import (
     MAX_BODY_IN_MEMORY,
     Message,

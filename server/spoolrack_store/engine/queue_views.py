@@ -10,8 +10,7 @@ from typing import Final
 
 from ..model.batch import Entry
 from ..model.clock import Millis
-from ..model.ids import sent_at
-from ..model.members import lowest
+from ..model.names import lowest, sent_at
 from ..model.operations import Blocking, Counts, Obstacle, OldLease, Queue
 from ..model.overview_values import Ages, Traffic
 from ..model.reservation_requests import Reservation
@@ -162,7 +161,7 @@ class QueueViews:
             left = self._moves.disk.space()
         except OSError:
             return False  # The next send meets it, and says why.
-        return self._moves.watermark.is_reached(left.bytes, left.files)
+        return left.is_below(self._moves.watermark)
 
     def _blocking(self, record: QueueRecord, index: QueueIndex) -> Blocking | None:
         """Return the message that comes back again and again, if the oldest is one."""

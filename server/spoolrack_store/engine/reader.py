@@ -10,14 +10,11 @@ import logging
 from collections import OrderedDict
 from typing import Final
 
-from ..files.disk import NOT_A_FILE, OUT_OF_HANDLES, Disk
-from ..files.syncer import explained
-from ..model.batch import Batch, Entry
+from ..files.disk import NOT_A_FILE, OUT_OF_HANDLES, Disk, explained
+from ..model.batch import Attributes, Batch, Damaged, Entry, Line, body, decode, joined_bodies
 from ..model.clock import Clock, Millis
-from ..model.content import Attributes, Damaged, Line, body, decode, joined_bodies
 from ..model.errors import DiskError
-from ..model.members import indexes
-from ..model.names import body_path
+from ..model.names import body_path, indexes
 from ..model.operations import MAX_BODY_IN_MEMORY
 from .index import Index
 from .moves import RETRY

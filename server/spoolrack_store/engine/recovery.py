@@ -10,15 +10,11 @@ import logging
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from ..files.disk import FileKind, Found
+from ..files.disk import FileKind, Found, explained
 from ..files.layout import BODIES, NEW, QUARANTINE, body_owner
-from ..files.syncer import explained
-from ..model.batch import Batch, Entry
-from ..model.content import Damaged, body, decode
+from ..model.batch import Batch, Damaged, Entry, body, decode
 from ..model.errors import StoreError
-from ..model.ids import is_id
-from ..model.members import indexes
-from ..model.names import Name, NotAName, Stem, body_path, is_queue_name, parse
+from ..model.names import Name, NotAName, Stem, body_path, indexes, is_id, is_queue_name, parse
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .adoption import adoptable

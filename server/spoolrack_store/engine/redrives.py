@@ -20,16 +20,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..files.syncer import explained
-from ..model.batch import Entry
+from ..engine.moves import Part
+from ..files.disk import explained
+from ..model.batch import Damaged, Entry
 from ..model.clock import SECOND, Millis
-from ..model.content import Damaged
 from ..model.errors import InvalidQueueName, InvalidRequest, RedriveNotFound, RedriveRunning, StoreError
-from ..model.ids import FileIds, is_id, sent_at
-from ..model.members import indexes, lowest
-from ..model.names import NotAName, is_queue_name
-from ..model.redrive_names import MoveFailure, RedriveName, Stays, parse_redrive
-from ..model.redrive_order import RedriveOrder, decode, encode
+from ..model.names import FileIds, NotAName, indexes, is_id, is_queue_name, lowest, sent_at
+from ..model.redrive_names import (
+    MoveFailure,
+    RedriveName,
+    RedriveOrder,
+    Stays,
+    decode,
+    encode,
+    parse_redrive,
+)
 from ..model.redrive_requests import (
     MAX_RATE,
     MAX_SELECTED,
@@ -43,7 +48,6 @@ from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .dead_letters import DeadLetters, history_of
 from .moves import RETRY, Moves
-from .part import Part
 from .reader import Reader
 from .sender import Sender
 

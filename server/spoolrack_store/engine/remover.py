@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ..model.batch import Entry
 from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StoreError
-from ..model.ids import is_id, sent_at
-from ..model.names import Name
+from ..model.names import Name, is_id, sent_at
 from ..model.operations import Delete, Purge
 from ..model.transitions import State
 from .catalog import Catalog

@@ -34,11 +34,10 @@ from operator import itemgetter
 from random import Random
 from typing import Final
 
-from ..files.disk import NOT_A_FILE, Disk
-from ..files.syncer import SyncFailed, explained
-from ..model.batch import Batch, Entry, Groups
+from ..engine.moves import Part, Turn
+from ..files.disk import NOT_A_FILE, Disk, SyncFailed, explained
+from ..model.batch import Attributes, Batch, Damaged, Entry, Groups, Line, size_of
 from ..model.clock import MINUTE, Clock, Millis, span_text
-from ..model.content import Attributes, Damaged, Line, size_of
 from ..model.errors import (
     DiskError,
     InvalidRequest,
@@ -48,9 +47,18 @@ from ..model.errors import (
     ReservationUnread,
     StoreError,
 )
-from ..model.ids import sent_at
-from ..model.members import below, first_of, runs
-from ..model.names import MAX_RECEIVES, NotAName, body_path, index_of, is_set_token, make_set_token
+from ..model.names import (
+    MAX_RECEIVES,
+    NotAName,
+    below,
+    body_path,
+    first_of,
+    index_of,
+    is_set_token,
+    make_set_token,
+    runs,
+    sent_at,
+)
 from ..model.operations import MAX_BODY_IN_MEMORY, Message, MessageRun
 from ..model.reservation_names import Marker, ReservationName, is_stream, parse_reservation_name
 from ..model.reservation_records import ReservationRecord
@@ -78,7 +86,6 @@ from .catalog import Catalog, QueueRecord
 from .dead_letters import DeadLetters
 from .leaser import Leaser
 from .moves import RETRY, Moves
-from .part import Part, Turn
 from .reader import Reader
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from ..model import content as contents
+from ..model.batch import check_content, check_group
 from ..model.clock import MINUTE, Clock, Millis, second_text
 from ..model.errors import InvalidRequest, ScheduleExists, ScheduleNotFound, StoreError
 from ..model.names import make_token
@@ -184,6 +184,6 @@ def _check(record: QueueRecord, request: CreateSchedule) -> None:
         cron="", time_zone="", attributes=request.attributes, created_at=moment, since=moment, token=""
     )
     attributes = attributes_of(request.name, made, "2026-11-23T00:00:00Z")
-    contents.check(record.name, len(request.body), attributes, record.settings.max_message_size)
+    check_content(record.name, len(request.body), attributes, record.settings.max_message_size)
     if request.group:
-        contents.check_group(request.group)
+        check_group(request.group)

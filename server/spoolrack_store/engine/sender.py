@@ -12,22 +12,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..files.reserved_room import DiskRoom
-from ..model import content as contents
-from ..model.batch import Entry
+from ..engine.moves import Part
+from ..files.disk import DiskRoom
+from ..model.batch import (
+    Attributes,
+    Entry,
+    check_content,
+    check_group,
+    check_priority,
+    encode,
+    line_of,
+    size_of,
+    stem_of,
+)
 from ..model.clock import Millis, span_text
-from ..model.content import Attributes, encode, line_of, stem_of
 from ..model.errors import InvalidMessage, InvalidRequest, QueueFull, StoreError
-from ..model.ids import FileIds, sent_at
 from ..model.keys import key_of, key_text
-from ..model.members import MOST
+from ..model.names import MOST, FileIds, sent_at
 from ..model.operations import Send, SendResults, WrittenBody
 from ..model.settings import MAX_DELAY, MIB, QueueSettings
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .deduplication import Deduplication
 from .moves import Moves, publish
-from .part import Part
 from .reader import Reader
 from .recovery import appear
 
@@ -206,13 +213,13 @@ class Sender(Part):
             try:
                 if body_size > settings.max_message_size or position in request.attributes:
                     attributes = request.attributes.get(position, {})
-                    contents.check(record.name, body_size, attributes, settings.max_message_size)
+                    check_content(record.name, body_size, attributes, settings.max_message_size)
                 if position in request.groups:
-                    contents.check_group(request.groups[position])
+                    check_group(request.groups[position])
                 priority = 0
                 if position in request.priorities:
                     priority = request.priorities[position]
-                    contents.check_priority(priority)
+                    check_priority(priority)
                 delay = settings.delivery_delay
                 if position in request.delays or position in request.deliver_at:
                     delay = self._delay_of(request, position, settings)
@@ -224,7 +231,7 @@ class Sender(Part):
                     if self._is_repeated(record, key, stored, position):
                         continue
                 if is_limited:
-                    size = body_size + contents.size_of(request.attributes.get(position, {}))
+                    size = body_size + size_of(request.attributes.get(position, {}))
                     self._require_room(record, size, entering)
                 if key is not None:
                     self._coming.setdefault(record.name, {})[key] = stored, position

@@ -24,13 +24,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..files.disk import FileKind
-from ..files.reserved_room import DiskRoom
-from ..files.syncer import SyncFailed, explained
-from ..model import content as contents
+from ..engine.moves import Part
+from ..files.disk import DiskRoom, FileKind, SyncFailed, explained
 from ..model import manifest as manifests
+from ..model.batch import (
+    Damaged,
+    body,
+    check_content,
+    check_group,
+    check_priority,
+    decode,
+    encode,
+    is_torn,
+    line_of,
+    stem_of,
+)
 from ..model.clock import Clock, Millis, span_text
-from ..model.content import Damaged, body, decode, encode, line_of, stem_of
 from ..model.errors import (
     DiskError,
     EpochDiffers,
@@ -40,10 +49,8 @@ from ..model.errors import (
     StageNotFound,
     StoreError,
 )
-from ..model.ids import FileIds
 from ..model.manifest import Manifest
-from ..model.members import MOST, indexes
-from ..model.names import MAX_BYTES, Name, NotAName
+from ..model.names import MAX_BYTES, MOST, FileIds, Name, NotAName, indexes
 from ..model.sealed import NotWhole, Torn
 from ..model.settings import MAX_DELAY
 from ..model.stage_names import (
@@ -75,7 +82,6 @@ from ..model.stage_requests import (
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .moves import RETRY, Moves
-from .part import Part
 
 log = logging.getLogger(__name__)
 
@@ -520,7 +526,7 @@ class Stages(Part):
             for index in indexes(chunk.stem.full):
                 body(line, content, index)
         except Damaged as why:
-            if contents.is_torn(content):
+            if is_torn(content):
                 log.info("%s was never written whole", chunk.path)
                 self._moves.unlink_file(chunk.path)
             else:
@@ -688,13 +694,13 @@ def _check_messages(record: QueueRecord, request: Stage) -> None:
         raise InvalidMessage(
             why=f"its delay of {span_text(delay)} is not from 0 s to {span_text(MAX_DELAY)}"
         )
-    contents.check_priority(request.priority)
+    check_priority(request.priority)
     for at, sent in enumerate(request.bodies):
         try:
             attributes = request.attributes.get(at, {})
-            contents.check(record.name, len(sent), attributes, record.settings.max_message_size)
+            check_content(record.name, len(sent), attributes, record.settings.max_message_size)
             if at in request.groups:
-                contents.check_group(request.groups[at])
+                check_group(request.groups[at])
         except StoreError as error:
             why = str(error) if len(request.bodies) == 1 else f"number {at}: {error}"
             raise InvalidMessage(why=why) from error

@@ -13,13 +13,13 @@ import zlib
 from collections.abc import Iterator
 from typing import Final
 
-from ..model.content import Damaged, Line
+from ..files.disk import DiskRoom
+from ..model.batch import Damaged, Line
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, DiskFull, InvalidRequest, StoreError
 from ..model.operations import WrittenBody
 from .disk import NO_ROOM, Disk
 from .local_disk import LocalDisk
-from .reserved_room import DiskRoom
 
 log = logging.getLogger(__name__)
 

@@ -1,20 +1,38 @@
 """The file system as the store uses it: `local_disk` has the system's, tests have one in memory.
 
-Paths are relative to the root and
-resolved from it at every call, never through an open folder inside it: such a folder may by then have
-been renamed into another lease. Symbolic links are never followed.
+Paths are relative to the root, and resolved from it at every call. Symbolic links are never followed.
 
 `Disk` is a protocol, so that the whole store can run on a disk that crashes, fills up and lies.
 Everything raises `OSError` as the system does.
+
+`Syncer` records which folders have changed since they were last made durable, and makes them so. A
+rename is on stable media only when both its folders are, and a new file only when its content and its
+folder are. A commit therefore syncs every folder that was dirtied since the last one, of any process.
+One commit serves all operations that wait for it.
+
+After a sync has failed, no process can tell any more what is durable: the kernel marks the pages clean,
+and a repetition that succeeds proves nothing. So a failure is final until a restart.
+
+`ReservedRoom` is held back, so that messages can move on a disk that is full to its last byte. A rename
+may need a block more for the folder that it leads into. On a full file system it would be refused, and
+with it every receive and every delete, which make room. So a file without content takes up some room
+from the start. It shrinks as moves need room, and grows again when there is some. Its loss is no harm,
+and only its size counts.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import BinaryIO, Final, Protocol
+
+from ..files import layout
+from ..model.disk_watermark import KEPT_BYTES, KEPT_FILES, DiskWatermark
+from ..model.errors import DiskError, DiskFull, StoreError
+from ..model.statistics import Statistics
 
 OUT_OF_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Errors of an open when the system, and not the disk, has no more to give."""
@@ -57,6 +75,11 @@ class Space:
     all_bytes: int = 0
     """How large it is; 0 where the system doesn't report it."""
     all_files: int = 0
+
+    def is_below(self, watermark: DiskWatermark, size: int = 0) -> bool:
+        """Return whether a file of `size` bytes would leave less room than the watermark."""
+        few_files = self.files is not None and self.files < max(watermark.files, KEPT_FILES)
+        return few_files or self.bytes < size + max(watermark.bytes, KEPT_BYTES)
 
 
 class NotSynced(OSError):
@@ -145,3 +168,229 @@ class Disk(Protocol):
 
         A locked folder is still at `path`. EISDIR or EBADF where folders can't be locked.
         """
+
+
+FEW_FOLDERS: Final = 8
+"""Up to so many folders are synced one by one; above, one sync of the file system is cheaper."""
+
+_ROOT: Final = "."
+
+
+class SyncFailed(Exception):
+    """The disk could not make data durable."""
+
+
+def explained(error: OSError) -> StoreError:
+    """Return the store's error for one of the system."""
+    if error.errno == errno.EROFS:
+        raise SyncFailed(str(error)) from error
+    detail = str(error)
+    return DiskFull(detail=detail) if error.errno in NO_ROOM else DiskError(detail=detail)
+
+
+class Syncer:
+    """Not thread-safe, but for `Commit.sync`, which may run while others go on dirtying."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self.statistics = Statistics()
+        """The counts of all parts that have the root open in this process: they find them here."""
+        self._dirty: dict[str, None] = {}
+        self._files_unsynced = False
+        self._files: dict[str, None] = {}
+        self.is_in_doubt = False
+        """Let the next commit sync, whether or not an answer waits for it."""
+
+    def folder_changed(self, folder: str) -> None:
+        self._dirty[folder] = None
+
+    def file_written(self) -> None:
+        """Note that a file was written and not synced: only a sync of the whole file system will do."""
+        self._files_unsynced = True
+
+    def lone_file_written(self, path: str) -> None:
+        """Note that one file was written and not synced: the next commit syncs it alone."""
+        self._files[path] = None
+
+    def file_moved(self, source: str, target: str) -> None:
+        """Note the new path of a file that has to be synced."""
+        if source in self._files:
+            del self._files[source]
+            self._files[target] = None
+
+    def doubt(self) -> None:
+        """Note a change that was refused with an I/O error: one place may be damaged, or the disk
+        dead."""
+        self._dirty[_ROOT] = None
+        self.is_in_doubt = True
+
+    @property
+    def is_dirty(self) -> bool:
+        return bool(self._dirty or self._files) or self._files_unsynced
+
+    def begin(self) -> Commit:
+        """Take over all that is dirty now: to be synced, once, by the commit."""
+        commit = Commit(self, list(self._files), list(self._dirty), self._files_unsynced)
+        self._files.clear()
+        self._dirty.clear()
+        self._files_unsynced = False
+        self.is_in_doubt = False
+        return commit
+
+    def _sync(self, files: list[str], folders: list[str], whole: bool) -> None:
+        statistics = self.statistics
+        began = statistics.watch()
+        try:
+            self._sync_now(files, folders, whole)
+        except SyncFailed:
+            statistics.failed_syncs += 1
+            raise
+        if whole or files or folders:
+            statistics.syncs.observe(statistics.watch() - began)
+
+    def _sync_now(self, files: list[str], folders: list[str], whole: bool) -> None:
+        try:
+            if whole or (len(folders) > FEW_FOLDERS and self._disk.can_sync_all):
+                self._disk.sync_all()
+                return
+            # First: on most file systems that makes the name durable, too, and the folder is quick.
+            for file in files:
+                self._sync_path(file, self._disk.sync_file)
+            # First: a file isn't durable before its queue's folder is.
+            for folder in sorted(folders, key=lambda folder: folder != layout.QUEUES):
+                self._sync_path(folder, self._disk.sync_folder)
+        except OSError as error:
+            raise SyncFailed(str(error)) from error
+
+    def _sync_path(self, path: str, sync: Callable[[str], None]) -> None:
+        try:
+            sync(path)
+        except FileNotFoundError:
+            # It was taken away, with what lay in it. Make that durable, so that it can't come back
+            # with what had left it before.
+            if self._disk.can_sync_all:
+                self._disk.sync_all()
+            else:
+                self._sync_all_below(_ROOT)
+        except OSError as error:
+            # It couldn't be opened, so no sync has failed; and `sync_all` opens nothing.
+            if error.errno not in OUT_OF_HANDLES | FORBIDDEN or not self._disk.can_sync_all:
+                raise
+            self._disk.sync_all()
+
+    def _sync_all_below(self, folder: str) -> None:
+        """Wherever it has gone, it is synced, and what it has left, too."""
+        try:
+            self._disk.sync_folder(folder)
+            found = self._disk.scan(folder)
+        except FileNotFoundError:
+            return  # It goes on moving: its next move syncs it.
+        for each in found:
+            if each.kind is FileKind.FOLDER:
+                self._sync_all_below(each.name if folder == _ROOT else f"{folder}/{each.name}")
+
+
+class Commit:
+    """The dirt of one moment."""
+
+    def __init__(self, syncer: Syncer, files: list[str], folders: list[str], whole: bool) -> None:
+        self._syncer = syncer
+        self._files = files
+        self._folders = folders
+        self._whole = whole
+
+    def sync(self) -> None:
+        """Return once all of it is on stable media; raises `SyncFailed`."""
+        self._syncer._sync(self._files, self._folders, self._whole)
+
+
+log = logging.getLogger(__name__)
+
+RESERVE_BYTES: Final = 4 * 1024 * 1024
+"""Room for the names of more than 10,000 messages. Each delete makes more."""
+BIT: Final = 256 * 1024
+"""Released at a time: the program that fills the disk goes on doing so, and must not get all of it."""
+_LEFT_FREE: Final = 1024 * 1024
+"""Not taken for the reserve, so that it isn't filled up just to be given up again."""
+
+
+class ReservedRoom:
+    """The reserve of one root. Its size is read from the disk."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._is_whole = False
+        self._complaint = ""
+        """The last warning, so that it isn't repeated with every look."""
+
+    def fill(self) -> None:
+        """Take up what is missing, if there is room. Without it, all works but on a full disk."""
+        if self._is_whole:
+            return
+        missing = RESERVE_BYTES - self._held()
+        try:
+            if missing <= 0 or self._disk.space().bytes - missing >= _LEFT_FREE:
+                self._disk.set_aside(layout.RESERVE, RESERVE_BYTES)
+                self._is_whole = True
+        except OSError as error:
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                log.warning("no room can be kept back for a full disk: %s", error)
+
+    def give(self) -> bool:
+        """Give up a bit, and at last the file itself, which is an inode; False if nothing is left.
+
+        Raises `SyncFailed`: until a sync, the disk may keep what was given up to itself.
+        """
+        self._is_whole = False
+        held = self._held()
+        try:
+            if held > 0:
+                self._disk.set_aside(layout.RESERVE, max(0, held - BIT))
+            else:
+                self._disk.unlink(layout.RESERVE)
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                log.warning("the reserve for a full disk can't be released: %s", error)
+            return False
+        log.warning("the disk is full: %d bytes of %s are given up", min(held, BIT), layout.RESERVE)
+        try:
+            if held > 0:
+                self._disk.sync_file(layout.RESERVE)
+            else:
+                self._disk.sync_folder(".")
+        except OSError as error:
+            raise SyncFailed(str(error)) from error
+        return True
+
+    def _held(self) -> int:
+        try:
+            return self._disk.facts(layout.RESERVE).size
+        except OSError:
+            return 0  # Not there, or nothing that can be given.
+
+
+class DiskRoom:
+    """The room that the disk has left for new files, as far as one commit has looked."""
+
+    def __init__(self, disk: Disk, watermark: DiskWatermark) -> None:
+        self._disk = disk
+        self._watermark = watermark
+        self._left: Space | None = None
+
+    def take(self, size: int) -> None:
+        """Take the room for a file, and leave some for deletes. Raise `DiskFull`, or `DiskError`."""
+        if self._left is None:
+            try:
+                self._left = self._disk.space()
+            except OSError as error:
+                raise explained(error) from error
+        left = self._left
+        if left.is_below(self._watermark, size):
+            raise DiskFull(detail=f"{left.bytes} bytes and {left.files} files are left")
+        files = None if left.files is None else left.files - 1
+        self._left = replace(left, bytes=left.bytes - size, files=files)
+
+    def look_again(self) -> None:
+        """Ask the disk with the next file."""
+        self._left = None

@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from ..files.disk import ReservedRoom
 from ..model.errors import RootInUse, RootUnusable, UnknownFormat
 from ..model.names import is_owner, make_token
 from . import layout
@@ -32,7 +33,6 @@ from .local_disk import (
     ignore_umask_in,
     is_for_group,
 )
-from .reserved_room import ReservedRoom
 
 log = logging.getLogger(__name__)
 

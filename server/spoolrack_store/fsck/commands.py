@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from random import Random, SystemRandom
 from typing import Final
 
-from ..files.disk import Disk
+from ..files.disk import Disk, SyncFailed
 from ..files.local_disk import LocalDisk
 from ..files.root import holder, is_living, owners_of
-from ..files.syncer import SyncFailed
 from ..model.clock import Clock, SystemClock
 from ..model.errors import RootInUse, RootUnusable, StoreFailed, UnknownFormat
 from .findings import Mended, Problem, Progress, Report

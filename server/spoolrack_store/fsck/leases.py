@@ -9,8 +9,7 @@ from ..files.local_disk import LocalDisk
 from ..model import receipts
 from ..model.batch import resolve
 from ..model.errors import RootUnusable
-from ..model.members import indexes
-from ..model.names import parse
+from ..model.names import indexes, parse
 from ..model.transitions import State
 from .findings import Notes
 from .listing import Lister

@@ -14,12 +14,21 @@ from ..engine.index import COUNTED
 from ..files.body_file import body_pieces
 from ..files.disk import Disk
 from ..files.layout import BODIES
-from ..model.batch import Batch, Entry
+from ..model.batch import Batch, Damaged, Entry, Line, body, decode
 from ..model.clock import DAY, SECOND, Clock, Millis, span_text
-from ..model.content import Damaged, Line, body, decode
-from ..model.ids import is_id, sent_at
-from ..model.members import indexes, runs
-from ..model.names import Name, Stem, batch_of, body_path, index_of, is_set_token, parse
+from ..model.names import (
+    Name,
+    Stem,
+    batch_of,
+    body_path,
+    index_of,
+    indexes,
+    is_id,
+    is_set_token,
+    parse,
+    runs,
+    sent_at,
+)
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .findings import Aside, MessageCounts, Notes, Problem, Progress, Remedy

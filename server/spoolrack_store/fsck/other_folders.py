@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from ..files.disk import FileKind
-from ..model import manifest, names, redrive_order
-from ..model.content import Damaged, body, decode, is_torn
-from ..model.members import indexes
-from ..model.names import NotAName, is_owner
+from ..model import manifest, names, redrive_names
+from ..model.batch import Damaged, body, decode, is_torn
+from ..model.names import NotAName, indexes, is_owner
 from ..model.redrive_names import parse_redrive
 from ..model.reservation_names import parse_reservation_name
 from ..model.sealed import NotWhole, Torn, unseal
@@ -112,7 +111,7 @@ def look_at_redrives(notes: Notes) -> None:
         if content is None:
             continue
         try:
-            order = redrive_order.decode(content)
+            order = redrive_names.decode(content)
         except NotWhole as error:
             _tell_not_whole(notes, path, error, f"no redrive: {error}")
             continue

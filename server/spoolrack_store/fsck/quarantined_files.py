@@ -15,8 +15,7 @@ from ..engine.moves import NOTE
 from ..files.disk import Disk, FileKind
 from ..files.layout import QUARANTINE
 from ..model.errors import DiskError
-from ..model.ids import is_id
-from ..model.names import ID_LENGTH, NotAName, parse
+from ..model.names import ID_LENGTH, NotAName, is_id, parse
 from .findings import Aside, Notes
 
 _NOTE_BYTES: Final = 4096

@@ -14,21 +14,20 @@ from ..engine.index import COUNTED
 from ..engine.moves import Moves
 from ..engine.recovery import appear
 from ..files.body_file import body_pieces
-from ..files.disk import Disk, FileKind
+from ..files.disk import Disk, FileKind, Syncer, explained
 from ..files.layout import QUARANTINE
-from ..files.syncer import Syncer, explained
-from ..model.batch import Batch, Entry
+from ..model.batch import Batch, Damaged, Entry, body, decode
 from ..model.clock import Clock
-from ..model.content import Damaged, body, decode
 from ..model.errors import NotRestorable, StoreError
-from ..model.ids import FileIds, is_id
-from ..model.members import indexes
 from ..model.names import (
+    FileIds,
     Name,
     NotAName,
     batch_of,
     body_path,
     index_of,
+    indexes,
+    is_id,
     is_queue_name,
     make_token,
     parse,

@@ -1,4 +1,4 @@
-"""The rules of one batch: which of its names holds a message, and what may be done to a name.
+"""A batch: the rules of its names, and the content of its file.
 
 A batch is a file with one or more names (hard links). Each name lists some of the messages, and its
 folder is a state.
@@ -19,18 +19,307 @@ folder is a state.
 Commits are numbered. A change belongs to the commit that made it, and is durable when `synced`, the
 number of the last commit whose sync is complete, has reached it. Pure: the caller renames, links and
 unlinks.
+
+The content of the file is the bodies back to back, and behind them one line of JSON about the messages.
+
+    content = *body [ LF json LF ]
+
+The line has columns, each with a value for each message: `sizes` and `crcs` (CRC-32, zlib's) always,
+`attributes`, `binary_attributes` (base64) and `keys` by the message's index as text where a message has
+any, and `groups` by name, each with its members as names spell them. A lone message without
+attributes and group has no line: its name says its size and CRC.
+
+A body in a file of its own (`names.body_path`) leaves the line alone in the message's file. Its CRC is
+null if the body was linked from elsewhere, and never read. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import base64
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import NamedTuple
 
-from .content import Line
-from .credits import Credits
-from .members import indexes, lowest
-from .names import Name, Stem
-from .transitions import State
+from ..model.credits import Credits
+from ..model.errors import AttributesTooLarge, InvalidMessage, MessageTooLarge
+from ..model.names import MAX_PRIORITY, Name, Stem, from_text, indexes, lowest, runs, to_text
+from ..model.settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE
+from ..model.transitions import State
+
+Attributes = Mapping[str, str | bytes]
+
+MAX_GROUP = 128
+"""Characters of a message's group."""
+MAX_ATTRIBUTE_NAME = 256
+"""Bytes of UTF-8 of an attribute's name."""
+
+
+_BLOCK = 512
+"""Bytes that a disk writes whole."""
+
+
+class Damaged(ValueError):
+    """The bytes are not what the name says; `is_torn` says that some are only missing."""
+
+    def __init__(self, why: str, *, is_torn: bool = False) -> None:
+        super().__init__(why)
+        self.is_torn = is_torn
+
+
+@dataclass(slots=True)
+class Line:
+    """A file's line about its messages, by index."""
+
+    sizes: Sequence[int]
+    crcs: Sequence[int | None]
+    """None: of a body that was never read."""
+    attributes: Mapping[int, Attributes] = field(default_factory=dict)
+    keys: Mapping[int, str] = field(default_factory=dict)
+    """Deduplication keys."""
+    groups: Mapping[str, int] = field(default_factory=dict)
+    """The members of each group."""
+    deaths: Sequence[Mapping[str, object]] = ()
+    """Of a dead letter, how it came to be one each time, the oldest first: `dead_letter_records`."""
+    is_external: bool = False
+    """Whether the only body is in a file of its own."""
+    starts: Sequence[int] = ()
+    """Where each body begins; the end of the last one follows."""
+
+    def __post_init__(self) -> None:
+        self.starts = [0, *accumulate(self.sizes)]
+
+    def group_of(self, index: int) -> str:
+        """Return the group of a message; "" if it has none."""
+        return next((name for name, members in self.groups.items() if members >> index & 1), "")
+
+    def bytes_of(self, members: int) -> int:
+        return sum(self.starts[last + 1] - self.starts[first] for first, last in runs(members))
+
+    def attribute_bytes_of(self, members: int) -> int:
+        if not self.attributes:
+            return 0
+        return sum(
+            size_of(attributes) for index, attributes in self.attributes.items() if members >> index & 1
+        )
+
+
+def check_group(group: str) -> None:
+    """Raise `InvalidMessage` for a group that no message can have."""
+    if not 1 <= len(group) <= MAX_GROUP:
+        raise InvalidMessage(why=f"its group has {len(group)} characters, not 1 to {MAX_GROUP}")
+    try:
+        group.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidMessage(why="its group is not Unicode text") from error
+
+
+def check_priority(priority: int) -> None:
+    """Raise `InvalidMessage` for a priority that no message can have."""
+    if not 0 <= priority <= MAX_PRIORITY:
+        raise InvalidMessage(why=f"its priority is {priority}, not 0 to {MAX_PRIORITY}")
+
+
+def size_of(attributes: Attributes) -> int:
+    """Return the bytes of valid attributes: of names and values."""
+    return sum(
+        len(name.encode()) + len(value.encode() if isinstance(value, str) else value)
+        for name, value in attributes.items()
+    )
+
+
+def check_content(queue: str, body_size: int, attributes: Attributes, max_message_size: int) -> None:
+    """Raise the error that a message of this content deserves, before a byte of it is written."""
+    if body_size > max_message_size:
+        raise MessageTooLarge(queue=queue, size=body_size, limit=max_message_size)
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise InvalidMessage(why=f"it has {len(attributes)} attributes, and may have {MAX_ATTRIBUTES}")
+    size = 0
+    for name, value in attributes.items():
+        try:
+            encoded = name.encode()
+            size += len(encoded) + len(value.encode() if isinstance(value, str) else value)
+        except UnicodeEncodeError as error:
+            raise InvalidMessage(why=f"the attribute {name[:50]!r} is not valid Unicode") from error
+        if not 1 <= len(encoded) <= MAX_ATTRIBUTE_NAME:
+            raise InvalidMessage(
+                why=f"an attribute's name has {len(encoded)} bytes, and must have 1 to "
+                f"{MAX_ATTRIBUTE_NAME}"
+            )
+    if size > MAX_ATTRIBUTES_SIZE:
+        raise AttributesTooLarge(size=size, limit=MAX_ATTRIBUTES_SIZE)
+
+
+def line_of(
+    bodies: Sequence[bytes],
+    attributes: Mapping[int, Attributes],
+    keys: Mapping[int, str],
+    groups: Mapping[int, str] | None = None,
+) -> Line:
+    members: dict[str, int] = {}
+    for index, group in (groups or {}).items():
+        members[group] = members.get(group, 0) | 1 << index
+    return Line(
+        [len(body) for body in bodies],
+        [zlib.crc32(body) for body in bodies],
+        attributes,
+        keys,
+        groups=members,
+    )
+
+
+def encode(line: Line) -> bytes:
+    """Return the line as it stands behind the bodies; nothing for a lone message that needs none."""
+    if len(line.sizes) == 1 and not (line.attributes or line.groups or line.deaths or line.is_external):
+        return b""
+    parts: dict[str, object] = {"sizes": line.sizes, "crcs": line.crcs}
+    text: dict[int, dict[str, str]] = {}
+    binary: dict[int, dict[str, str]] = {}
+    for index, attributes in line.attributes.items():
+        for name, value in attributes.items():
+            if isinstance(value, str):
+                text.setdefault(index, {})[name] = value
+            else:
+                binary.setdefault(index, {})[name] = base64.b64encode(value).decode()
+    if text:
+        parts["attributes"] = text
+    if binary:
+        parts["binary_attributes"] = binary
+    if line.keys and len(line.sizes) > 1:
+        parts["keys"] = line.keys
+    if line.groups:
+        parts["groups"] = {name: to_text(members) for name, members in line.groups.items()}
+    if line.deaths:
+        parts["deaths"] = line.deaths
+    return b"\n" + json.dumps(parts, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def checksum(line: Line, encoded: bytes) -> int:
+    """Return the CRC-32 that a name has: of the line, or of the body where there is none."""
+    return zlib.crc32(encoded) if encoded else line.crcs[0] or 0
+
+
+def stem_of(id: str, line: Line, encoded: bytes, *, deaths: int = 0, priority: int = 0) -> Stem:
+    """Return what all names of a file with this line have in common."""
+    count = len(line.sizes)
+    return Stem(
+        id=id,
+        count=0 if count == 1 else count,
+        size=line.starts[-1],
+        attributes=sum(map(size_of, line.attributes.values())),
+        crc=checksum(line, encoded),
+        line=len(encoded),
+        deaths=deaths,
+        key=(line.keys[0] if count == 1 else "") if line.keys else None,
+        is_grouped=bool(line.groups),
+        priority=priority,
+        is_external=line.is_external,
+    )
+
+
+def is_torn(content: bytes) -> bool:
+    """Return whether the end of a file of full size was never written: a power cut leaves zeros
+    there."""
+    return not any(content[(len(content) - 1) // _BLOCK * _BLOCK :])
+
+
+def decode(stem: Stem, tail: bytes, length: int) -> Line:
+    """Return what `tail`, the last bytes of a file of `length` bytes, says of the messages.
+
+    Raise `Damaged` if the file isn't as long as its name says, or the line is another one. The bodies'
+    own checksums are for the reader of a body.
+    """
+    if length != stem.length:
+        raise Damaged(f"it has {length} bytes instead of {stem.length}", is_torn=length < stem.length)
+    if not stem.line:
+        if stem.count:
+            raise Damaged("a batch has no line of its messages")
+        return Line([stem.size], [stem.crc], keys={0: stem.key} if stem.key else {})
+    encoded = tail[len(tail) - stem.line :]
+    if zlib.crc32(encoded) != stem.crc:
+        raise Damaged("the checksum of its line differs")
+    try:
+        line = _decoded(json.loads(encoded))
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        # The checksum says that these bytes were written, not that a store wrote them.
+        raise Damaged(f"its line can't be read: {error}") from error
+    if (
+        len(line.sizes) != (stem.count or 1)
+        or len(line.crcs) != len(line.sizes)
+        or sum(line.sizes) != stem.size
+    ):
+        raise Damaged("its line is about other messages")
+    if bool(line.groups) != stem.is_grouped or any(
+        members > stem.full for members in line.groups.values()
+    ):
+        raise Damaged("its groups are not those of its name")
+    line.is_external = stem.is_external
+    if None in line.crcs and not line.is_external:
+        raise Damaged("it has no checksum")
+    if stem.key:
+        line.keys = {0: stem.key}
+    return line
+
+
+def body(line: Line, content: bytes, index: int) -> bytes:
+    """Return the body with this index; raise `Damaged` if it isn't the one that was sent.
+
+    `content` begins with the bodies: it is that of the body's own file, if it has one.
+    """
+    found = content[line.starts[index] : line.starts[index + 1]]
+    if len(found) != line.sizes[index] or line.crcs[index] not in (None, zlib.crc32(found)):
+        raise Damaged("its checksum differs")
+    return found
+
+
+def joined_bodies(line: Line, content: bytes, first: int, last: int) -> bytes:
+    """Return the bodies from the index `first` to `last`, one after the other; raise `Damaged` if one
+    isn't the one that was sent."""
+    starts, crcs, view = line.starts, line.crcs, memoryview(content)
+    for index in range(first, last + 1):
+        if zlib.crc32(view[starts[index] : starts[index + 1]]) != crcs[index]:
+            raise Damaged("its checksum differs")
+    return content[starts[first] : starts[last + 1]]
+
+
+def _decoded(parts: Mapping[str, object]) -> Line:
+    attributes: dict[int, dict[str, str | bytes]] = {}
+    for index, named in _mapping(parts.get("attributes", {})).items():
+        for name, text in _mapping(named).items():
+            (name + str(text)).encode()  # a half of a surrogate pair has no UTF-8
+            attributes.setdefault(int(index), {})[name] = str(text)
+    for index, named in _mapping(parts.get("binary_attributes", {})).items():
+        for name, coded in _mapping(named).items():
+            attributes.setdefault(int(index), {})[name] = base64.b64decode(str(coded), validate=True)
+    keys = {int(index): str(key) for index, key in _mapping(parts.get("keys", {})).items()}
+    groups = {name: from_text(str(text)) for name, text in _mapping(parts.get("groups", {})).items()}
+    deaths = parts.get("deaths", [])
+    if not isinstance(deaths, list):
+        raise TypeError("not a list of deaths")
+    crcs = parts["crcs"]
+    return Line(
+        _numbers(parts["sizes"]),
+        [None] if crcs == [None] else _numbers(crcs),
+        attributes,
+        keys,
+        groups,
+        deaths,
+    )
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise TypeError("not an object")
+    return value
+
+
+def _numbers(value: object) -> list[int]:
+    if not isinstance(value, list) or not all(type(each) is int and each >= 0 for each in value):
+        raise TypeError("not a list of numbers")
+    return value
+
 
 _OVER = frozenset({State.REMOVED, State.QUARANTINED})
 

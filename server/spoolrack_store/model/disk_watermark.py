@@ -16,8 +16,3 @@ class DiskWatermark:
 
     bytes: int = KEPT_BYTES
     files: int = KEPT_FILES
-
-    def is_reached(self, free_bytes: int, free_files: int | None, size: int = 0) -> bool:
-        """Return whether a file of `size` bytes is refused; no number of files is no limit."""
-        has_files = free_files is None or free_files >= max(self.files, KEPT_FILES)
-        return not has_files or free_bytes < size + max(self.bytes, KEPT_BYTES)

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
+from ..model.batch import Attributes, Line
 from .clock import Millis
-from .content import Attributes, Line
 from .credits import Credits
 from .dead_letter_records import DeadLetterRecord
 from .errors import StoreError

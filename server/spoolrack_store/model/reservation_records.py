@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..model.names import NotMembers, from_text, to_text
 from .clock import Millis
-from .members import NotMembers, from_text, to_text
 from .names import is_queue_name, is_set_token, is_token
 from .sealed import NotWhole, seal, unseal
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .content import Attributes
+from ..model.batch import Attributes
 from .operations import Request
 from .schedule import Schedule
 

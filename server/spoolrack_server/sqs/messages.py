@@ -12,15 +12,18 @@ import binascii
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from spoolrack_store.model.content import Attributes
+from spoolrack_store.model.batch import Attributes
+from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.operations import Message
 
-from . import sqs_errors
+from . import queue_attributes, sqs_errors
 from .parameters import Parameters
+from .queue_attributes import FIFO
+from .receipt_handles import handle_of
 
 MOST: Final = 10
 """Attributes of a message."""
@@ -33,16 +36,35 @@ TRACE: Final = "AWS.TraceHeader"
 DEDUPLICATION: Final = "AWS.MessageDeduplicationId"
 ENCODING: Final = "body-encoding"
 """The attribute, with the value "base64", of a received body that isn't text that SQS can carry."""
+SYSTEM_NAMES: Final = frozenset(
+    {
+        "All",
+        "SenderId",
+        "SentTimestamp",
+        "ApproximateReceiveCount",
+        "ApproximateFirstReceiveTimestamp",
+        "SequenceNumber",
+        "MessageDeduplicationId",
+        "MessageGroupId",
+        "AWSTraceHeader",
+        "DeadLetterQueueSourceArn",
+    }
+)
+"""The system attributes that a receive may ask for."""
+_TOKEN: Final = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 _NAME: Final = re.compile(r"(?!.*\.\.)[A-Za-z0-9_-][A-Za-z0-9_.-]{0,255}(?<!\.)")
 _TYPE: Final = re.compile(r"(String|Number|Binary)(\.[^\ud800-\udfff]{1,249})?")
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
-_NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _CONTROLS: Final = bytes(set(range(0x20)) - set(b"\t\n\r"))
-"""ASCII that `_NOT_XML` matches."""
+"""ASCII that `NOT_XML` matches."""
 
 
 Shown = tuple[str, str | bytes]
 """The data type and the value of an attribute."""
+
+
+# Sends.
 
 
 @dataclass(slots=True)
@@ -50,10 +72,10 @@ class SqsMessage:
     """A message of a send."""
 
     body: bytes
-    attributes: dict[str, str | bytes] = field(default_factory=dict)
-    answer: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[str, str | bytes]
+    answer: dict[str, Any]
     """The MD5s of it, for the response."""
-    size: int = 0
+    size: int
     """Bytes, as SQS counts them: of the body, and of names, types and values of attributes."""
 
 
@@ -64,23 +86,18 @@ def outgoing(parameters: Parameters, sender: str) -> SqsMessage:
         raise sqs_errors.missing_parameter("The request must contain the parameter MessageBody.")
     if not text:
         raise sqs_errors.invalid_value("Message body must not be empty: one character is the least.")
-    wrong = _not_xml(text)
+    body = text.encode(errors="replace")  # A lone surrogate, which is no XML either.
+    wrong = _not_xml(text, body)
     if wrong:
         raise sqs_errors.invalid_contents(
             f"Invalid binary character '#x{ord(wrong):X}' was found in the message body, the set of "
             "allowed characters is #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to "
             "#x10FFFF"
         )
-    body = text.encode()
-    made = SqsMessage(body, answer={"MD5OfMessageBody": md5(body)}, size=len(body))
+    made = SqsMessage(body, {}, {"MD5OfMessageBody": md5(body)}, len(body))
     given = parameters.structures("MessageAttributes")
     if given:
         _add_attributes(made, given)
-    if made.size > LONGEST:
-        raise sqs_errors.invalid_value(
-            "One or more parameters cannot be validated. Reason: Message must be shorter than "
-            f"{LONGEST} bytes."
-        )
     system = parameters.structures("MessageSystemAttributes")
     if system:
         _add_system_attributes(made, system)
@@ -144,7 +161,7 @@ def _given(name: str, given: Parameters) -> tuple[str, str | bytes]:
     value = given.text("StringValue")
     if not value:
         raise _no_value(name, kind)
-    wrong = _not_xml(value)
+    wrong = _not_xml(value, value.encode(errors="replace"))
     if wrong:
         raise sqs_errors.invalid_value(
             f"Invalid binary character '#x{ord(wrong):X}' was found in the message attribute '{name}'."
@@ -156,12 +173,12 @@ def _given(name: str, given: Parameters) -> tuple[str, str | bytes]:
     return kind, value
 
 
-def _not_xml(text: str) -> str:
-    """Return the first character that SQS can't carry; empty: there is none."""
+def _not_xml(text: str, raw: bytes) -> str:
+    """Return the first character that SQS can't carry; empty: there is none. `raw`: `text` as UTF-8."""
     # Of ASCII, this is six times as fast as the expression.
-    if text.isascii() and len(text.encode().translate(None, _CONTROLS)) == len(text):
+    if text.isascii() and len(raw.translate(None, _CONTROLS)) == len(raw):
         return ""
-    found = _NOT_XML.search(text)
+    found = NOT_XML.search(text)
     return found[0] if found else ""
 
 
@@ -176,7 +193,84 @@ def _plain_type(value: str | bytes) -> str:
     return "String" if isinstance(value, str) else "Binary"
 
 
-def body_of(message: Message) -> tuple[str, bool]:
+def token(parameters: Parameters, name: str) -> str:
+    """Return the id of a group, a deduplication or an attempt; empty: there is none."""
+    value = parameters.text(name)
+    if value is None:
+        return ""
+    if not _TOKEN.fullmatch(value):
+        raise sqs_errors.invalid_value(
+            f"Value {value[:200]} for parameter {name} is invalid. Reason: {name} can only include "
+            "alphanumeric and punctuation characters. 1 to 128 in length."
+        )
+    return value
+
+
+# Receives.
+
+
+def received(
+    message: Message, system: set[str], wanted: Collection[str], region: str
+) -> dict[str, Any]:
+    """Return a message as a receive shows it, with the attributes that it names."""
+    text, is_coded = _body_of(message)
+    found: dict[str, Any] = {
+        "MessageId": message.id,
+        "ReceiptHandle": handle_of(message),
+        "Body": text,
+        "MD5OfBody": md5(text.encode()),
+    }
+    shown = _shown_attributes(message.attributes, wanted)
+    if is_coded:
+        shown[ENCODING] = "String", "base64"
+    if shown:
+        found["MessageAttributes"] = _as_json(shown)
+        found["MD5OfMessageAttributes"] = md5_of_attributes(shown)
+    if system:
+        attributes = _system_attributes(message, region)
+        if "All" not in system:
+            attributes = {name: value for name, value in attributes.items() if name in system}
+        if attributes:
+            found["Attributes"] = attributes
+    return found
+
+
+def _system_attributes(message: Message, region: str) -> dict[str, str]:
+    held = message.attributes
+    deaths = _deaths_since_redrive(message)
+    receives = message.receives + sum(death.receives for death in deaths)
+    first = deaths[0].first_receive if deaths else message.first_receive
+    found = {
+        "SenderId": str(held.get(SENDER, queue_attributes.ACCOUNT)),
+        "SentTimestamp": str(message.sent_at),
+        "ApproximateReceiveCount": str(receives),
+        "ApproximateFirstReceiveTimestamp": str(first or 0),
+    }
+    if deaths:
+        found["DeadLetterQueueSourceArn"] = queue_attributes.arn_of(deaths[-1].source_queue, region)
+    if message.group:
+        found["MessageGroupId"] = message.group
+    if message.queue.endswith(FIFO):
+        found["SequenceNumber"] = sequence_number(message.id)
+    for name, stored in (("MessageDeduplicationId", DEDUPLICATION), ("AWSTraceHeader", TRACE)):
+        value = held.get(stored)
+        if isinstance(value, str):
+            found[name] = value
+    return found
+
+
+def _deaths_since_redrive(message: Message) -> Sequence[DeadLetterRecord]:
+    """Return how a dead letter came to be one, as long as its count of receives goes on."""
+    redriven = [place for place, death in enumerate(message.deaths) if death.redriven_at is not None]
+    return message.deaths[redriven[-1] + 1 :] if redriven else message.deaths
+
+
+def sequence_number(id: str) -> str:
+    """Return a number of 128 bits that rises with the order of the sends: the id's own."""
+    return f"{int(id.replace('-', ''), 16):039d}"
+
+
+def _body_of(message: Message) -> tuple[str, bool]:
     """Return a body as text, and whether that is base64, because it isn't text that SQS can carry.
 
     Of one that has no place in memory it says where HTTP has it.
@@ -188,12 +282,12 @@ def body_of(message: Message) -> tuple[str, bool]:
         text = message.body.decode()
     except UnicodeDecodeError:
         return base64.b64encode(message.body).decode(), True
-    if _not_xml(text):
+    if _not_xml(text, message.body):
         return base64.b64encode(message.body).decode(), True
     return text, False
 
 
-def shown_attributes(attributes: Attributes, wanted: Collection[str]) -> dict[str, Shown]:
+def _shown_attributes(attributes: Attributes, wanted: Collection[str]) -> dict[str, Shown]:
     """Return the data type and the value of each attribute that a receive asks for, by name."""
     types = _types_of(attributes)
     return {
@@ -225,7 +319,7 @@ def _is_wanted(name: str, wanted: Collection[str]) -> bool:
     return False
 
 
-def as_json(shown: Mapping[str, Shown]) -> dict[str, dict[str, str]]:
+def _as_json(shown: Mapping[str, Shown]) -> dict[str, dict[str, str]]:
     return {
         name: {"StringValue": value, "DataType": kind}
         if isinstance(value, str)
