@@ -3,7 +3,7 @@
 `prose.json` holds the count of each word in docstrings, comments and texts of client and server, in the
 protos' comments and in the documentation, and beside it in tests, benchmarks and examples. It also
 counts sentences whose subject is a clause, and functions whose docstring doesn't begin with a verb. A
-count above the stored one fails. `python tests/structure/test_prose.py` stores the lower counts.
+count above the stored one fails. `python -m tests.structure.test_prose` stores the lower counts.
 """
 
 from __future__ import annotations
