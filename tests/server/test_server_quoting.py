@@ -50,10 +50,12 @@ def put(message: Message, way: Sequence[FieldDescriptor]) -> None:
     value = getattr(message, field.name)
     kind = field.message_type
     if kind is not None and kind.GetOptions().map_entry:
+        is_text = kind.fields_by_name["key"].type == FieldDescriptor.TYPE_STRING
+        key: str | int = RAW if is_text else 0
         if kind.fields_by_name["value"].message_type is None:
-            value[RAW] = RAW
+            value[key] = RAW
         else:
-            value[RAW].SetInParent()
+            value[key].SetInParent()
     elif kind is not None:
         put(value.add() if field.is_repeated else value, rest)
     elif field.is_repeated:

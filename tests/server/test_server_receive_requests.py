@@ -287,7 +287,7 @@ class Connection:
     def leave(self, taken: int) -> None:
         return None
 
-    def tell(self, request: object) -> None:
+    def announce(self, request: object) -> None:
         return None
 
     # As the context.

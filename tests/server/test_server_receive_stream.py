@@ -280,7 +280,7 @@ class Single:
     async def next(self) -> None:
         return None
 
-    def tell(self, request: object) -> None:
+    def announce(self, request: object) -> None:
         return None
 
 
