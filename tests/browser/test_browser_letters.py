@@ -111,7 +111,7 @@ def test_a_redrive_that_runs_can_be_cancelled_and_what_it_moved_stays_moved(
     desk.page.keyboard.press("Enter")
     desk.page.get_by_role("button", name=re.compile("Cancel the redrive of")).click()
     desk.button("Cancel the redrive").click()
-    desk.text("is cancelled. What it has moved stays moved.")
+    desk.text("is cancelled. Messages that it has moved stay moved.")
     desk.until("() => document.querySelector('table.redrives .state').innerText === 'cancelled'")
     store = server.server.store
     moved, left = (

@@ -54,7 +54,7 @@ def removing(folder: str) -> Fault:
 
 
 SETTINGS_ARE_LOST = ("the settings of the queue q are", "default settings", "spoolrack queues set q")
-IS_MADE_ANEW = ("which is made anew", "only a backup has it")
+IS_MADE_ANEW = ("which is made anew", "only a backup has them")
 
 
 def ask_all(store: Store) -> list[Message]:

@@ -94,7 +94,7 @@ export function RunningRedrive({ redrive, onCancel }) {
 export function CancelRedrive({ redrive, onClose, onDone }) {
   async function cancel() {
     await change("redrives/cancel", { id: redrive.id });
-    tell(`The redrive of ${redrive.queue} is cancelled. What it has moved stays moved.`);
+    tell(`The redrive of ${redrive.queue} is cancelled. Messages that it has moved stay moved.`);
     onDone();
   }
   return html`<${Confirm} title="Cancel the redrive of ${redrive.queue}?" button="Cancel the redrive" onClose=${onClose} act=${cancel}>
