@@ -31,6 +31,9 @@ def _hold_places_of_closed_streams() -> None:
 def main() -> NoReturn:
     """Run the command that the process was started with, and exit as it says."""
     _hold_places_of_closed_streams()
+    # Before gRPC is loaded: its own log is not for the user of a command, and it never forks.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     try:
         from .program import run
 

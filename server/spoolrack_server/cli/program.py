@@ -88,9 +88,6 @@ def run(arguments: Sequence[str]) -> int:
     instruction = os.environ.get(COMPLETE)
     if instruction:
         return shell_complete(spoolrack, {}, PROGRAM, COMPLETE, instruction)
-    # Quiet, and before gRPC is loaded: its own words are not for the user of a command.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     lines = logging.StreamHandler()
     lines.setFormatter(_StderrLine())
     logging.basicConfig(level=logging.WARNING, handlers=[lines])

@@ -25,7 +25,7 @@ from spoolrack_store.model.settings import MIB
 from .http_errors import TooManyUploads, UnreadableBody, UploadTooSlow
 
 BLOCK: Final = 256 * 1024
-"""Bytes that a slow reader must take within `stall` seconds."""
+"""Bytes that a slow reader must take within `stall` seconds, and of a piece of an upload at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,12 +114,12 @@ async def pieces(
     try:
         while True:
             if request.content.is_eof():
-                part = request.content.read_nowait()  # All has come.
+                part = request.content.read_nowait(BLOCK)  # All has come.
             else:
                 now = loop.time()
                 end = min(now + http_limits.stall, latest + received / http_limits.bytes_per_second)
                 async with asyncio.timeout_at(end):
-                    part = await request.content.readany()
+                    part = await request.content.read(BLOCK)
             if not part:
                 return
             share.reserve(len(part))
