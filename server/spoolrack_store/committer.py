@@ -40,7 +40,7 @@ from .model.operations import (
     Request,
     Send,
 )
-from .model.reservation_requests import Reservation, Reserve, UndoReservation
+from .model.reservation_requests import UNFINISHED, Reservation, Reserve, UndoReservation
 
 Waiting = Receive | Reserve
 """Requests that may wait until something is ready, and that can be cancelled as long as they do."""
@@ -545,7 +545,8 @@ class Committer:
         for parked, outcome in zip(held.tried, outcomes, strict=False):
             if outcome:
                 self._parking.leave(parked)
-                self._answer_receive(parked.request, parked.future, outcome)
+                since = self._clock.monotonic()
+                self._tell(_QueuedRequest(parked.request, parked.future, since), outcome)
         for each, outcome in zip(held.begun, outcomes[len(held.tried) :], strict=True):
             self._tell(each, outcome)
 
@@ -564,8 +565,10 @@ class Committer:
         return isinstance(request, Waiting) and self._engine.is_coming_back(request.queue)
 
     def _begins(self, each: _QueuedRequest, draining: bool) -> bool:
+        if each.has_begun:
+            return True
         if not isinstance(each.request, Waiting):
-            each.has_begun = each.has_begun or each.future.set_running_or_notify_cancel()
+            each.has_begun = each.future.set_running_or_notify_cancel()
             return each.has_begun
         if draining:
             _fail(each.future, Draining())
@@ -575,7 +578,9 @@ class Committer:
 
     def _tell(self, each: _QueuedRequest, outcome: Outcome) -> None:
         request, future = each.request, each.future
-        if isinstance(request, Waiting):
+        if outcome is UNFINISHED:
+            self._go_on_with(each)
+        elif isinstance(request, Waiting):
             if outcome or request.wait == 0:
                 self._answer_receive(request, future, outcome)
             else:
@@ -584,6 +589,16 @@ class Committer:
             future.set_exception(outcome)
         else:
             future.set_result(outcome)
+
+    def _go_on_with(self, each: _QueuedRequest) -> None:
+        """Let the next commit do more of a request. It is done to its end; if its caller is gone, it is
+        undone then."""
+        if not each.has_begun and not each.future.set_running_or_notify_cancel():
+            each.future = Future()
+            each.future.cancel()
+        each.has_begun = each.has_waited = True
+        with self._wakened:
+            self._waiting.append(each)
 
     def _park(self, request: Waiting, future: Future[Any], since: Millis) -> None:
         deadline = None if request.wait is None else Millis(since + request.wait)
@@ -633,7 +648,7 @@ class Committer:
 
 def _answer(future: Future[Any], outcome: object) -> bool:
     """Answer, unless the caller has cancelled; return whether the caller hears it."""
-    if not future.set_running_or_notify_cancel():
+    if not future.running() and not future.set_running_or_notify_cancel():
         return False
     future.set_result(outcome)
     return True

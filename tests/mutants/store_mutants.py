@@ -30,6 +30,7 @@ _REDRIVES: Final = "tests/store/test_redrive_promises.py"
 _REQUESTS: Final = "tests/store/test_store_requests.py"
 _SCHEDULES: Final = "tests/store/test_schedule_promises.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
+_SETS_SLICED: Final = "tests/store/test_sets_sliced.py"
 _SET_READS: Final = "tests/store/test_set_reads.py"
 _STAGES: Final = "tests/store/test_stages.py"
 _STAGES_ENDS: Final = "tests/store/test_stages_ends.py"
@@ -731,6 +732,36 @@ STORE_MUTANTS: Final = (
             "        if False and ",
         ),
         caught_by=(_SETS,),
+    ),
+    Mutant(
+        name="a-large-set-is-leased-in-one-commit",
+        breaks="other callers are answered while a large set is leased",
+        edits=edit(
+            "engine/reservations.py:Reservations._lease_slice",
+            "partial_set.effort_left if self._is_shared else ",
+            "partial_set.effort_left if True else ",
+        ),
+        caught_by=(_SETS_SLICED,),
+    ),
+    Mutant(
+        name="a-set-in-slices-has-what-is-not-leased-any-more",
+        breaks="a set has the messages that are leased under its token, and no others",
+        edits=edit(
+            "engine/reservations.py:Reservations._leave_out_unleased",
+            "entry.name.token == partial_set.token and ",
+            "",
+        ),
+        caught_by=(_SETS_SLICED,),
+    ),
+    Mutant(
+        name="a-large-commit-deletes-all-at-once",
+        breaks="other callers are answered while the messages of a large set are deleted",
+        edits=edit(
+            "engine/reservations.py:Reservations._finish",
+            "            if self._effort_left <= 0:\n                break\n",
+            "",
+        ),
+        caught_by=(_SETS_SLICED,),
     ),
     Mutant(
         name="keys-of-what-was-leased-as-it-was-sent-are-not-known",

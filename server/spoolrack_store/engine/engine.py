@@ -65,7 +65,7 @@ from ..model.operations import (
     UpdateQueue,
 )
 from ..model.redrive_requests import CancelRedrive, StartRedrive
-from ..model.reservation_requests import Reserve
+from ..model.reservation_requests import UNFINISHED, Reserve
 from ..model.schedule_requests import CreateSchedule, DeleteSchedule, Fire, PauseSchedule
 from ..model.stage_requests import Abort, Publish, Stage
 from ..model.transitions import State
@@ -501,7 +501,7 @@ class Engine:
         for request, outcome in zip(requests, outcomes, strict=True):
             if isinstance(outcome, StoreError) and not isinstance(outcome, ENDS_OF_SETS):
                 continue
-            if isinstance(request, Receive | Reserve) and not outcome:
+            if isinstance(request, Receive | Reserve) and (not outcome or outcome is UNFINISHED):
                 continue
             if not isinstance(request, Receive | ChangeVisibility | ReleaseMessages | GiveBack):
                 return True
@@ -568,7 +568,7 @@ class Engine:
 
     def with_exact_index(self, answer: Callable[[], Found]) -> Found | None:
         """Return what `answer` finds in an index that has all that other processes did, and all that
-        was answered here; None if another process holds the lock."""
+        was answered here; None if another process holds the lock, or if that takes another commit."""
         if not self.sharing.enter():
             return None
         try:
@@ -576,7 +576,7 @@ class Engine:
             for part in self._parts_with_pending():
                 if part.has_durable:
                     self._guarded(part.go_on)
-            return answer()
+            return None if self.reservations.is_cut_short else answer()
         finally:
             self.sharing.leave()
 

@@ -24,7 +24,7 @@ from ..model.credits import Credits
 from ..model.dead_letter_records import MAX_RECEIVES as MAX_RECEIVES_REASON
 from ..model.dead_letter_records import REJECTED, check_explanation
 from ..model.errors import InvalidRequest, NoDeadLetterQueue, StaleReceipt, StoreError
-from ..model.names import MAX_RECEIVES, Name, indexes, is_set_token, lowest, make_token, sent_at
+from ..model.names import MAX_RECEIVES, Name, effort, indexes, is_set_token, lowest, make_token, sent_at
 from ..model.operations import (
     ChangeVisibility,
     Delivery,
@@ -164,11 +164,15 @@ class Leaser(Part):
         bytes_left: int,
         chosen: dict[Entry, int],
         written: Iterable[tuple[Entry, int]] = (),
+        *,
+        max_effort: int | None = None,
+        at_least_one: bool = True,
     ) -> list[tuple[Entry, int]]:
         """Return up to `room` messages to be leased, in order: those ready, and then those `written`.
 
-        It is at least one, and else no more than `bytes_left`. They are `chosen` now, as are those that
-        die. While receiving is paused there are none.
+        It is no more than `bytes_left`, but perhaps `at_least_one`, and no more files than
+        `max_effort` allows. They are `chosen` now, as are those that die. While receiving is paused
+        there are none.
         """
         self.expire(record)
         if record.settings.receiving == "paused":
@@ -178,7 +182,7 @@ class Leaser(Part):
         index = self._index.queue(record.name)
         ready = index.runs(room, chosen, record.settings, self._moves.commit)
         for entry, members in chain(ready, written):
-            if room <= 0:
+            if room <= 0 or (max_effort is not None and max_effort <= 0):
                 break
             try:
                 if not self._reader.is_readable(entry):
@@ -191,12 +195,14 @@ class Leaser(Part):
                 chosen[entry] = chosen.get(entry, 0) | members
                 dead[entry] = dead.get(entry, 0) | members
                 continue
-            fitting = self._fitting(entry, members, room, bytes_left, is_first=not picked)
+            is_first = at_least_one and not picked
+            fitting = self._fitting(entry, members, room, bytes_left, is_first=is_first)
             if not fitting:
                 break
             chosen[entry] = chosen.get(entry, 0) | fitting
             room -= fitting.bit_count()
             bytes_left -= entry.batch.counted_bytes_of(fitting)
+            max_effort = None if max_effort is None else max_effort - effort(fitting)
             picked.append((entry, fitting))
             if fitting != members:
                 break

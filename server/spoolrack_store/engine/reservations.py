@@ -11,6 +11,9 @@ here only: `leaser` passes over them, and no consumer has a receipt of them.
 
 - A record of which a message is not gone, and not under the token, was never answered, unless it is
   lost: it is undone. So are leases whose token no record has.
+- Messages of a large set are leased, and later brought back or deleted, in slices: the commits of other
+  callers come between. The record is written before the last slice. Where several processes share the
+  root, a set is leased in one slice: only a start looks for leases without a record.
 - A record is durably `~lost` before a message of the set is ready again. It stays until its leases
   are durably gone: without it they would be undone, and a lost lease counts as a receive.
 - A commit of a set that was read and then lost deletes those of its messages that no one has leased
@@ -27,7 +30,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
 from operator import itemgetter
@@ -52,6 +55,7 @@ from ..model.names import (
     NotAName,
     below,
     body_path,
+    effort,
     first_of,
     index_of,
     is_set_token,
@@ -63,11 +67,13 @@ from ..model.operations import MAX_BODY_IN_MEMORY, Message, MessageRun
 from ..model.reservation_names import Marker, ReservationName, is_stream, parse_reservation_name
 from ..model.reservation_records import ReservationRecord
 from ..model.reservation_requests import (
-    MAX_RESERVED_FILES,
+    MAX_EFFORT,
     MAX_RESERVED_MESSAGES,
     MAX_SEQUENCE_NUMBER,
     MEMORY,
     MIN_RESERVATION_TIMEOUT,
+    SLICE_EFFORT,
+    UNFINISHED,
     CommitReservations,
     Committed,
     ExtendReservation,
@@ -78,11 +84,12 @@ from ..model.reservation_requests import (
     Reservation,
     Reserve,
     UndoReservation,
+    Unfinished,
 )
 from ..model.sealed import NotWhole, Torn
 from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import State
-from .catalog import Catalog, QueueRecord
+from .catalog import Catalog
 from .dead_letters import DeadLetters
 from .leaser import Leaser
 from .moves import RETRY, Moves
@@ -98,6 +105,36 @@ _GONE: Final = (State.REMOVED, State.QUARANTINED)
 
 Key = tuple[str, int]
 """A stream and a number in it."""
+
+
+@dataclass(slots=True, eq=False)
+class _PartialSet:
+    """A set that is leased in slices, and has no record yet."""
+
+    queue: str
+    room: int
+    """How many messages it may still take, ..."""
+    bytes_left: int
+    """... how many bytes, ..."""
+    effort_left: int
+    """... and at what effort."""
+    token: str = ""
+    files: list[tuple[str, int]] = field(default_factory=list)
+    receives: list[int] = field(default_factory=list)
+    """Both as in `ReservationRecord`."""
+
+    def add(self, runs: Sequence[tuple[Entry, int]]) -> None:
+        """Add messages, in their order."""
+        for entry, members in runs:
+            text, received = entry.batch.stem.text, _received(entry)
+            if self.files and (self.files[-1][0], self.receives[-1]) == (text, received):
+                self.files[-1] = text, self.files[-1][1] | members
+            else:
+                self.files.append((text, members))
+                self.receives.append(received)
+            self.room -= members.bit_count()
+            self.bytes_left -= entry.batch.counted_bytes_of(members)
+            self.effort_left -= effort(members)
 
 
 @dataclass(slots=True, eq=False)
@@ -158,6 +195,7 @@ class Reservations(Part):
         self.sets: dict[Key, HeldSet] = {}
         self.markers: dict[str, dict[int, tuple[Marker, int]]] = {}
         """By stream and number, each with the commit that made or found it; the greatest counts."""
+        self._partial: dict[Key, _PartialSet] = {}
         self._reads: dict[Key, int] = {}
         self._doubted: dict[Key, None] = {}
         """Sets that others have made or changed: all of their leases may not be there."""
@@ -181,6 +219,8 @@ class Reservations(Part):
         """When holds end, the next one first."""
         self.pending = (self._news, self._busy, self._void, self._old_markers, self._ends)
         self._pushed = 0
+        self._effort_left = SLICE_EFFORT
+        """For what this commit may still bring back or delete."""
         self._retry_at = self._next_forget = Millis(0)
         self.turns = (
             Turn(UndoReservation, self._unreserve),
@@ -194,7 +234,7 @@ class Reservations(Part):
 
     # The requests.
 
-    def reserve(self, request: Reserve) -> Reservation | None:
+    def reserve(self, request: Reserve) -> Reservation | Unfinished | None:
         """Lease what is ready under a name, or find it there; None if nothing is ready."""
         key = request.stream, request.sequence_number
         _check_name(*key)
@@ -202,66 +242,117 @@ class Reservations(Part):
         _check("max_bytes", request.max_bytes, 1, None)
         if request.visibility_timeout is not None:
             _check_hold(request.visibility_timeout)
-        self._refuse_committed(*key)
-        for void in [void for void in self._void if void.key == key]:
-            self._undo(void)
-        if key in self.sets:
-            held = self._find(*key)
-            held.is_told = True
-            return self._shown(held)
-        return self._make(self._catalog.require(request.queue), request)
+        try:
+            self._refuse_committed(*key)
+            for void in [void for void in self._void if void.key == key]:
+                self._undo(void)
+            if key in self.sets:
+                held = self._find(*key)
+                held.is_told = True
+                return self._shown(held)
+            return self._lease_slice(key, request)
+        except StoreError:
+            if self._partial.pop(key, None) is not None:
+                self._may_have_unnamed = True
+                self._news.add(FOLDER)
+            raise
 
-    def _make(self, queue: QueueRecord, request: Reserve) -> Reservation | None:
-        doomed = self._dead_letters.not_to_be_leased()
-        runs = _of_few_files(self._leaser.pick(queue, request.max_messages, request.max_bytes, doomed))
-        if not runs:
+    def _lease_slice(self, key: Key, request: Reserve) -> Reservation | Unfinished | None:
+        """Lease the next slice of a set; with the last one the set is there."""
+        partial_set = self._partial.get(key) or _PartialSet(
+            request.queue, request.max_messages, request.max_bytes, MAX_EFFORT
+        )
+        queue = self._catalog.require(partial_set.queue)
+        most = (
+            partial_set.effort_left if self._is_shared else min(partial_set.effort_left, SLICE_EFFORT)
+        )
+        runs = self._leaser.pick(
+            queue,
+            partial_set.room,
+            partial_set.bytes_left,
+            self._dead_letters.not_to_be_leased(),
+            max_effort=most,
+            at_least_one=not partial_set.files,
+        )
+        is_cut = most <= sum(effort(members) for _, members in runs) < partial_set.effort_left
+        if not is_cut:
+            self._leave_out_unleased(partial_set)
+        if not runs and not partial_set.files:
+            self._partial.pop(key, None)
             return None
-        files, receives = _files_of(runs)
-        visibility_timeout = request.visibility_timeout
-        if visibility_timeout is None:
-            visibility_timeout = max(MIN_RESERVATION_TIMEOUT, queue.settings.visibility_timeout)
+        partial_set.token = partial_set.token or make_set_token(self._random)
+        partial_set.add(runs)
+        timeout = request.visibility_timeout
+        if timeout is None:
+            timeout = max(MIN_RESERVATION_TIMEOUT, queue.settings.visibility_timeout)
+        if is_cut:
+            self._partial[key] = partial_set
+            self._lease(runs, partial_set.token, timeout)
+            return UNFINISHED
+        held = self._make(key, partial_set, timeout)
+        self._partial.pop(key, None)
+        try:
+            self._lease(runs, partial_set.token, timeout)
+        except StoreError:
+            self._attempt(partial(self._undo, held))
+            raise
+        return self._shown(held, is_new=True)
+
+    def _make(self, key: Key, partial_set: _PartialSet, visibility_timeout: Millis) -> HeldSet:
+        """Write the record of a set. It comes before the last leases: a process that finds this one
+        dead finds by it what to undo."""
         wall, ends = self._clock.wall(), Millis(self._clock.monotonic() + visibility_timeout)
+        batches = self._moves.index.batches
+        files = tuple(partial_set.files)
         held = HeldSet(
             ReservationName(
-                stream=request.stream,
-                sequence_number=request.sequence_number,
-                due=Millis(wall + visibility_timeout),
+                stream=key[0], sequence_number=key[1], due=Millis(wall + visibility_timeout)
             ),
             ReservationRecord(
-                queue=queue.name,
-                token=make_set_token(self._random),
+                queue=partial_set.queue,
+                token=partial_set.token,
                 visibility_timeout=visibility_timeout,
                 made_at=wall,
-                size=sum(entry.batch.bytes_of(members) for entry, members in runs),
+                size=sum(batches[text].bytes_of(members) for text, members in files),
                 files=files,
-                receives=receives,
+                receives=tuple(partial_set.receives),
             ),
             ends,
             self._moves.commit,
             is_told=False,
         )
-        # The record comes first: a process that finds this one dead finds by it what to undo.
         self._moves.create_file(held.path, held.record.encode())
         self.sets[held.key] = held
         self._ends_at(held, ends)
+        return held
+
+    def _lease(self, runs: Sequence[tuple[Entry, int]], token: str, timeout: Millis) -> None:
+        wall = self._clock.wall()
+        until = Millis(wall + timeout), Millis(self._clock.monotonic() + timeout)
         together: dict[Entry, int] = {}
         for entry, members in runs:
             together[entry] = together.get(entry, 0) | members
-        try:
-            for entry, members in together.items():
-                self._moves.move(
-                    entry,
-                    members,
-                    State.LEASED,
-                    receives=_received(entry),
-                    first=wall if entry.name.first is None else entry.name.first,
-                    until=(held.due, ends),
-                    token=held.record.token,
-                )
-        except StoreError:
-            self._attempt(partial(self._undo, held))
-            raise
-        return self._shown(held, is_new=True)
+        for entry, members in together.items():
+            self._moves.move(
+                entry,
+                members,
+                State.LEASED,
+                receives=_received(entry),
+                first=wall if entry.name.first is None else entry.name.first,
+                until=until,
+                token=token,
+            )
+
+    def _leave_out_unleased(self, partial_set: _PartialSet) -> None:
+        """Leave out what is no longer leased under the token: messages that were deleted since, or that
+        another process, at its start, found without a record."""
+        batches, files, receives = self._moves.index.batches, [], []
+        for (text, members), received in zip(partial_set.files, partial_set.receives, strict=True):
+            for entry in batches[text].entries if text in batches else ():
+                if entry.name.token == partial_set.token and entry.held & members:
+                    files.append((text, entry.held & members))
+                    receives.append(received)
+        partial_set.files, partial_set.receives = files, receives
 
     def _extend(self, request: ExtendReservation) -> Reservation:
         _check_name(request.stream, request.sequence_number)
@@ -356,12 +447,11 @@ class Reservations(Part):
 
     def _unreserve(self, request: UndoReservation) -> None:
         held = self.sets.get((request.stream, request.sequence_number))
-        changes = self._moves.changes
         # What other processes have told isn't known; a caller that asks for the set again finds it.
-        if held is None or held.is_told or (changes is not None and changes.is_shared):
+        if held is None or held.is_told or self._is_shared:
             return
         if not held.is_over(self._clock.monotonic()) and not self._is_doomed(held):
-            self._undo(held)
+            self._undo(held, SLICE_EFFORT)
 
     def _put_aside(self, request: PutAside) -> None:
         held = self.sets.get((request.stream, request.sequence_number))
@@ -600,7 +690,13 @@ class Reservations(Part):
             for held in self.sets.values()
         )
 
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether `go_on` has moved as much as one commit may, and more is durable."""
+        return self._effort_left <= 0 and self.has_durable
+
     def go_on(self) -> None:
+        self._effort_left = SLICE_EFFORT
         self._attempt(self._take_in_news)
         self._attempt(self._end_holds)
         for held in [*self._void, *self._busy]:
@@ -660,7 +756,7 @@ class Reservations(Part):
         """Bring the messages of a lost set back, and delete those of a committed one, once that is
         durable."""
         if held in self._void:
-            self._undo(held)
+            self._undo(held, self._effort_left)
             return
         is_doomed = self._is_doomed(held)
         since = held.changed
@@ -670,14 +766,17 @@ class Reservations(Part):
             return
         leases = self._leases(held)
         for entry in leases:
+            if self._effort_left <= 0:
+                break
+            self._effort_left -= effort(entry.held)
             if is_doomed:
                 count = entry.held.bit_count()
                 self._moves.delete(entry, entry.held)
                 self._moves.statistics.count(held.record.queue, "commit", count)
             else:
                 self._leaser.bring_back(entry, entry.held)
-        if not is_doomed and leases:
-            return  # What dies is there for some commits.
+        if leases:
+            return  # Others are for the next commits, and what dies is there for some.
         if not is_doomed and not held.is_forgotten:
             del self._busy[held]
             return
@@ -723,7 +822,7 @@ class Reservations(Part):
     def recover(self) -> None:
         self.sets.clear()
         self.markers.clear()
-        for waiting in (self._doubted, self._busy, self._void, self._unread):
+        for waiting in (self._partial, self._doubted, self._busy, self._void, self._unread):
             waiting.clear()
         self._useless.clear()
         self._damaged.clear()
@@ -903,10 +1002,15 @@ class Reservations(Part):
         self._busy.pop(held, None)
         self._void[held] = None
 
-    def _undo(self, held: HeldSet) -> None:
-        """Make the set's messages ready again, as if they had not been leased."""
+    def _undo(self, held: HeldSet, max_effort: int = MAX_EFFORT) -> None:
+        """Make the set's messages ready again, as if they had not been leased; those beyond
+        `max_effort` in the next commits."""
         self._give_up(held)
         for entry in self._leases(held):
+            if max_effort <= 0:
+                return
+            max_effort -= effort(entry.held)
+            self._effort_left -= effort(entry.held)
             self._unlease(entry)
         self._moves.unlink_file(held.path)
         del self._void[held]
@@ -914,6 +1018,7 @@ class Reservations(Part):
     def _undo_unnamed(self) -> None:
         """Undo leases whose token no record has: a power cut has taken it before it was answered."""
         tokens = {held.record.token for held in self.sets.values()}
+        tokens.update(each.token for each in self._partial.values())
         for queue in self._moves.index.queues.values():
             for entry in list(queue.entries):
                 token = entry.name.token
@@ -956,6 +1061,11 @@ class Reservations(Part):
             reads=self._reads.get(held.key, 0),
             is_new=is_new,
         )
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether other processes have the root open."""
+        return self._moves.changes is not None and self._moves.changes.is_shared
 
     def _require(self, stream: str, sequence_number: int) -> HeldSet:
         self._require_known()
@@ -1004,32 +1114,6 @@ def _size_in_memory(entry: Entry, line: Line, index: int) -> int:
 def _received(entry: Entry) -> int:
     """Return how often the messages of an entry are received with one more lease."""
     return min(entry.name.receives + 1, MAX_RECEIVES)
-
-
-def _of_few_files(runs: Sequence[tuple[Entry, int]]) -> Sequence[tuple[Entry, int]]:
-    """Return the runs of the first files: each costs a rename, and other callers wait for all."""
-    names: set[Entry] = set()
-    for at, (entry, _) in enumerate(runs):
-        names.add(entry)
-        if len(names) > MAX_RESERVED_FILES:
-            return runs[:at]
-    return runs
-
-
-def _files_of(
-    runs: Sequence[tuple[Entry, int]],
-) -> tuple[tuple[tuple[str, int], ...], tuple[int, ...]]:
-    """Return runs as files and members, in the order of the messages, and the receives of each."""
-    files: list[tuple[str, int]] = []
-    receives: list[int] = []
-    for entry, members in runs:
-        text, received = entry.batch.stem.text, _received(entry)
-        if files and (files[-1][0], receives[-1]) == (text, received):
-            files[-1] = text, files[-1][1] | members
-        else:
-            files.append((text, members))
-            receives.append(received)
-    return tuple(files), tuple(receives)
 
 
 def check_places(begin: int, end: int) -> None:

@@ -211,6 +211,14 @@ def runs(mask: int) -> Iterator[tuple[int, int]]:
         start += length
 
 
+_RUNS_LIKE_A_RENAME: Final = 8
+
+
+def effort(mask: int) -> int:
+    """Return what it takes to move the members, in renames: a list of many runs takes longer."""
+    return 1 + (mask ^ mask << 1).bit_count() // (2 * _RUNS_LIKE_A_RENAME)
+
+
 def indexes(mask: int) -> Iterator[int]:
     """Yield each member's index, in order."""
     for first, last in runs(mask):

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from .clock import Millis
 from .operations import Message, MessageRun, Request
 
 DEFAULT_RESERVED_MESSAGES = 1_000
 MAX_RESERVED_MESSAGES = 100_000
-MAX_RESERVED_FILES = 5_000
-"""A set of messages that each have a file of their own has no more: for as long as the lease of one set
-takes, no other caller is answered."""
+MAX_EFFORT = 5_000
+"""Of the leases of a set, in renames, as `names.effort` says: so many messages with a file each."""
+SLICE_EFFORT = 500
+"""Of what one commit leases for a set, and of what it brings back or deletes: other callers wait for
+it."""
 DEFAULT_RESERVED_BYTES = 64 * 1024 * 1024
 MIN_RESERVATION_TIMEOUT = Millis(1_000)
 MAX_SEQUENCE_NUMBER = 2**63 - 1
@@ -48,6 +51,13 @@ class Committed:
     """Deleted now."""
     lost: Sequence[int]
     """The numbers of sets that were lost before; none of their messages was deleted."""
+
+
+class Unfinished:
+    """The outcome of a request that goes on in the next commit, and can't be cancelled any more."""
+
+
+UNFINISHED: Final = Unfinished()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

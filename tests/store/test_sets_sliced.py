@@ -1,0 +1,188 @@
+"""A large set is leased, brought back and deleted in slices, between the commits of other callers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from spoolrack_store.engine import reservations
+from spoolrack_store.model.batch import Entry
+from spoolrack_store.model.errors import ReservationNotFound
+from spoolrack_store.model.names import effort
+from spoolrack_store.model.operations import Purge
+from spoolrack_store.model.reservation_requests import (
+    UNFINISHED,
+    CommitReservations,
+    ExtendReservation,
+    Reservation,
+    Reserve,
+)
+
+from tests.store.front_rig import GIVE_UP, FrontRig, opened
+from tests.support.set_rig import HOLD, SetRig
+
+RESERVE = Reserve(queue="q", stream="s", sequence_number=0, max_messages=100, visibility_timeout=HOLD)
+
+
+@pytest.fixture(autouse=True)
+def slices_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reservations, "SLICE_EFFORT", 2)
+
+
+@pytest.fixture
+def rig() -> SetRig:
+    return SetRig()
+
+
+@pytest.fixture
+def front(tmp_path: Path) -> Iterator[FrontRig]:
+    with opened(tmp_path / "root") as rig:
+        yield rig
+
+
+def lone(rig: SetRig | FrontRig, count: int) -> list[str]:
+    return [id for at in range(count) for id in rig.send(b"%d" % at)]
+
+
+def leased(rig: SetRig) -> list[Entry]:
+    entries = rig.engine.index.queue("q").entries
+    return [entry for entry in entries if entry.name.token]
+
+
+def test_a_commit_leases_one_slice_and_another_caller_gets_what_is_left(rig: SetRig) -> None:
+    ids = lone(rig, 6)
+
+    assert rig.ask(RESERVE) is UNFINISHED
+    assert len(leased(rig)) == 2
+    with pytest.raises(ReservationNotFound):
+        rig.ask(ExtendReservation(stream="s", sequence_number=0))
+    assert rig.ask(RESERVE) is UNFINISHED
+    assert rig.receive() == [(id, 1) for id in ids[4:]]
+    made = rig.ask(RESERVE)
+
+    assert (made.messages, made.bytes, made.is_new) == (4, 4, True)
+    assert rig.ids_in() == ids[:4]
+
+
+def test_a_set_in_slices_keeps_its_bounds(rig: SetRig) -> None:
+    ids = lone(rig, 9)
+    bounded = Reserve(queue="q", stream="s", sequence_number=0, max_messages=5, visibility_timeout=HOLD)
+    by_bytes = Reserve(queue="q", stream="s", sequence_number=1, max_bytes=2, visibility_timeout=HOLD)
+
+    assert [rig.ask(bounded), rig.ask(bounded)] == [UNFINISHED] * 2
+    assert rig.ask(bounded).messages == 5
+    assert rig.ask(by_bytes) is UNFINISHED
+    assert rig.ask(by_bytes).messages == 2
+    assert rig.ids_in(1) == ids[5:7]
+
+
+def test_a_start_undoes_a_set_of_which_only_some_slices_were_leased(rig: SetRig) -> None:
+    ids = lone(rig, 5)
+    assert rig.ask(RESERVE) is UNFINISHED
+
+    rig.restart()
+
+    assert rig.names() == []
+    assert rig.receive() == [(id, 1) for id in ids]
+
+
+def test_a_process_that_joins_undoes_what_has_no_record_and_the_set_takes_it_again(rig: SetRig) -> None:
+    ids = lone(rig, 5)
+    assert rig.ask(RESERVE) is UNFINISHED
+    other = rig.join()
+    rig.commit(engine=other)
+
+    made = rig.ask(RESERVE)
+
+    rig.settle(engine=other)
+    assert (made.messages, rig.ids_in()) == (5, ids)
+    assert rig.receive(engine=other) == []
+
+
+def test_what_is_purged_between_slices_is_not_in_the_set(rig: SetRig) -> None:
+    lone(rig, 5)
+    assert rig.ask(RESERVE) is UNFINISHED
+    rig.ask(Purge(queue="q"))
+    rig.settle()
+
+    late = lone(rig, 1)
+    made = rig.ask(RESERVE)
+
+    assert made.messages == 1
+    assert rig.ids_in() == late
+
+
+def test_a_set_whose_number_is_committed_between_slices_is_undone(rig: SetRig) -> None:
+    ids = lone(rig, 5)
+    assert rig.ask(RESERVE) is UNFINISHED
+    rig.ask(CommitReservations(stream="s", last_sequence_number=0))
+
+    with pytest.raises(reservations.ReservationCommitted):
+        rig.ask(RESERVE)
+    rig.settle()
+
+    assert rig.receive() == [(id, 1) for id in ids]
+
+
+def test_a_commit_deletes_one_slice_at_a_time(rig: SetRig) -> None:
+    lone(rig, 5)
+    while rig.ask(RESERVE) is UNFINISHED:
+        pass
+    assert rig.ask(CommitReservations(stream="s", last_sequence_number=0)).messages == 5
+
+    left = []
+    while leased(rig):
+        rig.commit()
+        left.append(len(leased(rig)))
+
+    assert left[-3:] == [3, 1, 0]
+    rig.settle()
+    assert rig.receive() == []
+
+
+def test_messages_of_a_lost_set_come_back_one_slice_at_a_time(rig: SetRig) -> None:
+    ids = lone(rig, 5)
+    while rig.ask(RESERVE) is UNFINISHED:
+        pass
+    rig.clock.now += HOLD
+
+    left = []
+    while leased(rig):
+        rig.commit()
+        left.append(len(leased(rig)))
+
+    assert left[-3:] == [3, 1, 0]
+    assert rig.receive() == [(id, 2) for id in ids]
+
+
+def test_a_caller_of_the_store_gets_the_whole_set_and_its_count_after_the_commit(
+    front: FrontRig,
+) -> None:
+    lone(front, 7)
+
+    made = front.ask(RESERVE)
+    assert isinstance(made, Reservation)
+    assert made.messages == 7
+    front.ask(CommitReservations(stream="s", last_sequence_number=0))
+
+    counts = front.store.queue("q").counts
+    assert (counts.ready_count, counts.leased_count) == (0, 0)
+
+
+def test_a_reserve_that_waits_gets_a_set_in_slices(front: FrontRig) -> None:
+    waiting = front.store.submit(
+        Reserve(queue="q", stream="s", sequence_number=0, max_messages=9, wait=None)
+    )
+    front.in_turn()
+
+    front.send(b"1")
+
+    made = waiting.result(GIVE_UP)
+    assert made is not None
+    assert made.messages == 1
+
+
+def test_moving_a_list_of_many_runs_counts_like_several_files() -> None:
+    assert effort(1) == effort((1 << 1_000) - 1) == 1
+    assert effort(int("01" * 500, 2)) > 50
