@@ -12,7 +12,7 @@ DATA ?= ./data
 ARGS ?=
 MINUTES ?= 30
 WORKERS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4)))
-SPREAD = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+SPREAD = -n $(WORKERS) --no-loadscope-reorder
 CHECKED = access brokerless client contract crash http mutants server store structure unit vsqs
 export PYTHON
 
