@@ -161,7 +161,13 @@ class _Replay:
                 priority=message.priority,
             )
             http = self._connection.http(self._http_url)
-            http.send(self._target, message.body_path, sent, lambda messages, size: None)
+            http.send(
+                self._target,
+                message.body_path,
+                sent,
+                lambda messages, size: None,
+                wait=self._connection.timeout,
+            )
             return
         send = partial(
             self._client.queue(self._target).send_file,
