@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
@@ -21,6 +22,7 @@ from .files.local_disk import LocalDisk, this_process
 from .files.root import is_root
 from .model.clock import Clock, Millis, SystemClock
 from .model.errors import RootInUse, RootUnusable, StoreFailed
+from .model.names import NotAName, parse
 
 TRIES: Final = 1_500
 """Of a lock that another process holds: half a minute."""
@@ -36,7 +38,7 @@ class RootLinks(Protocol):
 
     def make(self, folder: str) -> None: ...
 
-    def add(self, folder: str) -> int: ...
+    def add(self, folder: str, takes: Callable[[str], bool] | None = None) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +105,23 @@ def link_root(links: RootLinks, memory: Memory, lock: Lock, clock: Clock) -> Sna
         changes.hold(clock.wall())
         changes.look()
         links.make(layout.OWNERS)
-        files = sum(links.add(each) for each in _LINKED)
+        files = sum(links.add(each, _is_message if each == layout.NEW else None) for each in _LINKED)
         return Snapshot(files, Millis(clock.monotonic() - began))
     finally:
         lock.release()
+
+
+def _is_message(name: str) -> bool:
+    """Return whether the name of a file in `new/` is a message's.
+
+    A body that is being written isn't linked. Neither is a file that was put there by hand: with two
+    links it would not be adopted.
+    """
+    try:
+        parse(f"{layout.NEW}/{name}")
+    except NotAName:
+        return False
+    return True
 
 
 def _take(disk: LocalDisk, root: str, tries: int) -> Lock:

@@ -7,6 +7,7 @@ instant. Of each message that is kept, the body is there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
 from random import Random
@@ -128,7 +129,7 @@ class _Links:
     def make(self, folder: str) -> None:
         self.made.make_folder(folder)
 
-    def add(self, folder: str) -> int:
+    def add(self, folder: str, takes: Callable[[str], bool] | None = None) -> int:
         self._meanwhile()
         self.make(folder)
         into = self.made.node(folder)
@@ -138,6 +139,8 @@ class _Links:
             path = f"{folder}/{found.name}"
             if found.kind is FileKind.FOLDER:
                 linked += self.add(path)
+                continue
+            if takes is not None and not takes(found.name):
                 continue
             self._meanwhile()
             try:

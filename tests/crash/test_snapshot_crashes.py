@@ -35,7 +35,7 @@ def test_a_snapshot_between_any_two_steps_is_a_consistent_root(model: Model, pro
 
 
 def _links_without_the_lock(patched: pytest.MonkeyPatch) -> None:
-    """Commits go on while names are linked: one that moves behind the reading is missed."""
+    """Let commits go on while names are linked: one that moves behind the reading is missed."""
     honest = Changes.hold
 
     def hold(self: Changes, now: int) -> None:
@@ -57,7 +57,7 @@ def _links_without_the_lock(patched: pytest.MonkeyPatch) -> None:
 
 
 def _without(folder: str) -> Callable[[pytest.MonkeyPatch], None]:
-    """A folder of the snapshot stays empty."""
+    """Leave a folder of the snapshot empty."""
 
     def plant(patched: pytest.MonkeyPatch) -> None:
         linked = tuple(each for each in snapshot._LINKED if each != folder)
@@ -74,23 +74,23 @@ def _without(folder: str) -> Callable[[pytest.MonkeyPatch], None]:
 
 
 def _archive_first(patched: pytest.MonkeyPatch) -> None:
-    """What the reaper moves there meanwhile is missed."""
+    """Miss what the reaper moves there meanwhile."""
     patched.setattr(snapshot, "_LINKED", (layout.ARCHIVE, *snapshot._LINKED[:-1]))
 
 
 def _bodies_after_the_archive(patched: pytest.MonkeyPatch) -> None:
-    """A body that the reaper moves to the archive meanwhile is missed."""
+    """Miss a body that the reaper moves to the archive meanwhile."""
     linked = tuple(each for each in snapshot._LINKED if each != layout.BODIES)
     patched.setattr(snapshot, "_LINKED", (*linked, layout.BODIES))
 
 
 def _unlinks_bodies_of_the_archived(patched: pytest.MonkeyPatch) -> None:
-    """A start unlinks the body that a power cut has left behind its archived message."""
+    """Unlink, at a start, the body that a power cut has left behind its archived message."""
     patched.setattr(recovery, "archived_files", lambda disk, ids: {})
 
 
 def _makes_days_undurable(patched: pytest.MonkeyPatch) -> None:
-    """A power cut takes a day of the archive, and with it a body that was moved there."""
+    """Let a power cut take a day of the archive, and with it a body that was moved there."""
     honest = Removed._make_folders
 
     def make_folders(self: Removed, kept: str) -> bool:
