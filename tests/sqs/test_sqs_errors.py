@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import aiohttp
@@ -12,7 +12,7 @@ import boto3
 import pytest
 from spoolrack_server.server import Server
 
-from tests.support.sqs_rig import Sqs, raw
+from tests.support.sqs_rig import Sqs, form_of, raw
 
 PREFIX: Final = "AWS.SimpleQueueService."
 ARN: Final = "arn:aws:sqs:eu-west-1:000000000000:"
@@ -48,7 +48,6 @@ CALLS: Final[Mapping[str, dict[str, Any]]] = {
     "UntagQueue": {**Q, "TagKeys": ["a"]},
 }
 """A request of each operation, with all that it requires."""
-QUERY_LISTS: Final = {"Actions": "ActionName"}
 MODEL: Final = boto3.client("sqs", region_name="eu-west-1").meta.service_model
 
 
@@ -56,28 +55,6 @@ def required(operation: str) -> list[str]:
     shape = MODEL.operation_model(operation).input_shape
     names: list[str] = [] if shape is None else shape.required_members
     return names
-
-
-def fields(prefix: str, value: Any, operation: str) -> Iterator[tuple[str, str]]:
-    """Yield the fields of a form, flattened as AWS Query has them."""
-    name = prefix.rpartition(".")[2]
-    match value:
-        case list():
-            element = QUERY_LISTS.get(name, name.removesuffix("s"))
-            element = f"{operation}RequestEntry" if name == "Entries" else element
-            for number, each in enumerate(value, 1):
-                yield from fields(f"{element}.{number}", each, operation)
-        case dict() if name in ("Attributes", "MessageAttributes", "MessageSystemAttributes", "Tags"):
-            element, key = name.removesuffix("s"), "Key" if name == "Tags" else "Name"
-            path = prefix.removesuffix(name) + element
-            for number, (each, inner) in enumerate(value.items(), 1):
-                yield f"{path}.{number}.{key}", each
-                yield from fields(f"{path}.{number}.Value", inner, operation)
-        case dict():
-            for each, inner in value.items():
-                yield from fields(f"{prefix}.{each}" if prefix else each, inner, operation)
-        case _:
-            yield prefix, str(value)
 
 
 async def errors(
@@ -93,10 +70,9 @@ async def errors(
     service, _, shape = content["__type"].partition("#")
     assert service == "com.amazonaws.sqs"
     code, _, side = answer.headers["x-amzn-query-error"].partition(";")
-    form = {"Action": operation, **dict(fields("", dict(parameters), operation))}
     async with (
         aiohttp.ClientSession() as session,
-        session.post(f"{server.sqs_url}/", data=form) as response,
+        session.post(f"{server.sqs_url}/", data=form_of(operation, parameters)) as response,
     ):
         text = await response.text()
     found = re.search("<Type>(.*)</Type><Code>(.*)</Code><Message>(.+)</Message>", text, re.DOTALL)
