@@ -88,7 +88,7 @@ class SortedNames:
             self._chunks[at : at + 1] = [chunk[:keep], chunk[keep:]]
 
     def remove(self, name: str) -> bool:
-        """Whether `name` was there."""
+        """Remove `name`; return whether it was there."""
         at = self._chunk_of(name)
         if at < 0:
             return False
@@ -106,12 +106,12 @@ class SortedNames:
         return self._chunks[0][0] if self._chunks else None
 
     def find(self, id: str) -> str | None:
-        """The name of the message `id`."""
+        """Return the name of the message `id`."""
         found = next(self.since(id), None)
         return found if found is not None and found.startswith(id) else None
 
     def since(self, start: str) -> Iterator[str]:
-        """All names from `start` on. Nothing may be added or removed meanwhile."""
+        """Yield all names from `start` on. Nothing may be added or removed meanwhile."""
         at = max(0, self._chunk_of(start))
         if at >= len(self._chunks):
             return
@@ -121,7 +121,7 @@ class SortedNames:
             yield from chunk
 
     def before(self, end: str) -> str | None:
-        """The last name that isn't above `end`."""
+        """Return the last name that isn't above `end`."""
         at = self._chunk_of(end)
         if at < 0:
             return None
@@ -129,7 +129,7 @@ class SortedNames:
         return chunk[bisect_right(chunk, end) - 1]
 
     def counts_below(self, bounds: Iterable[str]) -> list[int]:
-        """How many names stand below each of `bounds`, which ascend.
+        """Count the names below each of `bounds`, which ascend.
 
         It looks at each chunk's length, and into one chunk for each bound: at no name besides.
         """
@@ -144,7 +144,7 @@ class SortedNames:
         return counts
 
     def sample(self, first: int, end: int, most: int) -> list[str]:
-        """Up to `most` of the names at the places from `first` to before `end`, evenly spread."""
+        """Return up to `most` names, evenly spread, of the places from `first` to before `end`."""
         count = max(0, min(end, self._count) - first)
         most = min(most, count)
         places = (first + (2 * n + 1) * count // (2 * most) for n in range(most))
@@ -160,7 +160,7 @@ class SortedNames:
         return found
 
     def _chunk_of(self, name: str) -> int:
-        """The chunk in which `name` stands or belongs; -1 before the first."""
+        """Return the chunk in which `name` stands or belongs; -1 before the first."""
         return bisect_right(self._chunks, [name, _ABOVE_ALL]) - 1
 
 
@@ -601,7 +601,7 @@ class Index:
         return entry
 
     def disappear(self, entry: Entry, commit: int) -> None:
-        """Forget a name that is there no more. What it held and no other name lists is gone."""
+        """Forget a name that is there no more. Its messages that no other name lists are gone."""
         batch = entry.batch
         held = entry.held
         batch.drop(entry, commit)
