@@ -79,7 +79,7 @@ def test_others_than_this_machine_are_served_only_with_tls_or_in_as_many_words(
 @pytest.mark.parametrize(
     "options", ["tokens", "tokens tls", "tls", "tls client_ca", "tokens tls client_ca"]
 )
-def test_what_serve_suggests_works_as_the_server_was_started(
+def test_the_commands_that_serve_suggests_work(
     tmp_path: Path, files: Files, ca: trustme.CA, options: str
 ) -> None:
     started: list[str] = []

@@ -12,7 +12,7 @@ FIRST = "document.querySelector('table.messages tbody th')?.textContent"
 NOTHING = "\u2013"
 
 
-def test_what_is_not_there_yet_is_said_in_words(desk: Desk) -> None:
+def test_an_empty_page_says_so_in_words(desk: Desk) -> None:
     desk.text("There is no queue yet")
     for path, words in (
         ("ages", "No message is ready"),

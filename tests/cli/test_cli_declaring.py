@@ -134,7 +134,7 @@ def test_a_file_that_declares_nonsense_is_refused_before_anything_is_done(
     assert list(client.list_queues()) == []
 
 
-def test_what_the_server_refuses_is_said_with_its_reason(
+def test_a_refusal_of_the_server_is_reported_with_its_reason(
     spoolrack: Spoolrack, declare: Declare
 ) -> None:
     refused = spoolrack("queues", "apply", str(declare({"../etc": {}})))
@@ -205,7 +205,7 @@ def test_health_is_told_by_the_exit_code(
     assert everywhere.code == code
 
 
-def test_health_says_that_nobody_answers(offline: Spoolrack) -> None:
+def test_health_reports_an_unreachable_server(offline: Spoolrack) -> None:
     asked = offline("health", "--health", "127.0.0.1:1")
     assert asked.code == 69
     assert "no server answers at 127.0.0.1:1" in asked.err

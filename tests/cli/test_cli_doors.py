@@ -258,7 +258,7 @@ def test_spans_of_time_have_units(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1", "1w", "1h30m", "1e3", "nan", "٣s"])
-def test_what_is_no_span_of_time_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         Span().convert(text, None, None)
 
@@ -285,7 +285,7 @@ def test_addresses_have_a_host_and_a_port(text: str, address: tuple[str, int]) -
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:99999", "::1:80", "a b:1", "x:y"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         Address().convert(text, None, None)
 

@@ -107,7 +107,7 @@ async def submit_one(merged: Batcher[int, int], sent: Sent, item: int, deadline:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_tasks_who_come_and_go_at_random_are_all_told_the_truth(seed: int) -> None:
+def test_tasks_cancelled_at_random_get_true_answers(seed: int) -> None:
     random = Random(seed)
     sent = Sent()
     crowd = random.choice([2, 3, 4, SMALL, 3 * SMALL])
@@ -163,7 +163,7 @@ def test_tasks_who_come_and_go_at_random_are_all_told_the_truth(seed: int) -> No
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_threads_who_come_and_give_up_at_random_are_all_told_the_truth(seed: int) -> None:
+def test_threads_that_time_out_at_random_get_true_answers(seed: int) -> None:
     sent = Sent()
     chance = Random(seed)
     crowd = chance.choice([3, 6, SMALL + 4])

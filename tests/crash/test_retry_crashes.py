@@ -21,7 +21,7 @@ SEEDS: Final = seeds_of_run(15)
 @pytest.mark.parametrize("processes", [1, 3])
 @pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
-def test_what_was_given_up_is_where_its_answer_says_through_crashes(
+def test_released_and_rejected_messages_stay_as_answered_through_crashes(
     model: Model, can_sync_all: bool, processes: int
 ) -> None:
     hidden, rejected, told_why, crashes = tell(

@@ -84,7 +84,7 @@ WORDS: Final = {
 
 
 @pytest.mark.parametrize("reset", [False, True], ids=["ends", "reset"])
-def test_a_connection_that_breaks_off_anywhere_leaves_nothing_and_harms_nobody(
+def test_a_connection_that_breaks_off_anywhere_leaves_nothing_and_affects_no_other(
     client: spoolrack.Client, served: Served, reset: bool
 ) -> None:
     for words in WORDS.values():
@@ -175,7 +175,7 @@ def test_a_receipt_or_an_id_that_is_a_path_leads_nowhere(
     assert serves(client)
 
 
-def test_a_page_token_of_somebody_is_no_way_in(client: spoolrack.Client, served: Served) -> None:
+def test_a_forged_page_token_is_refused(client: spoolrack.Client, served: Served) -> None:
     with grpc.insecure_channel(served.address) as channel:
         stub = Stubs(channel)
         for token in ("..", "../../outside", "\0", "!" * 10_000, "=" * 7):
@@ -214,7 +214,7 @@ def test_ten_megabytes_of_attributes_in_many_shapes_are_refused_alone(
 # The folders.
 
 
-def test_what_somebody_puts_into_the_folders_of_a_running_server_stays_his_own(
+def test_files_put_into_the_folders_of_a_running_server_are_kept(
     client: spoolrack.Client, served: Served, outside: Outside
 ) -> None:
     litter(served.root, "jobs", outside)
@@ -289,7 +289,7 @@ def take_away(path: Path, outside: Outside) -> None:
     path.unlink()
 
 
-def test_messages_that_were_tampered_with_cost_nobody_but_themselves(
+def test_a_message_that_was_tampered_with_costs_no_other(
     client: spoolrack.Client, served: Served, outside: Outside
 ) -> None:
     harms = (

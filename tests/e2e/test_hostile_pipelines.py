@@ -179,7 +179,7 @@ def serves(stub: Any) -> bool:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_whatever_a_request_holds_the_server_makes_no_mistake(
+def test_any_request_is_answered_without_an_internal_error(
     served: Served, stub: Any, outside: Outside, random: Random, method: str
 ) -> None:
     descriptor = contract.METHODS[method]
@@ -256,7 +256,7 @@ def test_a_deduplication_id_is_any_text_and_never_a_path(
     assert outside.is_untouched()
 
 
-def test_what_somebody_puts_into_the_folders_of_a_running_server_harms_nobody(
+def test_files_put_into_the_folders_of_a_running_server_affect_no_message(
     served: Served, stub: Any, outside: Outside
 ) -> None:
     litter_pipelines(served.root, "jobs", outside)

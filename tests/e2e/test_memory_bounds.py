@@ -172,7 +172,7 @@ def test_large_sends_that_are_refused_leave_the_memory_bounded_again_and_again(r
         rig.check()
 
 
-def test_frames_that_nobody_reads_leave_the_memory_bounded(rig: Rig) -> None:
+def test_unread_frames_leave_the_memory_bounded(rig: Rig) -> None:
     with rig.client() as client:
         client.create_queue("q", max_message_size=64 * MIB)
         queue = client.queue("q")

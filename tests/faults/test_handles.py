@@ -88,7 +88,7 @@ def test_a_server_without_handles_refuses_what_needs_one_and_goes_on_afterwards(
     assert [message.id for message in server.queue().peek()][:-1] == left
 
 
-def test_connections_that_take_all_handles_cost_nobody_a_message(serve: Serve) -> None:
+def test_connections_that_take_all_handles_lose_no_message(serve: Serve) -> None:
     server = serve()
     server.client.create_queue("q")
     queue = server.queue()

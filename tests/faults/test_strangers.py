@@ -127,7 +127,7 @@ def bystanders(root: Path) -> set[bytes]:
     }
 
 
-def test_strangers_everywhere_cost_nobody_a_message_and_are_not_destroyed(serve: Serve) -> None:
+def test_foreign_files_everywhere_cost_no_message_and_are_kept(serve: Serve) -> None:
     server = serve()
     server.client.create_queue("dead")
     server.client.create_queue("q", visibility_timeout=600)
@@ -153,7 +153,7 @@ def test_strangers_everywhere_cost_nobody_a_message_and_are_not_destroyed(serve:
 
 
 @pytest.mark.parametrize("make", [make_file, make_pipe])
-def test_what_comes_to_stand_in_a_queues_place_costs_no_acknowledged_message(
+def test_a_foreign_entry_in_a_queue_s_place_costs_no_acknowledged_message(
     make: Callable[[Path], None], serve: Serve
 ) -> None:
     server = serve()

@@ -136,7 +136,7 @@ async def test_the_dashboards_parameters_are_held_to_the_same(http: Http, path: 
 
 
 @pytest.mark.parametrize("path", ["/-/health?x=1", "/-/health/live?x=1", "/-/dashboard?v=2"])
-async def test_pages_that_are_open_to_everybody_take_any_parameter(http: Http, path: str) -> None:
+async def test_public_pages_take_any_parameter(http: Http, path: str) -> None:
     assert (await http.ask("GET", path, described=False)).status == 200
 
 

@@ -109,7 +109,7 @@ def test_a_stream_brings_what_python_sends_while_it_waits(
     assert end_of(driver, stream, name) == CANCELLED
 
 
-def test_what_comes_after_a_cancellation_is_not_leased_to_the_stream_that_is_gone(
+def test_a_message_sent_after_a_cancellation_is_not_leased_to_the_cancelled_stream(
     driver: Driver, queue: spoolrack.Queue, name: str
 ) -> None:
     stream = driver.stream(name, queue.name)
@@ -137,7 +137,7 @@ def test_leases_that_are_released_at_a_cancellation_in_mid_stream_come_back_at_o
     assert [message.receive_count for message in received] == [2] * 4 + [1] * 6
 
 
-def test_what_no_transport_took_of_a_cancelled_stream_comes_back_without_the_language(
+def test_undelivered_messages_of_a_cancelled_stream_return_without_the_language(
     driver: Driver, queue: spoolrack.Queue, stub: Stubs, name: str
 ) -> None:
     size, count = 1 << 20, 48

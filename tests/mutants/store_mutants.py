@@ -758,7 +758,7 @@ STORE_MUTANTS: Final = (
             "",
         ),
         caught_by=(
-            f"{_REAPER}::test_what_was_leased_as_it_was_sent_stays_deleted_when_its_sender_dies",
+            f"{_REAPER}::test_a_message_leased_as_it_was_sent_stays_deleted_when_its_sender_dies",
         ),
     ),
     Mutant(
@@ -769,9 +769,7 @@ STORE_MUTANTS: Final = (
             "            batch.changed = commit\n",
             "",
         ),
-        caught_by=(
-            f"{_REAPER}::test_what_was_leased_as_it_was_sent_stays_deleted_when_the_power_fails",
-        ),
+        caught_by=(f"{_REAPER}::test_a_message_leased_as_it_was_sent_stays_deleted_after_power_loss",),
     ),
     # Dead letters and redrives.
     Mutant(

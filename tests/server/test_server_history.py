@@ -116,7 +116,7 @@ def test_with_too_many_queues_the_one_that_is_idle_longest_gives_its_place() -> 
     assert history.of("a") is not None
 
 
-def test_what_a_number_cannot_hold_is_kept_as_the_largest() -> None:
+def test_a_value_beyond_a_number_s_range_is_kept_as_the_largest() -> None:
     history = History()
     sample(history, 0, queue(ready=2**40))
     series = history.of("q")

@@ -63,7 +63,7 @@ async def test_a_drain_ends_a_read_with_a_status_that_says_try_again(tmp_path: P
         await stopping
 
 
-async def test_a_reader_that_leaves_harms_nobody(client: Client) -> None:
+async def test_a_reader_that_leaves_affects_no_other(client: Client) -> None:
     await client.create()
     for _ in range(16):
         await client.send(bytes(MIB))

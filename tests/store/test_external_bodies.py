@@ -242,7 +242,7 @@ def test_a_start_unlinks_a_body_without_a_message_and_puts_aside_what_is_none(tm
         (".", "must be a regular file"),
     ],
 )
-def test_what_can_not_be_linked_is_refused(tmp_path: Path, path: str, why: str) -> None:
+def test_a_file_that_cannot_be_linked_is_refused(tmp_path: Path, path: str, why: str) -> None:
     with opened(tmp_path / "root") as rig, pytest.raises(InvalidRequest, match=why):
         rig.store.link_body(tmp_path / path)
 

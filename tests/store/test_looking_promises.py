@@ -82,7 +82,7 @@ def test_a_look_beside_a_server_shows_what_is_there_and_keeps_it_from_nothing(tm
         rig.send(b"more")
 
 
-def test_what_a_start_would_decide_is_shown_and_not_done(tmp_path: Path) -> None:
+def test_decisions_of_a_start_are_shown_and_not_done(tmp_path: Path) -> None:
     clock = ManualClock()
     with opened(tmp_path, clock) as rig:
         fill(rig)

@@ -152,7 +152,7 @@ def test_a_snapshot_that_fails_leaves_nothing(tmp_path: Path) -> None:
     take_snapshot(tmp_path / "root", tmp_path / "copy")
 
 
-def test_what_a_snapshot_that_was_cut_off_leaves_is_named(tmp_path: Path) -> None:
+def test_the_rest_of_an_interrupted_snapshot_is_named(tmp_path: Path) -> None:
     with opened(tmp_path / "root") as rig:
         rig.send(b"a")
     (tmp_path / "copy.partial").mkdir()

@@ -191,7 +191,7 @@ def test_attributes_count_against_the_bytes_of_a_receive(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("end", ["delete", "release", "time", "queue"])
-def test_whatever_ends_a_lease_gives_its_credit_back(tmp_path: Path, end: str) -> None:
+def test_every_end_of_a_lease_returns_its_credit(tmp_path: Path, end: str) -> None:
     clock = ManualClock()
     with opened(tmp_path, clock) as rig:
         credits = Credits(5, lambda: None)

@@ -17,7 +17,7 @@ NUMBERS = st.integers(min_value=0, max_value=10**17)
 
 
 @given(NUMBERS, NUMBERS)
-def test_what_is_written_is_read(number: int, expiration: int) -> None:
+def test_a_written_value_is_read_back(number: int, expiration: int) -> None:
     assert parse(names.new(number)) == FileName(f"{number}.new", number, State.NEW)
     assert parse(names.ready(number)) == FileName(str(number), number, State.READY)
     lease = parse(names.leased(number, expiration))

@@ -204,7 +204,7 @@ def test_a_capacity_refuses_until_there_is_room(url: str, jobs: Queue) -> None:
 # What it can't do.
 
 
-def test_what_vsqs_does_not_have_is_refused_by_name(jobs: Queue, client: Client) -> None:
+def test_features_missing_in_vsqs_are_refused_by_name(jobs: Queue, client: Client) -> None:
     results = jobs.send_many(
         ["a", Outgoing(body="b", attributes={"n": "v"}), Outgoing(body="c", delay=5), "d"]
     )
