@@ -1,4 +1,4 @@
-"""Tokens, rules and certificates as files: what they may say, who may touch them, what a slip does."""
+"""Tokens, rules and certificates as files: their format, their modes, and mistakes in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS at both ports: who shows what, what is exchanged while the server runs, and what is refused."""
+"""TLS at both ports: certificates of both sides, their exchange while the server runs, and refusals."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_a_second_apply_changes_nothing_and_a_changed_file_changes_what_differs(
     assert changed.code == 0
     assert "visibility_timeout from 1m to 30s, max_messages from 5 to 7" in changed.err
     settings = client.queue("jobs").info().settings
-    # What is declared no longer goes back to its default: so a rollback restores what was.
+    # A setting no longer declared goes back to its default: so a rollback restores the state before.
     assert (settings.max_messages, settings.visibility_timeout) == (7, 30.0)
     assert client.queue("jobs").info().counts.ready_count == 1
 
@@ -165,7 +165,7 @@ def test_try_says_that_no_server_is_there(server: RunningServer) -> None:
 
 @contextmanager
 def listener(status: int, body: bytes) -> Iterator[str]:
-    """A server that answers so to every request; and its address."""
+    """Run a server that answers so to every request; yield its address."""
 
     class Answer(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -117,10 +117,10 @@ def test_a_server_that_is_not_there_is_told_in_one_line(
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["send", "nobody", "x"], 1, "no queue nobody"),
-        (["receive", "nobody"], 1, "no queue nobody"),
-        (["peek", "nobody"], 1, "no queue nobody"),
-        (["queues", "show", "nobody"], 1, "no queue nobody"),
+        (["send", "absent", "x"], 1, "no queue absent"),
+        (["receive", "absent"], 1, "no queue absent"),
+        (["peek", "absent"], 1, "no queue absent"),
+        (["queues", "show", "absent"], 1, "no queue absent"),
         (["queues", "create", "no/name"], 2, "can't be a queue's name"),
         (["queues", "create", "q", "--max-receives", "3"], 2, "max_receives"),
         (["send", "q", "--file", "/no/such/file"], 66, "/no/such/file: No such file"),

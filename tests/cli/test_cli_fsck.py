@@ -1,4 +1,4 @@
-"""`spoolrack fsck`: what it prints and how it exits; what it finds is tested with the store."""
+"""`spoolrack fsck`: its output and exit codes; its findings are tested with the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters on the command line: what they died of, and how they are brought back."""
+"""Dead letters on the command line: their records, and redrives."""
 
 from __future__ import annotations
 

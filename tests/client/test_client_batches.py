@@ -131,7 +131,7 @@ def test_a_stage_that_can_not_be_dropped_is_told_of(
     memory: Memory, jobs: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory.fail("publish", InvalidMessage("no"))
-    memory.fail("abort", OutcomeUnknown("who knows"))
+    memory.fail("abort", OutcomeUnknown("unknown"))
     with caplog.at_level(logging.WARNING, "spoolrack"), pytest.raises(InvalidMessage):
         fill(jobs.batch(), ["a"])
     assert "until it expires" in caplog.text

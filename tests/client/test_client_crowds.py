@@ -1,7 +1,7 @@
-"""Crowds of callers who come, wait, give up and are cancelled at random: what holds for each of them.
+"""Crowds of callers that come, wait, time out and are cancelled at random: invariants of each.
 
-Tasks run in a time of their own, which stands still while a task has something to do. So what is looked
-at in between is a state in which every task waits, and a wake-up that is lost is seen at once.
+Tasks run in a time of their own, which stands still while a task has something to do. So each
+state that is checked is one in which every task waits, and a lost wake-up is seen at once.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Sent:
             self.calls -= 1
 
     def tell_not_sent(self, item: int) -> None:
-        """It must not be sent from now on."""
+        """Note that the item must not be sent from now on."""
         with self.lock:
             self.not_sent.append(item)
 

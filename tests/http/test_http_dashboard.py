@@ -1,4 +1,4 @@
-"""The dashboard's files and its JSON: its files and their headers; what is told, and what is done."""
+"""The dashboard's files with their headers, its JSON, and its actions."""
 
 from __future__ import annotations
 

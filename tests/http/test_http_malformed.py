@@ -84,7 +84,7 @@ async def test_http_0_9_leases_nothing(http: Http, server: Server) -> None:
 
 
 async def test_a_target_with_a_foreign_name_in_it_is_refused(http: Http, server: Server) -> None:
-    """What stands in the target comes before the header Host."""
+    """The target's host comes before the header Host."""
     async with raw_to(server) as raw:
         await raw.say("PUT http://evil.example/q HTTP/1.1")
         assert (await raw.head())[0] == 421

@@ -33,7 +33,7 @@ async def parked(http: Http) -> None:
 
 
 async def unseen(client: Client, body: bytes) -> None:
-    """The message is there, and its receive isn't counted."""
+    """Check that the message is there, and that its receive isn't counted."""
     (message,) = await client.receive(wait=LONG)
     assert message.body == body
     assert message.receive_count == 1

@@ -76,5 +76,5 @@ def test_a_cancelled_caller_withdraws_its_question() -> None:
     begun: Future[None] = Future()
     begun.set_running_or_notify_cancel()
     asyncio.run(leave(begun))
-    assert not begun.done(), "what has begun goes on"
+    assert not begun.done(), "a begun request goes on"
     begun.set_result(None)  # Its loop is closed: there is no listener.

@@ -112,7 +112,7 @@ async def test_an_epoch_publishes_once_and_an_older_one_never(client: Client) ->
     for epoch in (5, 4, 0):
         again = await publish(client, "two", epoch=epoch)
         assert (again.message_count, again.duplicate, again.last_epoch) == (0, True, 5)
-    # What was published is gone, and the repetition doesn't ask for it.
+    # The published stage is gone, and the repetition doesn't need it.
     assert (await publish(client, "one", epoch=5)).duplicate
     assert (await publish(client, "two", epoch=0, writer="other")).message_count == 1
     assert await bodies(client) == [b"1", b"2"]

@@ -96,7 +96,7 @@ def in_span(provider: TracerProvider) -> Iterator[str]:
 
 @pytest.fixture
 def global_provider(provider: TracerProvider, monkeypatch: pytest.MonkeyPatch) -> None:
-    # What set_tracer_provider does, which can be done once in a process and not be undone.
+    # As set_tracer_provider, which can be called once in a process and not be undone.
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
 
 

@@ -209,7 +209,7 @@ def test_a_deleted_message_stays_while_its_key_cannot_be_written(
     rig.settle()
     assert rig.names("remove")
     monkeypatch.undo()
-    rig.clock.now += 1_000  # What the disk refused is tried again then.
+    rig.clock.now += 1_000  # A refused operation is tried again then.
     rig.settle()
     assert not rig.names("remove")
     assert rig.send("a").results == first.results

@@ -95,7 +95,7 @@ def test_decisions_of_a_start_are_shown_and_not_done(tmp_path: Path) -> None:
     before = state_of(tmp_path)
     with open_read_only(tmp_path, clock=clock) as store:
         assert bodies(store) == [b"two", b"three", b"four", b"hello"]
-        assert store.queue("q").counts.ready_count == 4, "what is due has come back"
+        assert store.queue("q").counts.ready_count == 4, "the due message is ready"
         assert bodies(store, "gone") == [b"x"], "with the default settings"
     assert state_of(tmp_path) == before
     with opened(tmp_path, clock) as rig:

@@ -85,7 +85,7 @@ def test_a_message_sent_to_a_dead_letter_queue_itself_is_redriven_only_to_a_dest
     assert rig.ids("q") == ids
 
 
-# What is told of them.
+# Dead-letter records.
 
 
 def test_the_history_says_where_a_message_went_and_when(rig: Rig) -> None:
@@ -214,7 +214,7 @@ def test_a_later_dead_letter_is_no_part_of_a_redrive_after_a_restart_either(rig:
     assert (rig.ids("q"), rig.ids("dead")) == (ids, later)
 
 
-# What can't be moved.
+# Dead letters that can't be moved.
 
 
 def test_a_message_whose_queue_is_missing_stays_and_the_others_go(rig: Rig) -> None:

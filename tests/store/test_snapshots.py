@@ -25,7 +25,7 @@ SNAPSHOTS = int(os.environ.get("SPOOLRACK_SNAPSHOTS", "5"))
 
 
 def fill(rig: FrontRig) -> None:
-    """Messages that are deleted, leased, delayed and ready."""
+    """Fill a queue with messages that are deleted, leased, delayed and ready."""
     rig.send(*(b"%d" % n for n in range(10)))
     rig.delete(*rig.receive(3))
     rig.receive(2)

@@ -24,7 +24,7 @@ def _found(rig: Rig) -> list[bytes]:
     return [body for queue in ("q", "other") for body in rig.receive(queue)]
 
 
-# What the disk refuses.
+# Refusals of the disk.
 
 
 def test_a_publication_that_the_disk_refuses_leaves_all_staged(rig: Rig) -> None:
@@ -157,7 +157,7 @@ def test_the_names_of_a_stage_say_what_it_is(rig: Rig) -> None:
     assert name.startswith(f"my-stage_1@{START + DAY}:12+5000:q:")
 
 
-# What a start finds.
+# Starts after a death.
 
 
 def test_wherever_a_publication_dies_all_of_it_is_published_or_nothing() -> None:

@@ -324,7 +324,7 @@ def test_foreign_things_are_found_where_they_are_and_put_aside_as_they_are(
     assert bodies(root) == (READY[1:] if damage in gone else READY)
 
 
-# What names say together.
+# Several names of one batch.
 
 
 def test_messages_that_no_name_lists_are_found_and_kept_in_quarantine(root: Path) -> None:

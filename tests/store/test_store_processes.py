@@ -430,7 +430,7 @@ def test_random_work_of_several_processes_leases_no_message_twice(seed: int) -> 
     assert not any(isinstance(each, StoreError) for each in sent)
 
 
-# What broke a promise once.
+# Promises that were broken once.
 
 
 def test_a_purge_takes_a_message_whose_repetition_was_answered_and_whose_sender_was_not(

@@ -35,7 +35,7 @@ queues = st.sampled_from(["a", "b", "c"])
 SENDERS, CALLS, MOST = 3, 10, 5
 
 
-# What waits, in order.
+# Waiting receives, in order.
 
 
 def parked_at(queue: str, deadline: int | None = None, credits: Credits | None = None) -> Parked:
@@ -105,7 +105,7 @@ class WaitingStory(RuleBasedStateMachine):
 TestReceivesWaitInTurn = WaitingStory.TestCase
 
 
-# What ends a wait.
+# Ends of a wait.
 
 
 def test_the_end_of_a_delay_wakes_a_receive_that_waits(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is in a file reads as it was written, and a torn or damaged one is told from it."""
+"""A file's content reads as it was written, and a torn or damaged file is detected."""
 
 from __future__ import annotations
 

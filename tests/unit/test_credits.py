@@ -1,4 +1,4 @@
-"""Credits: what is in flight is never free, and what comes back is told."""
+"""Credits in flight are never free, and a returned credit notifies its listeners."""
 
 from __future__ import annotations
 

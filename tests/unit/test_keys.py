@@ -1,4 +1,4 @@
-"""Deduplication keys: what stands in names and segments for the ids that senders give."""
+"""Deduplication keys stand in names and segments for the ids that senders give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clock that tests move: what it wakes, and that it can't deadlock with its waiters."""
+"""The manual clock wakes its waiters, and can't deadlock with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names and contents of redrives' files: what is formatted is parsed again, and nothing else is."""
+"""The names and contents of redrives' files: formatted text is parsed again, and nothing else is."""
 
 from __future__ import annotations
 

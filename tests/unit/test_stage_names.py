@@ -1,4 +1,4 @@
-"""Names of stages and publications, and manifests: what parses is formatted as it was."""
+"""Names of stages and publications, and manifests: a parsed name is formatted as it was."""
 
 from __future__ import annotations
 
