@@ -67,19 +67,19 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
         _buried_at_once,
     ),
     "old settings unlinked before newer ones are durable": (Catalog, "go_on", _superseded_at_once),
-    "what is in new/ stays when its queue goes": (Catalog, "_left", _only_its_own),
+    "messages in new/ stay when their queue goes": (Catalog, "_left", _only_its_own),
     "other processes' settings aren't read": (Catalog, "heard", lambda self, path: None),
     "torn settings stay where they are": (Moves, "put_aside", _damaged_counts),
-    "what has no queue is published": (recovery, "_publish_or_put_aside", _published_anyway),
+    "a message without a queue is published": (recovery, "_publish_or_put_aside", _published_anyway),
 }
 
 
 STARTS: Final = {
     "messages deleted before the tombstone is durable": 35,
     "a folder removed before what left it is durable": 441,
-    "what is in new/ stays when its queue goes": 20,
+    "messages in new/ stay when their queue goes": 20,
     "a tombstone unlinked before all else is durably gone": 20,
-    "what has no queue is published": 380,
+    "a message without a queue is published": 380,
 }
 """The stories that found them. After a change of the engine others may: all are told, these first."""
 

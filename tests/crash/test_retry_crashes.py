@@ -32,7 +32,7 @@ def test_released_and_rejected_messages_stay_as_answered_through_crashes(
 
 
 def _draws(patched: pytest.MonkeyPatch) -> None:
-    """The end of a back-off counts from when the first process sees that the lease is over."""
+    """Count a back-off from when the first process sees that the lease is over."""
     honest = Leaser._postpone
 
     def late(self: Leaser, entry: object, members: int, until: object, receives: int) -> None:
@@ -42,12 +42,12 @@ def _draws(patched: pytest.MonkeyPatch) -> None:
 
 
 def _skips_the_content(patched: pytest.MonkeyPatch) -> None:
-    """The copy is published before its content is on stable media."""
+    """Publish the copy before its content is on stable media."""
     patched.setattr(Moves, "sync_contents", lambda self, paths: None)
 
 
 def _waits(patched: pytest.MonkeyPatch) -> None:
-    """A rejection is answered as a burial begins, two commits before it is true."""
+    """Answer a rejection as the dead-lettering begins, two commits before it is true."""
 
     def later(self: DeadLetters, wanted: object, **_: object) -> list[None]:
         for entry, index in wanted:  # type: ignore
@@ -58,7 +58,7 @@ def _waits(patched: pytest.MonkeyPatch) -> None:
 
 
 def _counts(patched: pytest.MonkeyPatch) -> None:
-    """A receive counts that was released as one that doesn't."""
+    """Count a receive that was released as uncounted."""
     honest = Leaser._postpone
 
     def counting(self: Leaser, entry: object, members: int, until: object, receives: int) -> None:
