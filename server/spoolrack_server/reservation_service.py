@@ -24,7 +24,7 @@ from .access.list_filter import shown
 from .access.permissions import Permission
 from .frames import FrameWriter
 from .lease_requests import LeaseRequests
-from .pages import PageTokens, page_size
+from .page_tokens import PageTokens, page_size
 from .rpc import CallIsOver, Context, write
 from .store_access import StoreAccess
 

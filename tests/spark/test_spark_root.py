@@ -418,10 +418,10 @@ def test_a_folder_that_is_no_root_is_an_error_and_not_an_empty_table(
 def test_without_the_store_an_error_names_the_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
     from spoolrack.spark import _root_source
 
-    monkeypatch.delattr("spoolrack.spark._root")
+    monkeypatch.delattr("spoolrack.spark._root_reader")
     for name in [name for name in sys.modules if name.startswith("spoolrack_store")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "spoolrack.spark._root")
+    monkeypatch.delitem(sys.modules, "spoolrack.spark._root_reader")
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if not entry.endswith("/server")])
 
     with pytest.raises(ImportError, match="install 'spoolrack\\[spark\\]'"):

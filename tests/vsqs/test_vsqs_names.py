@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack.vsqs import State, stored_messages
-from spoolrack.vsqs import _names as names
+from spoolrack.vsqs import _file_names as names
+from spoolrack.vsqs._file_names import FileName, parse
 from spoolrack.vsqs._folder_index import Content
-from spoolrack.vsqs._names import FileName, parse
 
 NUMBERS = st.integers(min_value=0, max_value=10**17)
 

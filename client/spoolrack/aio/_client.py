@@ -25,7 +25,7 @@ from .._values import (
 )
 from ..errors import InvalidRequest, InvalidSetting, QueueNotFound
 from ._batch import Batch
-from ._pages import pages
+from ._pagination import pages
 from ._queue import Queue
 from ._redrives import Redrives
 from ._reservations import Reservations

@@ -16,7 +16,7 @@ from .._values import (
     MessageState,
     Seconds,
 )
-from ._pages import pages
+from ._pagination import pages
 
 
 def peek_envelopes(

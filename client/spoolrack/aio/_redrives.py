@@ -9,7 +9,7 @@ from .._client_context import ClientContext
 from .._redrive_values import MAX_REDRIVEN_IDS, Redrive, RedrivePage
 from .._values import Seconds
 from ..errors import InvalidRequest, RedriveRunning, Unreachable
-from ._pages import pages
+from ._pagination import pages
 
 
 class Redrives:

@@ -11,7 +11,7 @@ from .._message_base import MessageFacts
 from .._reservation_reader import ReservationReader
 from .._reservation_values import CommitResult, Reservation, ReservationPage
 from .._values import Envelope, Seconds
-from ._pages import pages
+from ._pagination import pages
 
 
 class Reservations:

@@ -8,7 +8,7 @@ from .. import _arguments as arguments
 from .._client_context import ClientContext
 from .._schedule_values import Schedule, SchedulePage
 from .._values import Attributes, Outgoing, Seconds
-from ._pages import pages
+from ._pagination import pages
 
 
 class Schedules:

@@ -9,7 +9,7 @@ from .._client_context import ClientContext
 from .._outgoing import outgoing_of_all
 from .._stage_values import PublishResult, StageInfo, StagePage, StageResult
 from .._values import MAX_BATCH, Outgoing, Seconds
-from ._pages import pages
+from ._pagination import pages
 
 
 class Staging:
