@@ -153,7 +153,7 @@ async def gateway_over(
     chores: Chores | None = None,
     first: Callable[[Path], None] = lambda root: None,
 ) -> AsyncIterator[Rig]:
-    """`first` is done to the root before the monitoring begins."""
+    """Open a gateway; call `first` with the root before the monitoring begins."""
     root = folder / "root"
     root.mkdir()
     disk, clock, health = FaultyDisk(root), ManualClock(), health or Health()
@@ -194,7 +194,7 @@ async def test_a_process_that_hangs(tmp_path: Path) -> None:
 
 @contextmanager
 def served_on_a_disk(folder: Path, **options: Any) -> Iterator[tuple[Path, str]]:
-    """A small disk of its own, and the URL of a server on it; skips where there can be none."""
+    """Yield a small disk of its own and the URL of a server on it; skip where there can be none."""
     reason = why_no_disk("ext4")
     if reason is not None:
         pytest.skip(reason)

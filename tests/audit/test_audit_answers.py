@@ -108,7 +108,7 @@ def test_a_sync_that_has_failed_covers_nothing(trace: TraceText) -> None:
 
 def test_while_others_wait_an_answer_depends_on_what_it_names(trace: TraceText) -> None:
     trace.send(1)
-    trace.ask(1, "somebody else's", client=2)
+    trace.ask(1, "another caller's", client=2)
     trace.make(new(entry_of(2)))
     trace.ask(3, "q")
     trace.rename(READY, LEASED)
@@ -128,7 +128,7 @@ def test_a_release_is_answered_though_another_consumer_has_leased_the_message_by
     trace.send(1)
     trace.lease()
     trace.ask(5, receipt_of(1))
-    trace.ask(1, "somebody else's", client=2)
+    trace.ask(1, "another caller's", client=2)
     released = READY.replace(",v2", ",v4,r1")
     trace.rename(LEASED, released)
     trace.sync("queues/q", "delay")

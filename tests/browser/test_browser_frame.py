@@ -1,4 +1,4 @@
-"""Common to all pages: who may come in, how often it asks, its colours, and who can read it."""
+"""Common to all pages: access, polling, colours and accessibility."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_a_server_that_is_gone_is_asked_less_and_less_and_the_numbers_stay(
     server.stop()
     desk.page.clock.run_for(2_500)
     desk.text("The server can't be reached.")
-    desk.text("What you see is as it was before.")
+    desk.text("The page shows the state before that.")
     assert desk.names() == ["q"]
     desk.page.locator("header .health.bad").get_by_text("No answer").wait_for()
     before = len(desk.asked)

@@ -129,9 +129,9 @@ def test_an_invalid_redrive_is_explained_in_the_form(
     desk = open_desk(server, "dead-letters")
     desk.expected = ["404"]
     desk.page.get_by_role("button", name="Redrive… orders.dead").click()
-    desk.page.get_by_label("To the queue").fill("nobody")
+    desk.page.get_by_label("To the queue").fill("absent")
     desk.button("Start").click()
-    desk.page.locator("dialog [role=alert]").get_by_text("There is no queue nobody").wait_for()
+    desk.page.locator("dialog [role=alert]").get_by_text("There is no queue absent").wait_for()
     assert server.server.store.redrives() == []
 
 

@@ -96,7 +96,7 @@ def test_an_unacknowledged_message_that_was_delivered_must_not_vanish() -> None:
     assert faults(Sending({"copy of x": "digest of x"}), Received([delivery("x")])) == {"lost": ["x"]}
 
 
-# What is published, or sent under a deduplication id.
+# Messages published, or sent under a deduplication id.
 
 
 def published(*ids: str) -> list[Fact]:
@@ -223,7 +223,7 @@ def test_one_id_is_one_message() -> None:
     assert faults(*clash) == {"altered": ["a"]}
 
 
-# What people and ledgers read.
+# Texts for people and ledgers.
 
 
 def test_a_verdict_tells_its_counts_and_names_some_of_the_faulty() -> None:

@@ -127,7 +127,7 @@ BAD_NAMES: Final = (
 def test_a_bad_name_is_refused_and_touches_nothing(
     client: spoolrack.Client, served: Served, outside: Outside
 ) -> None:
-    # What each method says to a bad name is tested where the server is; here, that nothing happens.
+    # The refusals of bad names are tests of the server; here, nothing happens.
     before = {path for path in served.root.rglob("*") if "quarantine" not in path.parts}
     for name in BAD_NAMES:
         queue = client.queue(name)
@@ -219,7 +219,7 @@ def test_files_put_into_the_folders_of_a_running_server_are_kept(
 ) -> None:
     litter(served.root, "jobs", outside)
     assert serves(client)
-    # What is adopted was put there after all the rest, and looked at in the same round.
+    # The adopted file was put there after all the rest, and looked at in the same round.
     (served.root / "new" / f"jobs:{uuid(600)}").write_bytes(b"adopt me")
     (message,) = client.queue("jobs").receive(10, wait=60)
     assert message.body == b"adopt me"
@@ -234,11 +234,11 @@ def test_files_put_into_the_folders_of_a_running_server_are_kept(
     assert serves(client)
     assert outside.is_untouched()
     kept = [path for path in served.root.rglob("*") if path.name == "README"]
-    assert len(kept) == 8, "what isn't ours is never destroyed"
+    assert len(kept) == 8, "a foreign file is never destroyed"
 
 
 def assert_only_ours(client: spoolrack.Client) -> None:
-    """What the server took in at its start are regular files that say what they are: here, none."""
+    """Check that the server took in regular files with valid names alone: here, none."""
     assert serves(client)
     assert {queue.name for queue in client.list_queues()} <= {"jobs", "broken"}
 
@@ -300,7 +300,7 @@ def test_a_message_that_was_tampered_with_costs_no_other(
     # Their bodies are the secret's, so that size and checksum wouldn't tell a link to it from the file.
     assert zlib.crc32(SECRET)
     harmed, well = [queue.send(SECRET) for _ in harms], queue.send(b"well")
-    served.kill()  # What was sent a moment ago is delivered from memory.
+    served.kill()  # A message sent a moment ago is delivered from memory.
     served.restart()
     for harm, id in zip(harms, harmed, strict=True):
         (path,) = (path for path in served.root.rglob(f"*{id}*") if path.is_file())

@@ -1,7 +1,7 @@
 """Commands of rendered pods are run: the server, its probes, the job, the test, and the drain.
 
-So the chart can't name a flag, a variable, a port, a path or a file that the program doesn't know. What
-a cluster does around it (scheduling, mounting, the network, Helm's own hooks) isn't tested here.
+So the chart can't name a flag, a variable, a port, a path or a file that the program doesn't know. The
+cluster's part (scheduling, mounting, the network, Helm's own hooks) isn't tested here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Deployed:
     release: Rendered
     server: Pod
     client: dict[str, Any]
-    """What a worker's client connects with, besides the URL."""
+    """A worker's arguments of `connect`, besides the URL."""
     scraper: str | None
     """The token of Prometheus."""
     context: ssl.SSLContext | None

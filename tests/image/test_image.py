@@ -1,5 +1,5 @@
-"""The image: what its Dockerfile says, its steps as far as they run without an engine, and its commands
-as an engine would confine them. What only an engine does is named in docs/container.md.
+"""The image: its Dockerfile, its steps as far as they run without an engine, and its commands as an
+engine would confine them. docs/container.md names the engine's own part.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def test_the_steps_install_the_program_and_leave_behind_what_built_it(built: Pat
     program = built / "opt" / "spoolrack" / "bin" / "spoolrack"
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
-    # What the chart's hook before the stop runs.
+    # The program that the chart's hook before the stop runs.
     assert (program.parent / "python").exists()
     installed = {path.name.partition("-")[0] for path in site_of(built).glob("*.dist-info")}
     assert {"spoolrack", "grpcio", "aiohttp", "opentelemetry_sdk"} <= installed

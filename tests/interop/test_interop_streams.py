@@ -22,7 +22,7 @@ LONG_MS: Final = 600_000
 
 @contextmanager
 def most_leased(stub: Stubs, queue: str) -> Iterator[list[int]]:
-    """How many messages were leased at once, as the server counts them all the time meanwhile."""
+    """Count the leased messages all the time meanwhile; yield the most, as the server counts."""
     most, over = [0], threading.Event()
 
     def look() -> None:
@@ -115,9 +115,9 @@ def test_a_message_sent_after_a_cancellation_is_not_leased_to_the_cancelled_stre
     stream = driver.stream(name, queue.name)
     assert end_of(driver, stream, name) == CANCELLED
 
-    driver.send(queue.name, [outgoing(b"for somebody else")])
+    driver.send(queue.name, [outgoing(b"for another consumer")])
 
-    # What the server has leased before it heard of the cancellation comes back at once.
+    # A message leased before the server noticed the cancellation returns at once.
     (message,) = queue.receive(wait=60)
     assert message.receive_count == 1
 
@@ -178,7 +178,7 @@ def test_a_long_poll_that_exceeds_its_deadline_says_so_and_leases_nothing_any_mo
 
     assert (refused.code, refused.reason) == (DEADLINE_EXCEEDED, "")
     # Over the connection on which the server learns that the receive was cancelled.
-    driver.send(queue.name, [outgoing(b"for somebody else")])
+    driver.send(queue.name, [outgoing(b"for another consumer")])
     (message,) = queue.receive(wait=60)
     assert message.receive_count == 1
 

@@ -331,7 +331,7 @@ def test_a_message_that_moves_while_it_is_read_is_a_row(root: Path, client: spoo
         leased = jobs.receive(2)
         leased[0].delete()
         for name in (root / "queues" / "jobs").iterdir():
-            # What the reaper does: names that hold nothing go.
+            # As the reaper does: names that hold nothing go.
             if leased[0].id in name.name or leased[1].id in name.name:
                 name.unlink()
         return found

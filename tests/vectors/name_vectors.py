@@ -1,6 +1,6 @@
 """The vectors of `names.json`: names, members, listings, contents, receipts and CHANGES.
 
-Each text is written by hand in `name_lists`; what it says is what the store makes of it.
+Each text is written by hand in `name_lists`; the store parses it to its meaning.
 """
 
 from __future__ import annotations

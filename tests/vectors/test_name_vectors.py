@@ -204,7 +204,7 @@ def test_changes_is_a_header_and_a_ring_of_records() -> None:
     assert done == places[vector["in_doubt"]]
 
 
-# Whatever is no name is refused, and never becomes a path.
+# An invalid name is refused, and never becomes a path.
 
 CHARACTERS = st.sampled_from(list("0123456789abcdefgknvsmribo,.-_:@~/ \n\0%Aé٣")) | st.characters(
     codec="utf-8"

@@ -68,7 +68,7 @@ def test_a_large_message_is_written_whole(queue: Queue, monkeypatch: pytest.Monk
     assert queue.receive() == (id, body)
 
 
-# What else may be in the folder, and happen to it.
+# Other entries in the folder, and accidents to it.
 
 
 def test_a_file_that_is_no_message_is_left_alone(queue: Queue, folder: Path, micros: Micros) -> None:
