@@ -4,7 +4,8 @@
     sender.py URL QUEUE LEDGERS NAME --seed N [--threads N] [--size BYTES] [--once]
 
 A message without an acknowledgement is sent again, as another copy. With `--once` each message has a
-deduplication id, and is sent again as the same copy; some acknowledged ones are sent again, too. It ends at the end of its file, or on SIGTERM.
+deduplication id, and is sent again as the same copy; some acknowledged ones are sent again, too.
+It ends at the end of its file, or on SIGTERM.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def made(tmp_path: Path) -> MadeRoot:
     return MadeRoot(tmp_path / "root")
 
 
-def test_the_report_is_the_age_of_each_queue_and_its_dead_dead.jobs(
+def test_the_report_is_the_age_of_each_queue_and_its_dead_letters(
     spark: SparkSession, made: MadeRoot
 ) -> None:
     made.ready("slow", NOW - 3 * MINUTE, 2)
@@ -39,5 +39,5 @@ def test_the_report_is_the_age_of_each_queue_and_its_dead_dead.jobs(
     assert "jobs leased 3 0.0 7.0" in lines
     assert "jobs delayed 1 0.0 7.0" in lines
     assert "slow ready 14 0.0 2000.0" in lines
-    dead = lines[lines.index("Dead dead.jobs") :]
+    dead = lines[lines.index("Dead letters") :]
     assert dead[2:] == ["TOTAL 4 0 0 0 0 0 4 0 0 0 0", "dead.jobs 4 0 0 0 0 0 4 0 0 0 0"]
