@@ -371,6 +371,44 @@ BUDGET: Final[tuple[Row, ...]] = (
         cost=Cost(creates=1, opens=2, writes=1, records=2, syncs=2, unlinks=1, locks=4, others=3),
     ),
     Row(
+        operation="a snapshot of a queue of 10 files",
+        messages=10,
+        cost=Cost(
+            creates=3,
+            mkdirs=16,
+            opens=25,
+            reads=9,
+            writes=1,
+            records=1,
+            links=11,
+            renames=1,
+            syncs=3,
+            listings=14,
+            looks=54,
+            locks=2,
+            others=58,
+        ),
+    ),
+    Row(
+        operation="a snapshot of a queue of 100 files",
+        messages=100,
+        cost=Cost(
+            creates=3,
+            mkdirs=16,
+            opens=25,
+            reads=9,
+            writes=1,
+            records=1,
+            links=101,
+            renames=1,
+            syncs=3,
+            listings=14,
+            looks=54,
+            locks=2,
+            others=58,
+        ),
+    ),
+    Row(
         operation="reaper: unlink 1",
         messages=1,
         cost=Cost(unlinks=1),
@@ -398,7 +436,7 @@ BUDGET: Final[tuple[Row, ...]] = (
     Row(
         operation="reaper: keep the first 2 of a day in the archive",
         messages=2,
-        cost=Cost(mkdirs=3, renames=3),
+        cost=Cost(mkdirs=3, opens=2, renames=3, syncs=2, others=2),
     ),
 )
 # The end of what `make budget` writes.

@@ -40,6 +40,7 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.schedule_requests import CreateSchedule, Fire
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
+from spoolrack_store.snapshot import take_snapshot
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 
@@ -369,6 +370,19 @@ class Load:
             for state in ("paused", "open"):
                 what = {"paused": "pause a queue", "open": "resume a queue"}[state]
                 do(what, partial(self._ask, UpdateQueue(name="paused", changes={"sending": state})))
+
+    def snapshot(self) -> None:
+        """A root at rest, whose queue has so many files."""
+        for count, do in ((1, _uncounted), (10, self._counted), (100, self._counted)):
+            root = self._root.with_name(f"snapshot{count}")
+            with Store.open(root, clock=ManualClock()) as store:
+                settings = QueueSettings(messages_per_file=1)
+                store.submit(CreateQueue(name="q", settings=settings)).result(STUCK)
+                store.submit(_sending("q", count)).result(STUCK)
+            do(
+                f"a snapshot of a queue of {count} files",
+                partial(take_snapshot, root, self._root.with_name(f"copy{count}")),
+            )
 
     # Operations.
 

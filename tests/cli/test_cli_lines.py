@@ -10,12 +10,16 @@ import subprocess
 import threading
 import tracemalloc
 from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 from spoolrack import Client
+from spoolrack.errors import QueueFull, Unreachable
 from spoolrack.testing import RunningServer
+from spoolrack_server.cli.connection_options import _FEW
 from spoolrack_server.cli.line_reader import LARGEST, Lines
 from spoolrack_server.cli.ranges import Ranges
 
@@ -137,6 +141,22 @@ def test_a_full_queue_is_waited_for(start: Start, client: Client, tmp_path: Path
     until(take)
     assert process.wait() == 0
     assert received == list(range(25))
+
+
+def test_a_queue_that_stays_full_ends_a_lone_send_with_75(spoolrack: Spoolrack, client: Client) -> None:
+    client.update_queue("jobs", max_messages=1)
+    client.queue("jobs").send("first")
+    refused = spoolrack("send", "jobs", "second", "--timeout", "0.2s")
+    assert (refused.code, "is full, with 1 of 1 messages" in refused.err) == (75, True)
+
+
+def test_a_command_is_patient_with_a_full_queue_and_not_with_a_missing_server() -> None:
+    pause = partial(_FEW.pause, left=60.0, random=Random(0))
+    assert pause(Unreachable("there is no server", retry_delay=timedelta(0)), failed=4) is None
+    waited = pause(QueueFull("it is full", retry_delay=timedelta(seconds=1)), failed=100)
+    assert waited is not None
+    assert 1.0 <= waited <= 1.1
+    assert pause(QueueFull("it is full", retry_delay=timedelta(seconds=60)), failed=1) is None
 
 
 @pytest.mark.parametrize(

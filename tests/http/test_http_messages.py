@@ -276,14 +276,6 @@ async def test_grpc_sees_what_came_over_http_as_attributes(http: Http, client: C
     }
 
 
-async def test_a_full_queue_says_when_to_come_again(http: Http) -> None:
-    await http.create("q", max_messages=1)
-    await http.send()
-    answer = await http.ask("POST", "/q/messages", b"x")
-    assert (answer.status, answer.reason) == (503, "QUEUE_FULL")
-    assert answer.headers["Retry-After"] == "1"
-
-
 async def test_a_body_that_is_too_large_is_refused(http: Http) -> None:
     await http.create("small", max_message_size=10)
     await http.create("large", max_message_size=2 * MIB)

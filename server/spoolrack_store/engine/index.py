@@ -26,7 +26,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
@@ -50,6 +50,9 @@ from ..model.settings import QueueSettings
 from ..model.transitions import State
 
 _CHUNK: Final = 512
+
+Runs = Generator[tuple[Entry, int], None, None]
+"""Messages to be leased, as runs of one entry: the entry, and the mask of the run."""
 
 
 class SortedNames:
@@ -212,10 +215,8 @@ class EntryOrder:
         meanwhile."""
         return ((first, self.by_first[first]) for first in self.names.since(id))
 
-    def runs(
-        self, but: Mapping[Entry, int], members_of: Callable[[Entry], int]
-    ) -> Iterator[tuple[Entry, int]]:
-        """Yield messages in order, as runs of one entry: the entry, and the mask of the run.
+    def runs(self, but: Mapping[Entry, int], members_of: Callable[[Entry], int]) -> Runs:
+        """Yield messages in order.
 
         `but` are messages that are passed over; it may grow while this runs, nothing else may change.
         """
@@ -374,8 +375,8 @@ class GroupOrder:
         elif group not in self._turns:
             self._turns[group] = None
 
-    def runs(self, room: int, but: Mapping[Entry, int], commit: int) -> Iterator[tuple[Entry, int]]:
-        """Yield what a receive of up to `room` messages is to lease, as runs of one entry.
+    def runs(self, room: int, but: Mapping[Entry, int], commit: int) -> Runs:
+        """Yield what a receive of up to `room` messages is to lease.
 
         `but` are messages that other receives of the `commit` lease, or this one: it must grow by what
         is taken of a run before the next is asked for. No message is yielded behind one of its group
@@ -406,7 +407,7 @@ class GroupOrder:
                 self._turns.move_to_end(group)
             vain = 0 if taken else vain + 1
 
-    def _turn(self, group: _Group, share: int, but: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
+    def _turn(self, group: _Group, share: int, but: Mapping[Entry, int]) -> Runs:
         """Yield runs of up to `share` messages of a group."""
         delayed = group.delayed.first() if self._is_strict and group.name else None
         for entry, ready in group.ready.runs(but, self._members(group)):
@@ -497,11 +498,8 @@ class QueueIndex:
         self.groups.be_set(settings, has_priorities=self.priorities is not None)
         return self.groups.available
 
-    def runs(
-        self, room: int, but: Mapping[Entry, int], settings: QueueSettings, commit: int
-    ) -> Iterator[tuple[Entry, int]]:
-        """Yield what a receive of up to `room` messages is to lease, as runs of one entry: the entry,
-        and the mask of the run.
+    def runs(self, room: int, but: Mapping[Entry, int], settings: QueueSettings, commit: int) -> Runs:
+        """Yield what a receive of up to `room` messages is to lease.
 
         `but` are messages that are passed over: it grows by what is taken, and nothing else changes
         meanwhile.

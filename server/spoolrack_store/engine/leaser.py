@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
 from random import Random
@@ -176,30 +177,31 @@ class Leaser(Part):
         picked: list[tuple[Entry, int]] = []
         dead: dict[Entry, int] = {}
         index = self._index.queue(record.name)
-        ready = index.runs(room, chosen, record.settings, self._moves.commit)
-        for entry, members in chain(ready, written):
-            if room <= 0:
-                break
-            try:
-                if not self._reader.is_readable(entry):
+        # Closed before the index changes: a group's turn is over with its last run.
+        with closing(index.runs(room, chosen, record.settings, self._moves.commit)) as ready:
+            for entry, members in chain(ready, written):
+                if room <= 0:
+                    break
+                try:
+                    if not self._reader.is_readable(entry):
+                        continue
+                except StoreError:
+                    if not picked:
+                        raise
+                    break
+                if self._dead_letters.is_dead(entry):
+                    chosen[entry] = chosen.get(entry, 0) | members
+                    dead[entry] = dead.get(entry, 0) | members
                     continue
-            except StoreError:
-                if not picked:
-                    raise
-                break
-            if self._dead_letters.is_dead(entry):
-                chosen[entry] = chosen.get(entry, 0) | members
-                dead[entry] = dead.get(entry, 0) | members
-                continue
-            fitting = self._fitting(entry, members, room, bytes_left, is_first=not picked)
-            if not fitting:
-                break
-            chosen[entry] = chosen.get(entry, 0) | fitting
-            room -= fitting.bit_count()
-            bytes_left -= entry.batch.counted_bytes_of(fitting)
-            picked.append((entry, fitting))
-            if fitting != members:
-                break
+                fitting = self._fitting(entry, members, room, bytes_left, is_first=not picked)
+                if not fitting:
+                    break
+                chosen[entry] = chosen.get(entry, 0) | fitting
+                room -= fitting.bit_count()
+                bytes_left -= entry.batch.counted_bytes_of(fitting)
+                picked.append((entry, fitting))
+                if fitting != members:
+                    break
         for entry, members in dead.items():
             try:
                 self._dead_letters.bury(entry, members)

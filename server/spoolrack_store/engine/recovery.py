@@ -11,13 +11,14 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from ..files.disk import FileKind, Found, explained
-from ..files.layout import BODIES, NEW, QUARANTINE, body_owner
+from ..files.layout import BODIES, BODY, NEW, QUARANTINE, body_owner
 from ..model.batch import Batch, Damaged, Entry, body, decode
 from ..model.errors import StoreError
 from ..model.names import Name, NotAName, Stem, body_path, indexes, is_id, is_queue_name, parse
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .adoption import adoptable
+from .archive import archived_files
 from .catalog import Catalog
 from .moves import Moves, publish
 
@@ -138,13 +139,18 @@ def listed_orphans(moves: Moves, dead: Collection[str]) -> list[Entry]:
 
 def _remove_bodies_left(moves: Moves, sent_by_others: Collection[str]) -> None:
     """Unlink each body of which there is no message: the process that wrote it died before it made
-    that."""
+    that. A power cut may have left the body of an archived message behind: it follows that."""
+    left: list[str] = []
     for each in _scan(moves, BODIES):
         path = f"{BODIES}/{each.name}"
         if each.kind is not FileKind.FILE or not is_id(each.name):
             moves.foreign[path] = "it is no message's body"
         elif each.name not in sent_by_others and not moves.index.has_file_of(each.name):
-            moves.removed.add([(path, "")])
+            left.append(each.name)
+    archived = archived_files(moves.disk, left) if left else {}
+    for id in left:
+        kept = archived.get(id)
+        moves.removed.add([(body_path(id), f"{kept}{BODY}" if kept else "")])
 
 
 def _listed(moves: Moves) -> Iterator[Name]:
