@@ -51,10 +51,10 @@ def _waits(patched: pytest.MonkeyPatch) -> None:
 
     def later(self: DeadLetters, wanted: object, **_: object) -> list[None]:
         for entry, index in wanted:  # type: ignore
-            self.bury(entry, 1 << index)
+            self.write_copies(entry, 1 << index)
         return [None for _ in wanted]  # type: ignore
 
-    patched.setattr(DeadLetters, "bury_now", later)
+    patched.setattr(DeadLetters, "make_dead_letters", later)
 
 
 def _counts(patched: pytest.MonkeyPatch) -> None:

@@ -412,7 +412,7 @@ STORE_MUTANTS: Final = (
         name="a-rejected-copy-is-not-synced",
         breaks="a dead letter's content is on stable media before the letter is published",
         edits=edit(
-            "engine/dead_letters.py:DeadLetters.bury_now",
+            "engine/dead_letters.py:DeadLetters.make_dead_letters",
             "        self._moves.sync_contents([copy.name.path for copy in copies.values()])\n",
             "",
         ),

@@ -128,7 +128,7 @@ def test_dead_letters_and_expired_messages_are_counted_where_they_come_from(rig:
     for _ in range(4):
         rig.in_turn()
 
-    assert counted(rig, "poor")["bury"] == 1
+    assert counted(rig, "poor")["dead_letter"] == 1
     assert counted(rig, "brief")["expire"] == 1
     assert rig.store.tally.root().dead_letter_queues == {"dead"}
     assert of(rig, "dead").ready == 1

@@ -235,7 +235,7 @@ def _changes() -> dict[str, Any]:
     for kind, due, source, target in lists.RECORDS:
         changes.intend(Change(ChangeKind(kind), source, target, due))
     reader = Changes(memory, "p2")
-    reader.look()
+    reader.read_header()
     in_doubt = reader.in_doubt()
     assert in_doubt is not None
     records = [*reader.news(), in_doubt]

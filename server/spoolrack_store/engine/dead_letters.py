@@ -112,7 +112,7 @@ class DeadLetters(Part):
             return False
         return self.is_dead(entry)
 
-    def bury(self, entry: Entry, members: int) -> None:
+    def write_copies(self, entry: Entry, members: int) -> None:
         """Write a copy of each of `members`; raise `DiskFull` or `DiskError`.
 
         An unreadable message goes to quarantine.
@@ -135,7 +135,7 @@ class DeadLetters(Part):
             else:
                 self._burials.append(_Burial(self._moves.commit, copy, entry, index, entry.name))
 
-    def bury_now(
+    def make_dead_letters(
         self, wanted: Sequence[tuple[Entry, int]], *, reason: str, explanation: str
     ) -> list[StoreError | None]:
         """Make each message, an entry and its index in it, a dead letter with this commit.
@@ -171,7 +171,7 @@ class DeadLetters(Part):
             queue = wanted[position][0].name.queue
             try:
                 self._moves.move(copy, 1, State.READY)
-                self._moves.statistics.count(queue, "bury", 1)
+                self._moves.statistics.count(queue, "dead_letter", 1)
             except StoreError as error:
                 results[position] = error
                 self._moves.unlink(copy)
@@ -200,7 +200,7 @@ class DeadLetters(Part):
                         self._moves.index.put_back_due(source, self._clock.monotonic())
                 elif is_here and (source.batch, burial.index) not in self._moves.index.superseded:
                     self._moves.move(burial.copy, 1, State.READY)
-                    self._moves.statistics.count(source.name.queue, "bury", 1)
+                    self._moves.statistics.count(source.name.queue, "dead_letter", 1)
                 elif burial.copy in burial.copy.batch.entries:
                     self._moves.unlink(burial.copy)
             except NameVanished:
