@@ -454,7 +454,7 @@ def test_owners_ages_and_dead_letter_queues_are_told(tmp_path: Path) -> None:
         assert {each.name for each in owners} == {overview.owner, other.store.overview.owner}
         assert all(each.about.startswith("pid ") for each in owners)
         assert overview.names() == ["in-turn", "poor", "q", "relaxed"]
-        assert overview.buries_in("q") == ["poor"]
+        assert overview.dead_letter_sources("q") == ["poor"]
         assert overview.dead_letter_queues() == {"q"}
         ages = overview.ages(["q", "missing"], [Millis(1_000), Millis(10_000)])
         assert {name: each.counts for name, each in ages.items()} == {"q": (2, 1, 0)}
