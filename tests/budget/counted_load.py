@@ -372,7 +372,7 @@ class Load:
                 do(what, partial(self._ask, UpdateQueue(name="paused", changes={"sending": state})))
 
     def snapshot(self) -> None:
-        """A root at rest, whose queue has so many files."""
+        """Take snapshots of roots at rest, whose queues have 1, 10 and 100 files."""
         for count, do in ((1, _uncounted), (10, self._counted), (100, self._counted)):
             root = self._root.with_name(f"snapshot{count}")
             with Store.open(root, clock=ManualClock()) as store:
