@@ -82,7 +82,7 @@ def text_of(found: Found) -> str:
         *_beside(found),
         *_writers(found),
         *_batches(found),
-        f"Rounds differ by ± {_noise(found):.0%} around the median: what differs by less is the same.",
+        f"Rounds differ by ± {_noise(found):.0%} around the median: a smaller difference is noise.",
         "",
         END,
         "",

@@ -1,4 +1,4 @@
-"""Reads the messages of an archive: what has left a queue, in the order in which it was sent.
+"""Reads the messages of an archive, which have left a queue, in the order in which they were sent.
 
 It needs no root and no lock: files of an archive are never changed, and one that is removed
 meanwhile is passed over.

@@ -58,7 +58,7 @@ def take_snapshot(
 ) -> Snapshot:
     """Make `target` a root that has what `root` has now: all that is acknowledged, nothing deleted.
 
-    It is durable at return. What a process leaves that dies meanwhile is named `<target>.partial`.
+    It is durable at return. A process that dies meanwhile leaves `<target>.partial`.
 
     Raise `RootUnusable` for a folder that isn't a root, and for a `target` that exists, lies in the
     root or on another file system, or that the disk refuses; `RootInUse` if another process goes on

@@ -178,7 +178,7 @@ def listener(status: int, body: bytes) -> Iterator[str]:
             """Says nothing."""
 
     with http.server.HTTPServer(("127.0.0.1", 0), Answer) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         yield f"127.0.0.1:{server.server_address[1]}"
         server.shutdown()

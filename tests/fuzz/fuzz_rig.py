@@ -30,9 +30,10 @@ class Fuzzed:
 
     BODY: Final = b"a body"
 
-    def __init__(self, folder: Path, queues: Sequence[str]) -> None:
+    def __init__(self, folder: Path, queues: Sequence[str], options: Sequence[str] = ()) -> None:
+        """`options` are those of `spoolrack serve`."""
         self.root = folder / "root"
-        self._server = RealServer(self.root, folder / "server.log")
+        self._server = RealServer(self.root, folder / "server.log", after=options)
         self._queues = queues
         self._server.start()
         self.fill()
@@ -63,6 +64,12 @@ class Fuzzed:
                     client.create_queue(name, visibility_timeout=1)
                 with suppress(QueueFull):
                     client.queue(name).send_many([self.BODY] * 3)
+
+    @property
+    def sqs_port(self) -> int:
+        found = re.search(r"sqs=http://127\.0\.0\.1:(\d+)", self._server.log)
+        assert found is not None, self._server.log
+        return int(found[1])
 
     def bodies(self, queue: str) -> dict[str, bytes]:
         """Of all messages of a queue, by their ids."""

@@ -115,7 +115,7 @@ class DeadLetters(Part):
     def bury(self, entry: Entry, members: int) -> None:
         """Write a copy of each of `members`; raise `DiskFull` or `DiskError`.
 
-        What can't be read goes to quarantine.
+        An unreadable message goes to quarantine.
         """
         for index in indexes(members & ~self._burying.get(entry, 0)):
             if (entry.batch, index) in self._moves.index.superseded:
@@ -141,7 +141,7 @@ class DeadLetters(Part):
         """Make each message, an entry and its index in it, a dead letter with this commit.
 
         Return for each None, or why it isn't one.
-        What can't be read goes to quarantine. Raise `SyncFailed`.
+        An unreadable message goes to quarantine. Raise `SyncFailed`.
         """
         results: list[StoreError | None] = [None] * len(wanted)
         copies: dict[int, Entry] = {}

@@ -107,7 +107,7 @@ class Deduplication(Part):
             self._moves.syncer.lone_file_written(entry.name.path)
             self._moves.syncer.folder_changed(folder)
 
-    # What is found on disk.
+    # Reading the disk.
 
     def recover(self) -> None:
         self._segments.clear()

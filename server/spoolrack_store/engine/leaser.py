@@ -1,7 +1,7 @@
 """Leases: receives, and what ends or extends a lease.
 
 A receive takes the oldest ready messages. Those of one file and one commit move together, by one link
-or rename, also if several receives take them: what one receive gets is a range of that name. A lease
+or rename, also if several receives take them: each receive gets a range of that name. A lease
 that is over goes back to `queues/` with its count of receives; the place in the order is the id's.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
 from random import Random
@@ -176,30 +177,31 @@ class Leaser(Part):
         picked: list[tuple[Entry, int]] = []
         dead: dict[Entry, int] = {}
         index = self._index.queue(record.name)
-        ready = index.runs(room, chosen, record.settings, self._moves.commit)
-        for entry, members in chain(ready, written):
-            if room <= 0:
-                break
-            try:
-                if not self._reader.is_readable(entry):
+        # Closed before the index changes: a group's turn is over with its last run.
+        with closing(index.runs(room, chosen, record.settings, self._moves.commit)) as ready:
+            for entry, members in chain(ready, written):
+                if room <= 0:
+                    break
+                try:
+                    if not self._reader.is_readable(entry):
+                        continue
+                except StoreError:
+                    if not picked:
+                        raise
+                    break
+                if self._dead_letters.is_dead(entry):
+                    chosen[entry] = chosen.get(entry, 0) | members
+                    dead[entry] = dead.get(entry, 0) | members
                     continue
-            except StoreError:
-                if not picked:
-                    raise
-                break
-            if self._dead_letters.is_dead(entry):
-                chosen[entry] = chosen.get(entry, 0) | members
-                dead[entry] = dead.get(entry, 0) | members
-                continue
-            fitting = self._fitting(entry, members, room, bytes_left, is_first=not picked)
-            if not fitting:
-                break
-            chosen[entry] = chosen.get(entry, 0) | fitting
-            room -= fitting.bit_count()
-            bytes_left -= entry.batch.counted_bytes_of(fitting)
-            picked.append((entry, fitting))
-            if fitting != members:
-                break
+                fitting = self._fitting(entry, members, room, bytes_left, is_first=not picked)
+                if not fitting:
+                    break
+                chosen[entry] = chosen.get(entry, 0) | fitting
+                room -= fitting.bit_count()
+                bytes_left -= entry.batch.counted_bytes_of(fitting)
+                picked.append((entry, fitting))
+                if fitting != members:
+                    break
         for entry, members in dead.items():
             try:
                 self._dead_letters.bury(entry, members)
@@ -210,8 +212,8 @@ class Leaser(Part):
     def _just_written(self, queue: str, chosen: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
         """Yield what this commit has written for a queue, the oldest first, and no receive has taken.
 
-        It is younger than all that is ready: nothing is overtaken. What has groups or a priority waits
-        for the next commit, where it takes its place.
+        It is younger than all that is ready: nothing is overtaken. A message with a group or a priority
+        waits for the next commit, where it takes its place.
         """
         for entry in self._written.get(queue, ()):
             if entry.batch.stem.is_grouped or entry.batch.stem.priority:
@@ -268,7 +270,7 @@ class Leaser(Part):
         try:
             line = self._reader.line(entry)
         except (Damaged, StoreError):
-            # What can't be read is leased alone, and put aside then.
+            # An unreadable message is leased alone, and put aside then.
             return 1 << lowest(members) if is_first else 0
         fitting = 0
         for index in indexes(members):
@@ -424,7 +426,7 @@ class Leaser(Part):
     def change(
         self, requests: Sequence[ChangeVisibility]
     ) -> list[list[Millis | StoreError] | StoreError]:
-        """Extend or release leases. What is of one name and gets one end moves together."""
+        """Extend or release leases. Messages of one name that get one end move together."""
         outcomes: list[list[Millis | StoreError] | StoreError] = []
         for request in requests:
             try:
@@ -489,7 +491,7 @@ class Leaser(Part):
 
     def release(self, request: ReleaseMessages) -> list[Millis | StoreError]:
         """End leases, and hide the messages for as long as the request or the queue's back-off says.
-        What is of one name moves together."""
+        Messages of one name move together."""
         record = self._catalog.require(request.queue)
         check_explanation(request.explanation)
         if request.delay is not None and not 0 <= request.delay <= MAX_DELAY:
@@ -585,8 +587,8 @@ class Leaser(Part):
             self._moves.move(entry, members, State.READY, receives=max(0, entry.name.receives - 1))
 
     def bring_back(self, entry: Entry, members: int) -> None:
-        """End the lease or the delay of `members`; what was received too often dies, here or as the
-        next receive reaches it."""
+        """End the lease or the delay of `members`; a message received too often becomes a dead letter,
+        here or as the next receive reaches it."""
         if entry.name.state is State.LEASED and self._dead_letters.dies_with_lease(entry):
             self._dead_letters.bury(entry, members)
         else:
