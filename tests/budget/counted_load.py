@@ -339,6 +339,17 @@ class Load:
             do("delete 1 in a file of its own", partial(self._delete, *found))
             self._wait_for_the_reaper()
 
+    def linked(self) -> None:
+        """A body that is another link of a file."""
+        self._create("linked")
+        file = self._root.with_name("linked")
+        file.write_bytes(BODY)
+        for do in (_uncounted, self._counted):
+            do("send 1 by a link", partial(self._send_link, file))
+
+    def _send_link(self, file: Path) -> None:
+        self._ask(Send(queue="linked", bodies=[b""], written=self._store.link_body(file)))
+
     def _send_file(self, queue: str) -> None:
         file = self._store.begin_body(expected=len(BODY))
         file.write(BODY)
