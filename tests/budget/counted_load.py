@@ -340,7 +340,7 @@ class Load:
             self._wait_for_the_reaper()
 
     def linked(self) -> None:
-        """A body that is another link of a file."""
+        """Send a body that is another link of a file."""
         self._create("linked")
         file = self._root.with_name("linked")
         file.write_bytes(BODY)
