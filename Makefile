@@ -11,9 +11,10 @@
 DATA ?= ./data
 ARGS ?=
 MINUTES ?= 30
-WORKERS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4)))
-SPREAD = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+WORKERS ?= 4
+SPREAD = -n $(WORKERS) --no-loadscope-reorder
 CHECKED = access brokerless client contract crash http mutants server store structure unit vsqs
+OWN_PROCESSES = --ignore-glob=tests/*/test_*process*.py --ignore-glob=tests/*/test_*kill*.py
 export PYTHON
 
 help: ## List the targets.
@@ -23,8 +24,8 @@ serve: ## Serve the queues in ./data: gRPC on 127.0.0.1:50051, HTTP on 127.0.0.1
 	@scripts/set-up server
 	@exec .venv/bin/spoolrack serve --data "$(DATA)" $(ARGS)
 
-check: lint ## The inner loop: lint, and the tests without Spark, a browser, other languages and kills.
-	@exec .venv/bin/python -m pytest $(SPREAD) $(CHECKED:%=tests/%) $(ARGS)
+check: lint ## The inner loop: lint, and the tests without Spark, browsers, other languages and processes of their own.
+	@exec .venv/bin/python -m pytest $(SPREAD) $(CHECKED:%=tests/%) $(OWN_PROCESSES) $(ARGS)
 
 lint: ## Check the format, lint, types and directions of imports.
 	@scripts/set-up dev

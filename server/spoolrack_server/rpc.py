@@ -385,5 +385,5 @@ def _method(parts: Sequence[object], name: str) -> Method:
 
 def _unreadable() -> InvalidRequest:
     return InvalidRequest(
-        what="the request", value="what was sent", rule="must be the method's protobuf message"
+        what="the request", value="the bytes sent", rule="must be the method's protobuf message"
     )

@@ -1,4 +1,4 @@
-"""Reads the messages of an archive: what has left a queue, in the order in which it was sent.
+"""Reads the messages of an archive, which have left a queue, in the order in which they were sent.
 
 It needs no root and no lock: files of an archive are never changed, and one that is removed
 meanwhile is passed over.
@@ -27,6 +27,8 @@ class ArchivedMessage:
     id: str
     sent_at: Millis
     body: bytes
+    body_path: str | None = None
+    """Of a body above `MAX_BODY_IN_MEMORY`, which `body` leaves out: its file in the archive."""
     attributes: Attributes
     group: str
     """Empty: none."""
@@ -48,6 +50,7 @@ def read_archive(
     `OSError` if the folder can't be listed.
     """
     disk = LocalDisk(folder)
+    above = os.fspath(folder)
     try:
         found: list[tuple[str, str]] = []
         bodies: set[str] = set()
@@ -72,7 +75,7 @@ def read_archive(
         chosen = _chosen(stems, bodies)
         # A message of a batch that has been a dead letter has a file of its own, and its old place.
         for _, together in groupby(stems, lambda each: batch_of(each[0].id)):
-            read = (_read(disk, path, stem, problem, chosen) for stem, path in together)
+            read = (_read(disk, above, path, stem, problem, chosen) for stem, path in together)
             yield from merge(*read, key=lambda message: message.id)
     finally:
         disk.close()
@@ -91,6 +94,7 @@ def _chosen(stems: Sequence[tuple[Stem, str]], bodies: Collection[str]) -> dict[
 
 def _read(
     disk: LocalDisk,
+    folder: str,
     path: str,
     stem: Stem,
     problem: Callable[[str, str], None],
@@ -109,16 +113,17 @@ def _read(
     except (OSError, Damaged) as error:
         problem(path, str(error))
         return
+    body_path: str | None = None
     if line.is_external:
         try:
-            content = _external_body(disk, f"{path}{BODY}", line)
+            content, body_path = _external_body(disk, folder, f"{path}{BODY}", line)
         except (OSError, Damaged) as error:
             problem(path, str(error))
             return
     groups = Groups(line.groups, stem.full)
     for index in wanted:
         try:
-            found = body(line, content, index)
+            found = b"" if body_path else body(line, content, index)
         except Damaged as error:
             problem(path, f"message {stem.message_id(index)}: {error}")
             continue
@@ -127,14 +132,18 @@ def _read(
             id=stem.message_id(index),
             sent_at=sent_at(stem.id),
             body=found,
+            body_path=body_path,
             attributes=attributes,
             group=groups.of(index),
             priority=stem.priority,
         )
 
 
-def _external_body(disk: LocalDisk, path: str, line: Line) -> bytes:
-    if line.sizes[0] > MAX_BODY_IN_MEMORY:
-        why = f"its body of {line.sizes[0]} bytes is too large for memory: send {path} as a file"
-        raise Damaged(why)
-    return b"".join(body_pieces(disk, path, line))
+def _external_body(disk: LocalDisk, folder: str, path: str, line: Line) -> tuple[bytes, str | None]:
+    """Check a body in a file of its own; return it, or its path if memory has no room for it."""
+    pieces = body_pieces(disk, path, line)
+    if line.sizes[0] <= MAX_BODY_IN_MEMORY:
+        return b"".join(pieces), None
+    for _ in pieces:
+        pass
+    return b"", f"{folder}/{path}"

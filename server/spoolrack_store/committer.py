@@ -2,8 +2,8 @@
 
 It takes all requests that wait, does them, syncs once for all of them, and answers. While it syncs, the
 next ones gather: a lone request waits for nothing, and a burst shares one sync. Receives that find
-nothing wait here, and are tried again when a commit has made something ready. What time brings about is
-done by commits, too: the driver wakes the committer when something is due.
+nothing wait here, and are tried again when a commit has made something ready. Commits also do timed
+work: the driver wakes the committer when it is due.
 
 While another process holds the lock, nothing is lost: the commit is tried again.
 
@@ -89,7 +89,7 @@ class Parking:
             heapq.heappush(self._deadlines, (parked.deadline, parked.place, parked))
 
     def leave(self, parked: Parked) -> None:
-        """`parked` waits no more."""
+        """Take `parked` out of the waiting receives."""
         waiting = self._queues.get(parked.request.queue, {})
         waiting.pop(parked.place, None)
         if not waiting:
@@ -102,7 +102,7 @@ class Parking:
         places.
 
         `ready` says how many messages a queue could give; None if there is no such queue any more,
-        which all that wait for it must be told. What is `asked` in the same commit is done after them:
+        which all that wait for it must be told. The same commit does the `asked` requests after them:
         where a request asks for messages, all that could take something are tried before, and they may
         be given at once what is sent.
         """
@@ -162,7 +162,7 @@ def undo_of(
     if not outcome:
         return None
     if isinstance(outcome, Reservation):
-        # What was there before, others were told of.
+        # A set that was there before was an answer already.
         undone = UndoReservation(stream=outcome.stream, sequence_number=outcome.sequence_number)
         return undone if outcome.is_new else None
     receipts = [receipt for delivery in outcome for receipt in delivery.receipts]
@@ -173,7 +173,7 @@ log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 Cycle = Generator[Work, None, None]
-"""A commit: what is to be synced is yielded, and a failure of the sync thrown in."""
+"""A commit: it yields the work to be synced, and a failure of the sync is thrown in."""
 
 LOOK_EVERY: Final = Millis(1_000)
 """So often it looks for processes that have died, and for what is too old."""
@@ -350,7 +350,7 @@ class Committer:
         self._wakened.notify_all()
         self._driver.wake()
 
-    # What the driver asks.
+    # Calls of the driver.
 
     def wait_for_work(self) -> bool:
         """Return when there is something to do; False when there never will be."""
@@ -391,7 +391,7 @@ class Committer:
         )
 
     def is_short(self) -> bool:
-        """Whether the next commit will take no longer than a few calls into the kernel."""
+        """Return whether the next commit takes no longer than a few calls into the kernel."""
         with self._wakened:
             if self._draining or self._held or self._clock.monotonic() >= self._next_tick:
                 return False
@@ -399,7 +399,7 @@ class Committer:
 
     def _has_work(self) -> bool:
         if self._lock_wait.next_try is not None:
-            # What it was wanted for is still to be done.
+            # The work that wanted the lock is still to be done.
             return self._true_clock.monotonic() >= self._lock_wait.next_try
         now = self._clock.monotonic()
         if self._is_asked():
@@ -479,7 +479,7 @@ class Committer:
             begun = self._without_early(begun)
             waiting = begun
             asked = [each.request for each in begun]
-            # This commit itself may make something ready: what has waited comes before what asks now.
+            # This commit may make messages ready: receives that wait come before those that begin now.
             tried = self._parking.worth_a_try(self._engine.ready, asked)
             began = self._engine.moves.statistics.watch()
             work = self._apply([*[parked.request for parked in tried], *asked])
@@ -500,7 +500,7 @@ class Committer:
                 detail, [*tried, *(begun or waiting)], StoreFailed if held is None else OutcomeUnknown
             )
         except BaseException as error:
-            # A fault of ours: what is on disk and what is in memory may differ now. Or Ctrl-C, where
+            # A fault of ours: disk and memory may differ now. Or Ctrl-C, where
             # the thread isn't ours alone. No caller may wait for ever.
             log.exception("the store has a fault and stops")
             what = f"a fault of ours, {type(error).__name__}; the log has it"
@@ -529,7 +529,7 @@ class Committer:
         return work
 
     def _finish(self, held: _Held) -> None:
-        """The commit is durable: answer."""
+        """Answer the requests of a durable commit."""
         with self._changing:
             outcomes = self._engine.finish(held.work)
         if outcomes is None:
@@ -604,7 +604,7 @@ class Committer:
         deadline = None if request.wait is None else Millis(since + request.wait)
         parked = Parked(request, future, deadline)
         self._parking.park(parked)
-        self._listen_soon()  # What came since the commit, no receive was there to hear.
+        self._listen_soon()  # Changes since the commit woke no receive.
         # Not woken for it: the next commit is soon enough.
         future.add_done_callback(lambda done: self._left.append(parked) if done.cancelled() else None)
 
@@ -673,7 +673,7 @@ class ThreadDriver:
         self._thread.start()
 
     def wake(self) -> None:
-        """The thread waits on the committer's own condition."""
+        """Do nothing: the thread waits on the committer's own condition."""
 
     def stop(self) -> None:
         if self._thread is not None:

@@ -1,9 +1,9 @@
 """Opens a root to look at it: no file in it is changed, and the store answers nothing but questions.
 
-What a start would do is done in memory: a torn file in `new/` isn't shown, a deleted queue is gone, a
+The work of a start is done in memory: a torn file in `new/` isn't shown, a deleted queue is gone, a
 queue that lost its settings has the default ones. The folders are listed under a shared lock, which
-keeps commits of other processes out meanwhile, so that the list is exact. What others move afterwards
-isn't seen: a message that they move is passed over.
+keeps commits of other processes out meanwhile, so that the list is exact. Later moves by others
+aren't seen: a message that they move is passed over.
 """
 
 from __future__ import annotations
@@ -100,12 +100,12 @@ def _still(disk: LocalDisk, root: str) -> Iterator[None]:
             _NEVER.wait(_TRY_EVERY)
         else:
             log.warning(
-                "another process holds the lock of %s: what it moves meanwhile may be missing", root
+                "another process holds the lock of %s: messages that it moves may be missing", root
             )
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.ENOENT):
             raise
-        log.warning("%s can't be locked: what other processes move meanwhile may be missing", root)
+        log.warning("%s can't be locked: messages that other processes move may be missing", root)
     try:
         yield
     finally:

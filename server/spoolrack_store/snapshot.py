@@ -9,21 +9,36 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from .files import layout
-from .files.changes import LOCK, PATH, SIZE, Changes, Poisoned, look_at, try_for
+from .files.changes import LOCK, PATH, SIZE, Changes, Memory, Poisoned, look_at, try_for
 from .files.disk import Lock, SyncFailed
 from .files.hard_links import Links, TargetUnusable
 from .files.local_disk import LocalDisk, this_process
 from .files.root import is_root
 from .model.clock import Clock, Millis, SystemClock
 from .model.errors import RootInUse, RootUnusable, StoreFailed
+from .model.names import NotAName, parse
 
 TRIES: Final = 1_500
 """Of a lock that another process holds: half a minute."""
+_LINKED: Final = (
+    *(each for each in layout.FOLDERS if each not in (layout.OWNERS, layout.ARCHIVE)),
+    layout.ARCHIVE,
+)
+"""The archive is the last: reapers move files there meanwhile, without the lock."""
+
+
+class RootLinks(Protocol):
+    """A folder that becomes a root of links: see `hard_links.Links`."""
+
+    def make(self, folder: str) -> None: ...
+
+    def add(self, folder: str, takes: Callable[[str], bool] | None = None) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +58,7 @@ def take_snapshot(
 ) -> Snapshot:
     """Make `target` a root that has what `root` has now: all that is acknowledged, nothing deleted.
 
-    It is durable at return. What a process leaves that dies meanwhile is named `<target>.partial`.
+    It is durable at return. A process that dies meanwhile leaves `<target>.partial`.
 
     Raise `RootUnusable` for a folder that isn't a root, and for a `target` that exists, lies in the
     root or on another file system, or that the disk refuses; `RootInUse` if another process goes on
@@ -65,20 +80,12 @@ def take_snapshot(
             raise RootUnusable(root=name, why="it has another format: use the version that wrote it")
         with contextlib.suppress(FileExistsError):
             disk.create(LOCK, [], sync=False)
-        with contextlib.ExitStack() as lock:
-            lock.callback(_take(disk, name, tries).release)
-            with links:
-                # A copy of a root may lack it, or have holes in it.
-                disk.set_aside(PATH, SIZE)
-                changes = Changes(disk.map(PATH, SIZE), "", this_process().pid)
-                began = clock.monotonic()
-                changes.hold(clock.wall())
-                changes.look()
-                links.make(layout.OWNERS)
-                files = sum(links.add(each) for each in layout.FOLDERS if each != layout.OWNERS)
-                held = Millis(clock.monotonic() - began)
-                lock.close()
-                links.finish(layout.FORMAT, layout.FORMAT_CONTENT)
+        lock = _take(disk, name, tries)  # The close of the disk releases it, too.
+        # A copy of a root may lack it, or have holes in it.
+        disk.set_aside(PATH, SIZE)
+        with links:
+            taken = link_root(links, disk.map(PATH, SIZE), lock, clock)
+            links.finish(layout.FORMAT, layout.FORMAT_CONTENT)
     except (Poisoned, SyncFailed) as error:
         raise StoreFailed(detail="a sync of a process that has the root open failed") from error
     except TargetUnusable as error:
@@ -87,7 +94,34 @@ def take_snapshot(
         raise RootUnusable(root=os.fspath(target), why=str(error)) from error
     finally:
         disk.close()
-    return Snapshot(files, held)
+    return taken
+
+
+def link_root(links: RootLinks, memory: Memory, lock: Lock, clock: Clock) -> Snapshot:
+    """Link all folders of a root of which `lock` is held, and release that."""
+    try:
+        changes = Changes(memory, "", this_process().pid)
+        began = clock.monotonic()
+        changes.hold(clock.wall())
+        changes.read_header()
+        links.make(layout.OWNERS)
+        files = sum(links.add(each, _is_message if each == layout.NEW else None) for each in _LINKED)
+        return Snapshot(files, Millis(clock.monotonic() - began))
+    finally:
+        lock.release()
+
+
+def _is_message(name: str) -> bool:
+    """Return whether the name of a file in `new/` is a message's.
+
+    A body that is being written isn't linked. Neither is a file that was put there by hand: with two
+    links it would not be adopted.
+    """
+    try:
+        parse(f"{layout.NEW}/{name}")
+    except NotAName:
+        return False
+    return True
 
 
 def _take(disk: LocalDisk, root: str, tries: int) -> Lock:

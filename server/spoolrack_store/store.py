@@ -174,7 +174,7 @@ class Store:
     def link_body(self, path: str | os.PathLike[str]) -> WrittenBody:
         """Return the file at `path`, which is on the root's file system, as a body; it is not copied.
 
-        It is synced and never read, so it has no checksum; what is written into it later changes the
+        It is synced and never read, so it has no checksum; a later write into it changes the
         message. The caller submits a `Send` with it, and calls `discard_body` when that is answered.
         Raise `InvalidRequest` if it is no file, or on another file system; `DiskError`.
         """
@@ -246,7 +246,7 @@ class Store:
         """Return the messages of a set from the place `begin` to before `end`, in order, by pages.
 
         An `end` of 0 is the set's. They carry no receipts, and no receive is counted; `mark_read` marks
-        the set. What was deleted is left out; what is damaged is put aside. Each page is read while no
+        the set. Deleted messages are left out, damaged ones put aside. Each page is read while no
         other process changes anything; the hold may end, be extended or be committed between two.
         Raise, between pages, too, `ReservationNotFound` (not `allowed`), `ReservationLost`,
         `ReservationCommitted`, `DiskError`; `RootInUse` if another process holds the lock and goes on
@@ -254,7 +254,7 @@ class Store:
         """
         check_places(begin, end)
         if mark_read:
-            # Before the first message is seen: what was read must never look unread.
+            # Before the first message is seen: a set that was read must never look unread.
             self.submit(
                 MarkRead(stream=stream, sequence_number=sequence_number, allowed=allowed)
             ).result()

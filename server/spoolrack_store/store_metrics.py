@@ -101,7 +101,7 @@ class StoreMetrics:
                 found = [self._engine.views.metrics_of(name) for name in part]
             yield [each for each in found if each is not None]
 
-    # What only a folder says. It takes the longer the more there is.
+    # Counted in folders, which takes the longer the more there is.
 
     def quarantined(self) -> int | None:
         """Return how many things lie in `quarantine/`; None if that can't be told."""

@@ -116,7 +116,9 @@ async def test_a_page_of_another_site_is_refused_whatever_it_is_known_as(
         assert (await owner.ask("GET", "/jobs", None, foreign)).status == 200
 
 
-async def test_who_may_do_nothing_learns_nothing_of_a_queue(server: Server, files: Files) -> None:
+async def test_a_caller_without_permission_learns_nothing_of_a_queue(
+    server: Server, files: Files
+) -> None:
     async def told(client: Http) -> Mapping[str, tuple[int, bytes]]:
         answers = {
             f"{route.method} {route.path}": await client.ask(route.method, path_of(route, "q"))
@@ -188,6 +190,30 @@ async def test_a_token_that_is_taken_away_ends_the_long_polls_of_its_holder(
             assert (await polls[0]).status == 401
         await owner.send(b"x", "a1")
         assert (await polls[1]).body == b"x"
+
+
+async def test_a_token_that_is_taken_away_ends_the_sends_of_its_holder_that_wait(
+    server: Server, files: Files
+) -> None:
+    async with (
+        as_caller(server, bearer(files.tokens["owner"])) as owner,
+        as_caller(server, bearer(files.tokens["alice"])) as alice,
+    ):
+        await owner.create("a1", max_messages=1)
+        await owner.send(b"x", "a1")
+        waiting = asyncio.create_task(alice.ask("POST", "/a1/messages?wait=3600", b"y"))
+        assert server._gateway is not None
+        for _ in looks():
+            if server._gateway._checks._waiting:
+                break
+            await asyncio.sleep(0)
+        files.write_tokens("owner")
+        assert reads_again(server)
+        server._recheck_permissions()
+        with contextlib.suppress(aiohttp.ClientError):
+            assert (await waiting).status == 401
+        assert (await owner.receive("", "a1")).body == b"x"
+        assert (await owner.ask("DELETE", "/a1/messages")).json == {"purged_count": 1}
 
 
 async def test_a_page_about_all_queues_needs_a_permission_at_all_of_them(files: Files) -> None:

@@ -99,8 +99,10 @@ class WorkerProcess:
         if signal == "SIGKILL":
             self._end()
         else:
+            # As long as Docker takes: two signals at once are one, and all tasks that a test has sent
+            # begin before its signal, as those expect that wait for the first one alone.
+            time.sleep(1.0)
             self._process.send_signal(signals.Signals[signal])
-            time.sleep(1.0)  # As long as Docker takes: two signals at once are one.
 
     def restart(self, timeout: float = STOPS) -> None:
         self._process.terminate()

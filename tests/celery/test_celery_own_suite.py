@@ -126,7 +126,6 @@ NOT_OF_PROCESSES = (
     "alias_is_not_reconsumed",  # Runs a program in the broker's container.
     "pending_operation_order",  # Wants gevent.
     "child_process_respawn",  # Counts the processes of its container.
-    "heartbeat_during_shutdown",  # Of AMQP's heartbeats; stops a worker as the first of three begins.
     "test_replace",  # Wants an image of an older Celery.
 )
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -19,6 +21,7 @@ from aiohttp.test_utils import TestServer
 from spoolrack_server.cli.exit_codes import UNAVAILABLE, Failed
 from spoolrack_server.cli.shell_runner import Runner
 from spoolrack_server.server import Server
+from spoolrack_store.files.local_disk import LocalDisk
 
 from tests.cli.cli_rig import PROGRAM, Result, Spoolrack
 
@@ -105,6 +108,94 @@ def test_other_looks_at_a_large_body_tell_where_it_is(
     assert on_root("receive", "films").code == 1
 
 
+@pytest.fixture
+def archived(on_root: Spoolrack, huge: Path, tmp_path: Path) -> Path:
+    """The archive of a queue that had a small message, a large one and a small one."""
+    settings = ("--max-message-size", "1GiB", "--archive-retention", "7d")
+    on_root("queues", "create", "films", *settings)
+    large = ("--file", str(huge), "-a", "kind=film", "--group", "g")
+    for sent in (("before",), large, ("after",)):
+        assert on_root("send", "films", *sent).code == 0
+    taken = on_root("receive", "films", "--max", "0", "--delete", "--to", str(tmp_path / "first"))
+    assert len(taken.out.split()) == 3
+    archive = tmp_path / "root" / "archive"
+    on_root("queues", "list")  # Closing it unlinks what the first one had no time for.
+    assert len(list((archive / "films").glob("*/*.body"))) == 1
+    return archive
+
+
+def test_a_large_body_is_replayed_by_a_link_in_its_place(
+    on_root: Spoolrack, archived: Path, huge: Path, tmp_path: Path
+) -> None:
+    replayed = on_root("replay", "films")
+    assert (replayed.code, replayed.out, replayed.err) == (0, "3 messages sent to films.\n", "")
+    (kept,) = (archived / "films").glob("*/*.body")
+    (body,) = (tmp_path / "root" / "bodies").iterdir()
+    assert body.samefile(kept)
+    (found,) = map(json.loads, on_root("peek", "films", "--json", "--group", "g").out.splitlines())
+    assert (found["attributes"], found["body_size"]) == ({"kind": "film"}, HUGE)
+    received = on_root("receive", "films", "--max", "0", "--delete", "--to", str(tmp_path / "films"))
+    before, large, after = sorted(map(Path, received.out.split()), key=lambda path: path.name)
+    assert (before.read_bytes(), after.read_bytes()) == (b"before", b"after")
+    assert digest(large) == digest(huge)
+
+
+def test_a_large_body_of_another_file_system_is_copied(
+    on_root: Spoolrack, archived: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(LocalDisk, "link_from", no_link)
+    assert on_root("replay", "films").code == 0
+    (kept,) = (archived / "films").glob("*/*.body")
+    (body,) = (tmp_path / "root" / "bodies").iterdir()
+    assert (body.samefile(kept), digest(body)) == (False, digest(kept))
+
+
+def no_link(*_: object) -> int:
+    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+
+def test_a_damaged_large_body_is_named_and_the_others_are_sent(
+    on_root: Spoolrack, archived: Path
+) -> None:
+    (kept,) = (archived / "films").glob("*/*.body")
+    kept.chmod(0o600)
+    with kept.open("r+b") as file:
+        file.write(b"BEGIN")
+    replayed = on_root("replay", "films")
+    assert (replayed.code, replayed.out) == (65, "2 messages sent to films.\n")
+    assert "the checksum of its body differs" in replayed.err
+
+
+def test_a_replay_that_breaks_off_says_where_it_goes_on(on_root: Spoolrack, archived: Path) -> None:
+    on_root("queues", "set", "films", "--max-message-size", "1MiB")
+    broken = on_root("replay", "films")
+    assert broken.code == 65
+    (since,) = re.findall(r"1 message sent to films; go on with --since (\S+)", broken.err)
+    on_root("queues", "set", "films", "--max-message-size", "1GiB")
+    assert on_root("replay", "films", "--since", since).out == "2 messages sent to films.\n"
+
+
+async def test_a_large_body_is_replayed_to_a_server_over_http(
+    program: Program, server: Server, huge: Path, tmp_path: Path
+) -> None:
+    settings = ("--max-message-size", "1GiB", "--archive-retention", "7d")
+    await program("queues", "create", "films", *settings)
+    by_http = ("--http-url", str(server.http_url))
+    assert (await program("send", "films", "--file", str(huge), *by_http)).code == 0
+    into = ("--to", str(tmp_path / "films"), "--delete")
+    assert (await program("receive", "films", *into, *by_http)).code == 0
+    archive = tmp_path / "root" / "archive"
+    while not list((archive / "films").glob("*/*.body")):
+        await asyncio.sleep(0.01)
+    left_out = await program("replay", "films", "--archive", str(archive))
+    assert (left_out.code, left_out.out) == (65, "0 messages sent to films.\n")
+    assert "give --http-url" in left_out.err
+    replayed = await program("replay", "films", "--archive", str(archive), *by_http)
+    assert (replayed.code, replayed.err) == (0, "")
+    received = await program("receive", "films", *into, *by_http)
+    assert digest(Path(received.out.strip())) == digest(huge)
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -115,7 +206,7 @@ def test_other_looks_at_a_large_body_tell_where_it_is(
         (("--link", "/nowhere"), "it must be there"),
     ],
 )
-def test_what_can_not_be_sent_is_told(
+def test_an_unsendable_body_is_reported(
     on_root: Spoolrack, huge: Path, tmp_path: Path, arguments: tuple[str, ...], why: str
 ) -> None:
     on_root("queues", "create", "films")
@@ -158,7 +249,9 @@ async def test_a_server_takes_and_gives_a_file_over_http(
     assert os.listdir(tmp_path / "films") == [sent.out.strip()]
 
 
-async def test_what_the_http_port_refuses_is_told(program: Program, server: Server, huge: Path) -> None:
+async def test_a_refusal_of_the_http_port_is_reported(
+    program: Program, server: Server, huge: Path
+) -> None:
     await program("queues", "create", "films")
     result = await program("send", "films", "--file", str(huge), "--http-url", str(server.http_url))
     assert (result.code, "1048576" in result.err) == (65, True)

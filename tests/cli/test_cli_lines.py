@@ -10,12 +10,16 @@ import subprocess
 import threading
 import tracemalloc
 from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 from spoolrack import Client
+from spoolrack.errors import QueueFull, Unreachable
 from spoolrack.testing import RunningServer
+from spoolrack_server.cli.connection_options import _FEW
 from spoolrack_server.cli.line_reader import LARGEST, Lines
 from spoolrack_server.cli.ranges import Ranges
 
@@ -50,7 +54,7 @@ def test_every_line_is_a_message_and_their_order_is_kept(
     assert [body.decode() for body in bodies(client)] == lines
 
 
-def test_what_is_received_is_what_was_sent(spoolrack: Spoolrack, start: Start, tmp_path: Path) -> None:
+def test_received_lines_equal_the_sent_ones(spoolrack: Spoolrack, start: Start, tmp_path: Path) -> None:
     content = b"a\r\n\n\xff\x00\n" + b"x" * 300_000 + b"\n \n"
     (tmp_path / "lines").write_bytes(content)
     spoolrack("send", "jobs", "--lines", str(tmp_path / "lines"))
@@ -93,7 +97,7 @@ def test_lines_are_sent_as_they_come(start: Start, client: Client) -> None:
     ("number", "code", "word"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "stopped")],
 )
-def test_whoever_stops_it_is_told_where_to_go_on(
+def test_a_stopped_send_reports_where_to_resume(
     start: Start, client: Client, number: signal.Signals, code: int, word: str
 ) -> None:
     process = start("send", "jobs", "--lines")
@@ -107,7 +111,7 @@ def test_whoever_stops_it_is_told_where_to_go_on(
     assert err.decode() == f"spoolrack: {word}; 3 messages acknowledged; go on with line 4\n"
 
 
-def test_whoever_loses_the_server_is_told_where_to_go_on(
+def test_a_send_that_loses_the_server_reports_where_to_resume(
     start: Start, client: Client, server: RunningServer
 ) -> None:
     process = start("send", "jobs", "--lines", "--timeout", "3s")
@@ -137,6 +141,22 @@ def test_a_full_queue_is_waited_for(start: Start, client: Client, tmp_path: Path
     until(take)
     assert process.wait() == 0
     assert received == list(range(25))
+
+
+def test_a_queue_that_stays_full_ends_a_lone_send_with_75(spoolrack: Spoolrack, client: Client) -> None:
+    client.update_queue("jobs", max_messages=1)
+    client.queue("jobs").send("first")
+    refused = spoolrack("send", "jobs", "second", "--timeout", "0.2s")
+    assert (refused.code, "is full, with 1 of 1 messages" in refused.err) == (75, True)
+
+
+def test_a_command_is_patient_with_a_full_queue_and_not_with_a_missing_server() -> None:
+    pause = partial(_FEW.pause, left=60.0, random=Random(0))
+    assert pause(Unreachable("there is no server", retry_delay=timedelta(0)), failed=4) is None
+    waited = pause(QueueFull("it is full", retry_delay=timedelta(seconds=1)), failed=100)
+    assert waited is not None
+    assert 1.0 <= waited <= 1.1
+    assert pause(QueueFull("it is full", retry_delay=timedelta(seconds=60)), failed=1) is None
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,32 @@ COST_MUTANTS: Final = (
         ),
         caught_by=_BUDGET,
     ),
+    Mutant(
+        name="a-snapshot-looks-at-each-file",
+        breaks="a snapshot asks for one link for each file",
+        edits=edit(
+            "files/hard_links.py:Links._add",
+            "                    linked += 1\n",
+            "                    linked += entry.stat().st_nlink > 0\n",
+        ),
+        caught_by=_BUDGET,
+    ),
+    Mutant(
+        name="a-linked-body-is-not-synced",
+        breaks="the content of a linked file is on stable media when its send is answered",
+        edits=edit("files/local_disk.py:LocalDisk.link_from", "os.fsync(file)", "pass"),
+        caught_by=_BUDGET,
+    ),
+    Mutant(
+        name="a-snapshot-is-not-synced",
+        breaks="a snapshot is on stable media when it is answered",
+        edits=edit(
+            "files/hard_links.py:Links.finish",
+            "            if disk.can_sync_all:\n                disk.sync_all()\n            else:",
+            "            if not disk.can_sync_all:",
+        ),
+        caught_by=_BUDGET,
+    ),
 )
 """The budget of system calls finds them."""
 

@@ -20,7 +20,7 @@ from spoolrack_server.access.security import Security
 from spoolrack_server.access.sqs_keys import issue
 from spoolrack_server.access.watched_files import AccessUnusable
 from spoolrack_server.server import Server
-from spoolrack_store.model.clock import SystemClock
+from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.testing import ManualClock
 from yarl import URL
 
@@ -166,6 +166,98 @@ async def test_each_way_to_be_wrong_has_its_refusal(server: Server, keys: Keys) 
     assert await sent(request) == differs
 
 
+async def test_parts_of_a_signature_that_contradict_each_other_are_refused(
+    server: Server, keys: Keys
+) -> None:
+    request = signed(server, keys, **{"X-Amz-Security-Token": "of a session"})
+    assert await sent(request) == (200, "")
+    good = request.headers["Authorization"]
+    date = request.headers["X-Amz-Date"][:8]
+    differs, incomplete = (403, "SignatureDoesNotMatch"), (400, "IncompleteSignature")
+    assert await sent(request, **{"X-Amz-Security-Token": "of another session"}) == differs
+    assert await sent(request, Authorization=good.replace(";x-amz-security-token", "")) == incomplete
+    assert await sent(request, Authorization=good.replace(";x-amz-date", "")) == incomplete
+    assert await sent(request, Authorization=good.replace("aws4_request", "aws5_request")) == differs
+    assert await sent(request, Authorization=good.replace(f"/{date}/", "/20130524/")) == differs
+    assert await sent(request, Authorization=good.replace(f"/{date}/", "/2013/")) == incomplete
+    another = good.replace("AWS4-HMAC-SHA256", "AWS4-ECDSA-P256-SHA256")
+    assert await sent(request, Authorization=another) == incomplete
+    assert await sent(request, Authorization=good.upper()) == incomplete
+    for part in ("Credential", "SignedHeaders", "Signature"):
+        assert await sent(request, Authorization=good.replace(f"{part}=", f"{part}=,x=")) == incomplete
+    unknown = good.replace("Credential=SRAK", "Credential=AKIA")
+    assert await sent(request, Authorization=unknown) == (403, "InvalidClientTokenId")
+    request.url += "another/path"
+    assert await sent(request) == differs
+
+
+async def test_two_authorizations_are_refused(server: Server, keys: Keys) -> None:
+    request = signed(server, keys)
+    good = request.headers["Authorization"]
+    headers = [(name, value) for name, value in request.headers.items()]
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(
+            request.url, data=request.data, headers=[*headers, ("Authorization", good)]
+        ) as response,
+    ):
+        assert response.status == 400
+        assert "IncompleteSignature" in await response.text()
+
+
+@pytest.mark.parametrize(
+    ("minutes", "code", "reason"),
+    [
+        (14, "", ""),
+        (-14, "", ""),
+        (16, "SignatureDoesNotMatch", "Signature expired"),
+        (-16, "SignatureDoesNotMatch", "Signature not yet current"),
+    ],
+)
+async def test_a_clock_may_be_off_by_fifteen_minutes(
+    tmp_path: Path, keys: Keys, minutes: int, code: str, reason: str
+) -> None:
+    clock = ManualClock(wall=Millis(SystemClock().wall() + minutes * 60_000))
+    security = Security(sqs_keys=keys.path)
+    async with serving_sqs(tmp_path / "root", clock=clock, security=security) as server:
+        listing = keys.client(server, "admin").list_queues()
+        if not code:
+            await listing
+            return
+        refusal = await refused(listing)
+        assert (refusal.code, refusal.shape, refusal.status) == (code, code, 403)
+        assert reason in refusal.message
+
+
+async def test_a_presigned_url_that_lacks_a_part_is_refused(server: Server, keys: Keys) -> None:
+    key, secret = issue(keys.path, "admin")
+    request = AWSRequest("GET", f"{server.sqs_url}/?Action=ListQueues")
+    SigV4QueryAuth(Credentials(key, secret), "sqs", REGION, expires=60).add_auth(request)
+    good = request.url
+    assert await sent(request) == (200, "")
+    for part in ("Algorithm", "Credential", "Date", "Expires", "SignedHeaders"):
+        request.url = good.replace(f"X-Amz-{part}=", f"X-Other-{part}=")
+        assert await sent(request) == (400, "IncompleteSignature")
+    request.url = good.replace("X-Amz-Signature=", "X-Other-Signature=")
+    assert await sent(request) == (403, "MissingAuthenticationToken")
+    request.url = good.replace("X-Amz-Expires=60", "X-Amz-Expires=600")
+    assert await sent(request) == (403, "SignatureDoesNotMatch")
+
+
+async def test_a_presigned_url_is_refused_after_its_lifetime(tmp_path: Path, keys: Keys) -> None:
+    clock = ManualClock(wall=SystemClock().wall())
+    key, secret = issue(keys.path, "admin")
+    security = Security(sqs_keys=keys.path)
+    async with serving_sqs(tmp_path / "root", clock=clock, security=security) as server:
+        request = AWSRequest("GET", f"{server.sqs_url}/?Action=ListQueues")
+        SigV4QueryAuth(Credentials(key, secret), "sqs", REGION, expires=3_600).add_auth(request)
+        assert await sent(request) == (200, "")
+        clock.step_wall(Millis(3_000_000))
+        assert await sent(request) == (200, "")
+        clock.step_wall(Millis(700_000))
+        assert await sent(request) == (403, "SignatureDoesNotMatch")
+
+
 async def test_a_presigned_url_is_served_until_it_expires(server: Server, keys: Keys) -> None:
     key, secret = issue(keys.path, "admin")
 
@@ -247,7 +339,7 @@ async def test_a_key_that_is_taken_back_ends_its_long_poll(server: Server, keys:
         await receiving
 
 
-async def test_a_server_that_asks_who_calls_serves_no_sqs_without_keys(tmp_path: Path) -> None:
+async def test_a_server_with_authentication_serves_no_sqs_without_keys(tmp_path: Path) -> None:
     files = Files(tmp_path)
     for security, host in (
         (Security(tokens=files.write_tokens("admin")), "127.0.0.1"),

@@ -7,9 +7,11 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from spoolrack_store import fsck
+from spoolrack_store.engine.adoption import UNCHANGED_FOR
 from spoolrack_store.model.errors import RootInUse, RootUnusable
 from spoolrack_store.model.operations import CreateQueue, Send
 from spoolrack_store.model.settings import QueueSettings
@@ -25,7 +27,7 @@ SNAPSHOTS = int(os.environ.get("SPOOLRACK_SNAPSHOTS", "5"))
 
 
 def fill(rig: FrontRig) -> None:
-    """Messages that are deleted, leased, delayed and ready."""
+    """Fill a queue with messages that are deleted, leased, delayed and ready."""
     rig.send(*(b"%d" % n for n in range(10)))
     rig.delete(*rig.receive(3))
     rig.receive(2)
@@ -82,6 +84,21 @@ def test_a_snapshot_of_a_root_at_rest_serves_after_the_root_is_gone(tmp_path: Pa
 
     with opened(tmp_path / "copy") as copy:
         assert bodies_of(copy.receive()) == [b"a"]
+
+
+def test_a_file_that_is_put_in_by_hand_is_adopted_though_a_snapshot_was_taken(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with opened(tmp_path / "root", clock) as rig:
+        (tmp_path / "root" / "new" / f"q:{uuid4()}").write_bytes(b"by hand")
+        body = rig.store.begin_body(expected=1)
+        take_snapshot(tmp_path / "root", tmp_path / "copy")
+        assert list((tmp_path / "copy" / "new").iterdir()) == []
+        body.discard()
+        for _ in range(3):
+            rig.in_turn()
+            clock.advance(UNCHANGED_FOR)
+        rig.in_turn()
+        assert bodies_of(rig.receive()) == [b"by hand"]
 
 
 def test_snapshots_under_load_lose_nothing_and_bring_nothing_back(tmp_path: Path) -> None:
@@ -152,7 +169,7 @@ def test_a_snapshot_that_fails_leaves_nothing(tmp_path: Path) -> None:
     take_snapshot(tmp_path / "root", tmp_path / "copy")
 
 
-def test_what_a_snapshot_that_was_cut_off_leaves_is_named(tmp_path: Path) -> None:
+def test_the_rest_of_an_interrupted_snapshot_is_named(tmp_path: Path) -> None:
     with opened(tmp_path / "root") as rig:
         rig.send(b"a")
     (tmp_path / "copy.partial").mkdir()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +21,7 @@ from spoolrack_store.testing import ManualClock
 
 REGION = "eu-west-1"
 MANY = 10_000
+_MAPS = ("Attributes", "MessageAttributes", "MessageSystemAttributes", "Tags", "tags")
 
 
 @cache
@@ -133,6 +134,36 @@ async def raw(
         session.post(f"{server.sqs_url}/", data=content, headers=sent) as response,
     ):
         return RawAnswer(status=response.status, headers=response.headers, body=await response.read())
+
+
+def form_of(operation: str, parameters: Mapping[str, Any]) -> dict[str, str]:
+    """Return a request as the form of AWS Query."""
+    return {"Action": operation, **dict(_fields("", dict(parameters), operation))}
+
+
+def _fields(prefix: str, value: Any, operation: str) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a form, flattened as AWS Query has them."""
+    name = prefix.rpartition(".")[2]
+    match value:
+        case list():
+            element = "ActionName" if name == "Actions" else name.removesuffix("s")
+            element = f"{operation}RequestEntry" if name == "Entries" else element
+            for number, each in enumerate(value, 1):
+                yield from _fields(f"{element}.{number}", each, operation)
+        case dict() if name in _MAPS:
+            element, key = (
+                name.removesuffix("s").replace("tag", "Tag"),
+                "Key" if name in ("Tags", "tags") else "Name",
+            )
+            path = prefix.removesuffix(name) + element
+            for number, (each, inner) in enumerate(value.items(), 1):
+                yield f"{path}.{number}.{key}", each
+                yield from _fields(f"{path}.{number}.Value", inner, operation)
+        case dict():
+            for each, inner in value.items():
+                yield from _fields(f"{prefix}.{each}" if prefix else each, inner, operation)
+        case _:
+            yield prefix, str(value)
 
 
 async def ended(server: Server, operation: str, code: str) -> int:

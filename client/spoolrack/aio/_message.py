@@ -44,7 +44,7 @@ def last_receive_of(message: MessageFacts | str, *, allow_expired: bool) -> Last
         return None
     if not isinstance(message, MessageFacts):
         raise arguments.refusal(
-            "what allow_expired goes with", message, "a received message, not its receipt alone"
+            "the message of allow_expired", message, "a received message, not its receipt alone"
         )
     return LastReceive(message.receive_count, message._envelope.first_receive_ms or 0)
 

@@ -506,7 +506,7 @@ class Obstacle(_message.Message):
     MESSAGE_BLOCKS. More may be added.
     """
     explanation: _builtins.str
-    """What it is, for a person."""
+    """Text for a person."""
     def __init__(
         self,
         *,

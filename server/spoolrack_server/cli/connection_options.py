@@ -12,13 +12,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import wraps
 from os.path import abspath
+from random import Random
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import click
 from click.core import ParameterSource
-from spoolrack import Client, CredentialOptions, QueueInfo, RetryPolicy, connect
-from spoolrack.errors import InvalidUrl
+from spoolrack import Client, CredentialOptions, QueueInfo, RetryPolicy, SpoolrackError, connect
+from spoolrack.errors import InvalidUrl, QueueFull
 
 from .command_base import option
 from .exit_codes import TRY_AGAIN, USAGE, Failed
@@ -29,7 +30,18 @@ if TYPE_CHECKING:
     from .http_bodies import HttpBodies
 
 TOKEN: Final = "SPOOLRACK_TOKEN"
-_FEW: Final = RetryPolicy(attempts=4)
+
+
+class _FewAttempts(RetryPolicy):
+    """Gives up within moments if no server is there, but waits for room in a full queue until the
+    timeout."""
+
+    def pause(self, error: SpoolrackError, *, failed: int, left: float, random: Random) -> float | None:
+        failed = 1 if isinstance(error, QueueFull) else failed
+        return super().pause(error, failed=failed, left=left, random=random)
+
+
+_FEW: Final = _FewAttempts(attempts=4)
 _A_FILE: Final = click.Path(exists=True, dir_okay=False)
 
 

@@ -15,6 +15,7 @@ import click
 from spoolrack import CredentialOptions, Outgoing
 from spoolrack._credentials import is_loopback
 
+from ..convert import MAX_WAIT
 from ..gateway import headers
 from .exit_codes import BAD_CONTENT, INPUT_OUTPUT, NO_PERMISSION, NOTHING, UNAVAILABLE, USAGE, Failed
 from .progress import Advance
@@ -44,15 +45,21 @@ class HttpBodies:
         ca = credentials.get("ca")
         self._tls = ssl.create_default_context(cafile=ca) if ca else True
 
-    def send(self, queue: str, path: str, message: Outgoing, advance: Advance) -> str:
-        """Send a file; return the message's id. `advance` is called with the bytes sent."""
-        return asyncio.run(self._send(queue, path, message, advance))
+    def send(
+        self, queue: str, path: str, message: Outgoing, advance: Advance, *, wait: float = 0.0
+    ) -> str:
+        """Send a file; return the message's id. `advance` is called with the bytes sent.
+
+        A full queue is waited for, up to `wait` seconds."""
+        return asyncio.run(self._send(queue, path, message, advance, min(wait, MAX_WAIT / 1_000)))
 
     def save(self, queue: str, id: str, file: IO[bytes]) -> None:
         """Write the body of a message into a file."""
         asyncio.run(self._save(queue, id, file))
 
-    async def _send(self, queue: str, path: str, message: Outgoing, advance: Advance) -> str:
+    async def _send(
+        self, queue: str, path: str, message: Outgoing, advance: Advance, wait: float
+    ) -> str:
         size = Path(path).stat().st_size
         sent = {**headers.headers_of(message.attributes), "Content-Length": str(size)}
         if message.delay is not None:
@@ -66,25 +73,32 @@ class HttpBodies:
         if message.priority:
             sent[headers.PRIORITY] = str(message.priority)
         with open(path, "rb") as file:
-            asked = self._asked("POST", f"/{quote(queue)}/messages", _pieces(file, advance), sent)
+            asked = self._request(
+                "POST",
+                f"/{quote(queue)}/messages?wait={wait:f}",
+                _pieces(file, advance),
+                sent,
+                STALL + wait,
+            )
             async with asked as response:
                 return response.headers["X-Message-Id"]
 
     async def _save(self, queue: str, id: str, file: IO[bytes]) -> None:
-        async with self._asked("GET", f"/{quote(queue)}/messages/{quote(id)}") as response:
+        async with self._request("GET", f"/{quote(queue)}/messages/{quote(id)}") as response:
             async for piece in response.content.iter_chunked(PIECE):
                 file.write(piece)
 
     @asynccontextmanager
-    async def _asked(
+    async def _request(
         self,
         method: str,
         path: str,
         body: AsyncIterator[bytes] | None = None,
         more: dict[str, str] | None = None,
+        stall: float = STALL,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yield the answer of a call that the server has taken; raise `Failed`."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=STALL, sock_read=STALL)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=STALL, sock_read=stall)
         session = aiohttp.ClientSession(timeout=timeout, headers=self._headers, auto_decompress=False)
         try:
             async with (

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 
 import click
-from spoolrack_store.archive_reader import read_archive
+from spoolrack import Client, Outgoing
+from spoolrack.errors import InvalidRequest
+from spoolrack_store.archive_reader import ArchivedMessage, read_archive
 from spoolrack_store.files.layout import ARCHIVE
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.names import is_queue_name
 
 from .command_base import argument, option
-from .connection_options import Connection, connects_to_queues
+from .connection_options import Connection, connects_to_queues, http_url
 from .exit_codes import BAD_CONTENT, NO_INPUT, NOTHING, OK, Failed
 from .output import print_results, print_status
 from .units import FolderPath, Moment, plural, quoted
@@ -29,6 +35,7 @@ from .units import FolderPath, Moment, plural, quoted
     help="The folder archive/ of a root or of a copy of it. With --root: that root's by default.",
 )
 @option("--dry-run", is_flag=True, help="Only count them.")
+@http_url
 @connects_to_queues
 def command(
     connection: Connection,
@@ -38,11 +45,13 @@ def command(
     into: str | None,
     archive: str | None,
     dry_run: bool,
+    http_url: str | None,
 ) -> int:
     """Send messages that have left QUEUE again, from its archive, in the order of the first sends.
 
-    All of them appear at one moment, or none does. The messages have new ids, the same bodies,
-    attributes, groups and priorities, and no delay. Messages that were replayed before are sent again.
+    All of them appear at one moment, or none does; a body of more than 64 MiB is sent by itself between
+    those before and after it. The messages have new ids, the same bodies, attributes, groups and
+    priorities, and no delay. Messages that were replayed before are sent again.
     A queue archives messages if it has an archive retention: spoolrack queues set QUEUE
     --archive-retention 7d.
 
@@ -64,27 +73,114 @@ def command(
         print_status(f"{queue}/{path}: {why}")
 
     target = into or queue
-    count = 0
     messages = read_archive(
-        Path(archive, queue), Millis(int((since or 0) * 1_000)), Millis(int(until * 1_000)), problem
+        Path(archive, queue), Millis(round((since or 0) * 1_000)), Millis(round(until * 1_000)), problem
     )
     try:
         if dry_run:
             count = sum(1 for _ in messages)
         else:
-            with connection.patient_client() as client, client.batch() as batch:
-                for message in messages:
-                    batch.send_to(
-                        target,
-                        message.body,
-                        attributes=message.attributes,
-                        group=message.group,
-                        priority=message.priority,
-                    )
-                    count += 1
+            with connection.patient_client() as client:
+                count = _Replay(connection, client, target, http_url, problem).send(messages)
     except FileNotFoundError as error:
         raise Failed(f"{error.filename}: there is no archive of this queue", NO_INPUT) from error
     print_results(f"{plural(count, 'message')} {'would be sent' if dry_run else 'sent'} to {target}.")
     if unreadable:
         return BAD_CONTENT
     return OK if count else NOTHING
+
+
+class _Replay:
+    """Sends messages in their order: in batches, and between them each large body by itself."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        client: Client,
+        target: str,
+        http_url: str | None,
+        problem: Callable[[str, str], None],
+    ) -> None:
+        self._connection = connection
+        self._client = client
+        self._target = target
+        self._http_url = http_url
+        self._problem = problem
+        self._count = 0
+        self._begun: Millis | None = None
+        """When the first message of the last step was sent at first."""
+
+    def send(self, messages: Iterable[ArchivedMessage]) -> int:
+        """Return how many were sent. If it fails after some of them, say where to go on."""
+        try:
+            for is_large, run in groupby(filter(self._can_be_sent, messages), _is_large):
+                (self._send_files if is_large else self._send_batch)(run)
+        except BaseException:
+            if self._count and self._begun is not None:
+                sent = f"{plural(self._count, 'message')} sent to {self._target}"
+                since = datetime.fromtimestamp(self._begun / 1_000, UTC)
+                print_status(f"{sent}; go on with --since {since.isoformat(timespec='milliseconds')}")
+            raise
+        return self._count
+
+    def _can_be_sent(self, message: ArchivedMessage) -> bool:
+        if not _is_large(message) or self._connection.root or self._http_url:
+            return True
+        self._problem(message.id, "its body has more than 64 MiB: give --http-url http://HOST:PORT")
+        return False
+
+    def _send_batch(self, messages: Iterable[ArchivedMessage]) -> None:
+        count = 0
+        with self._client.batch() as batch:
+            for message in messages:
+                self._begun = message.sent_at if not count else self._begun
+                batch.send_to(
+                    self._target,
+                    message.body,
+                    attributes=message.attributes,
+                    group=message.group,
+                    priority=message.priority,
+                )
+                count += 1
+        self._count += count
+
+    def _send_files(self, messages: Iterable[ArchivedMessage]) -> None:
+        for message in messages:
+            self._begun = message.sent_at
+            self._send_file(message)
+            self._count += 1
+
+    def _send_file(self, message: ArchivedMessage) -> None:
+        """Link the body into the root; where no link can be, copy it."""
+        assert message.body_path is not None
+        if self._connection.root is None:
+            sent = Outgoing(
+                body=b"",
+                attributes=message.attributes,
+                group=message.group,
+                priority=message.priority,
+            )
+            http = self._connection.http(self._http_url)
+            http.send(
+                self._target,
+                message.body_path,
+                sent,
+                lambda messages, size: None,
+                wait=self._connection.timeout,
+            )
+            return
+        send = partial(
+            self._client.queue(self._target).send_file,
+            message.body_path,
+            attributes=message.attributes,
+            group=message.group,
+            priority=message.priority,
+        )
+        try:
+            send(link=True)
+        except InvalidRequest:  # Another file system, or a file of another user.
+            send()
+
+
+def _is_large(message: ArchivedMessage) -> bool:
+    return message.body_path is not None

@@ -129,8 +129,8 @@ def command(
     """Send BODY to QUEUE, and print the message's id.
 
     Without BODY, or with "-", the body is all of standard input. Returns when the message is on stable
-    media. A file of more than 64 MiB goes over --http-url, or with --root into the folder; a later
-    write to a linked file changes the message.
+    media. A full queue is waited for, as long as --timeout says. A file of more than 64 MiB goes over
+    --http-url, or with --root into the folder; a later write to a linked file changes the message.
 
     With --lines, ends with the number of messages that the server has acknowledged; if it is stopped or
     something fails, it says which lines are not stored. A line that can't be sent is named. With
@@ -220,7 +220,8 @@ def _sender(
     if file is not None and file != "-" and os.path.getsize(file) > LARGEST:
         if connection.root is not None:
             return partial(queue.send_file, file, **sent)
-        return partial(connection.http(http_url).send, queue.name, file, message, advance)
+        http = connection.http(http_url)
+        return partial(http.send, queue.name, file, message, advance, wait=connection.timeout)
     return partial(queue.send, _content(body, file), **sent)
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from spoolrack_store.model.errors import Draining
 from spoolrack_store.model.operations import OpenMessage, Request
 from spoolrack_store.store import Store
 
@@ -47,10 +49,21 @@ class GatewayContext:
         self.workers = workers or ConcurrencyLimit(None)
         self.leases = LeaseRequests(store, log, self.workers)
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-http")
+        self._draining = asyncio.Event()
 
     async def submit(self, request: Request[T]) -> T:
         """Return the store's answer; raise its `StoreError`."""
         return await answer(self.store.submit(request))
+
+    def drain(self) -> None:
+        """End the waits of requests."""
+        self._draining.set()
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after so long; raise `Draining` if the server shuts down before."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._draining.wait(), seconds)
+            raise Draining
 
     async def read(self, read: Callable[..., T], *of: Any) -> T:
         """Return `read()`, run in a thread."""

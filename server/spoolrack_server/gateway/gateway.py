@@ -122,6 +122,7 @@ class Gateway:
     def refuse(self) -> None:
         """Let no new request do anything: it is told to try again."""
         self._listener.is_refusing = True
+        self._context.drain()
 
     async def stop(self, grace: float) -> None:
         """Return once all is closed; requests that haven't ended after `grace` seconds are cut off."""

@@ -7,12 +7,21 @@ is sent; from then on the kernel sends it from the file.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
-from spoolrack_store.model.errors import InvalidRequest, MessageNotFound, StoreError
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import (
+    DiskFull,
+    InvalidRequest,
+    MessageNotFound,
+    QueueFull,
+    StoreError,
+)
 from spoolrack_store.model.names import sent_at
 from spoolrack_store.model.operations import (
     Delete,
@@ -24,6 +33,7 @@ from spoolrack_store.model.operations import (
     RejectMessages,
     ReleaseMessages,
     Send,
+    SendResults,
     WrittenBody,
     messages_of,
 )
@@ -33,7 +43,7 @@ from spoolrack_store.model.transitions import State
 from .. import convert
 from ..lease_requests import receipts_of
 from ..observability.trace_context import context_in, inherit_context
-from ..pages import PageTokens, filter_texts
+from ..page_tokens import PageTokens, filter_texts
 from . import headers, request_bodies
 from .context import GatewayContext
 from .queue_endpoints import name_of
@@ -43,6 +53,9 @@ SMALL: Final = 64 * 1024
 """Bytes of a body that may come before the queue is asked how many it takes."""
 IN_MEMORY: Final = 1024 * 1024
 """Bytes up to which a body is sent from memory. A larger one is written to the disk as it comes."""
+FIRST_PAUSE: Final = 0.02
+"""Seconds until a send that waits for room is tried again; twice as many after each try."""
+LAST_PAUSE: Final = 0.5
 BLOCK: Final = 256 * 1024
 """Bytes of a larger one that are written at once."""
 
@@ -56,6 +69,7 @@ class MessageEndpoints:
     async def send(self, request: web.Request) -> web.StreamResponse:
         queue = name_of(request)
         headers.require_known(request.headers)
+        wait = headers.wait(request.query)
         self._context.memory.require()
         attributes = headers.attributes_of(request.headers)
         inherit_context(context_in(request.headers.items()), attributes, MAX_ATTRIBUTES_SIZE)
@@ -82,11 +96,7 @@ class MessageEndpoints:
                 priorities={0: priority} if priority else {},
                 deliver_at={} if deliver_at is None else {0: deliver_at},
             )
-            async with self._context.workers.saving():
-                stored = await self._context.submit(send)
-        (id,) = stored.results
-        if isinstance(id, StoreError):
-            raise id
+            stored, id = await self._stored(request, send, wait)
         found_at = {
             "X-Message-Id": id,
             "X-Message-Send-Time": headers.time_text(sent_at(id)),
@@ -95,6 +105,32 @@ class MessageEndpoints:
         if stored.duplicates:
             found_at["X-Message-Duplicate"] = "true"
         return web.Response(status=201, headers=found_at)
+
+    async def _stored(self, request: web.Request, send: Send, wait: Millis) -> tuple[SendResults, str]:
+        """Return the result and the id; raise the error of the message.
+
+        A full queue or disk is waited for, as long as the client is there and the server doesn't drain.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + wait / 1_000
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                async with self._context.workers.saving():
+                    stored = await self._context.submit(replace(send))
+                (id,) = stored.results
+                if isinstance(id, StoreError):
+                    raise id
+            except (QueueFull, DiskFull):
+                left = end - loop.time()
+                if left <= 0:
+                    raise
+            else:
+                return stored, id
+            await self._context.sleep(min(pause, left))
+            if request.transport is None:
+                raise ConnectionError("the client is gone")
+            pause = min(2 * pause, LAST_PAUSE)
 
     async def _received_body(
         self,

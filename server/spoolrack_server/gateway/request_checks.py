@@ -59,7 +59,7 @@ class RequestChecks:
     def _admit_known(self, request: web.Request) -> None:
         self._check(request)
         task = asyncio.current_task()
-        if request.method == "GET" and task is not None:
+        if (request.method == "GET" or "wait" in request.query) and task is not None:
             self._waiting[task] = request
             task.add_done_callback(self._discard)
 

@@ -91,7 +91,7 @@ def routes(
             parameters=("wait", "visibility_timeout"),
             leases=True,
         ),
-        Route("POST", "/{queue}/messages", messages.send, SEND),
+        Route("POST", "/{queue}/messages", messages.send, SEND, parameters=("wait",)),
         Route(
             "DELETE", "/{queue}/messages", messages.purge, MANAGE, parameters=("sent_before", "states")
         ),

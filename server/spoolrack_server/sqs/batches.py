@@ -42,7 +42,9 @@ class BatchEntries:
             )
         self.entries: dict[str, Parameters] = {}
         for each in entries:
-            id = each.required("Id")
+            id = each.text("Id")
+            if id is None:
+                raise sqs_errors.missing_parameter("The request must contain the parameter Id.")
             if not _ENTRY_ID.fullmatch(id):
                 raise sqs_errors.invalid_batch_id(
                     "A batch entry id can only contain alphanumeric characters, hyphens and "

@@ -142,6 +142,13 @@ class SqsOperations:
         self._facts[queue] = known
         return known
 
+    async def _leasing_queue(self, caller: SqsCaller, parameters: Parameters) -> str:
+        """Return the queue of a request that ends or changes leases; raise `QueueNotFound` before its
+        receipt handles are read."""
+        queue = self._queue(caller, parameters, Permission.RECEIVE)
+        await self._facts_of(queue)
+        return queue
+
     # Queues.
 
     async def CreateQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
@@ -463,7 +470,7 @@ class SqsOperations:
     # The end of a lease.
 
     async def DeleteMessage(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        queue = self._queue(caller, parameters, Permission.RECEIVE)
+        queue = await self._leasing_queue(caller, parameters)
         handle = parse(parameters.required("ReceiptHandle"))
         (error,) = await self._delete(queue, [handle])
         if error is not None:
@@ -471,7 +478,7 @@ class SqsOperations:
         return Result({})
 
     async def DeleteMessageBatch(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        queue = self._queue(caller, parameters, Permission.RECEIVE)
+        queue = await self._leasing_queue(caller, parameters)
         batch = BatchEntries(parameters, "DeleteMessageBatchRequestEntry")
         handles: dict[str, Handle] = {}
         for id, entry in batch.entries.items():
@@ -500,7 +507,7 @@ class SqsOperations:
         return results
 
     async def ChangeMessageVisibility(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        queue = self._queue(caller, parameters, Permission.RECEIVE)
+        queue = await self._leasing_queue(caller, parameters)
         handle = parse(parameters.required("ReceiptHandle"))
         (error,) = await self._change(queue, [(handle, _hidden(parameters))])
         if error is not None:
@@ -508,7 +515,7 @@ class SqsOperations:
         return Result({})
 
     async def ChangeMessageVisibilityBatch(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        queue = self._queue(caller, parameters, Permission.RECEIVE)
+        queue = await self._leasing_queue(caller, parameters)
         batch = BatchEntries(parameters, "ChangeMessageVisibilityBatchRequestEntry")
         changes: dict[str, tuple[Handle, Millis]] = {}
         for id, entry in batch.entries.items():

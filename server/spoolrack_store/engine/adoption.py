@@ -2,9 +2,9 @@
 
 Such a file says neither its size nor its checksum, so it must first be left alone for two seconds: then
 it is taken for complete, synced, summed, and renamed into its queue, under an id of its arrival. From
-then on it is a message like any other. What isn't a regular file with one link is left alone.
+then on it is a message like any other. Only a regular file with one link is adopted.
 
-What else is found in the root's folders, and is no name of the store's, goes into quarantine. Names
+Anything else in the root's folders that is no name of the store's goes into quarantine. Names
 change under the lock only, so that it isn't another process's either. It never stops a start.
 """
 
@@ -57,7 +57,7 @@ class Adoption(Part):
 
     @property
     def has_work(self) -> bool:
-        return False  # What was seen waits for a tick.
+        return False  # A file that was seen waits for a tick.
 
     def next_due(self) -> Millis | None:
         return self._next_look

@@ -4,19 +4,18 @@
 
 The reaper moves a file there in place of its last unlink, once all messages of the file are deleted;
 the day is that of the move, in UTC. A day is unlinked when it has been over for the retention.
-Nothing in `archive/` is a message of a queue: a start doesn't look there, and anything may be removed
-from it.
+Nothing in `archive/` is a message of a queue, and anything may be removed from it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from ..engine.moves import Part
-from ..files.disk import FileKind, explained
-from ..files.layout import ARCHIVE
+from ..files.disk import Disk, FileKind, explained
+from ..files.layout import ARCHIVE, BODY
 from ..model.background_work import Chores
 from ..model.batch import Entry
 from ..model.clock import HOUR, Millis, day_of, end_of_day
@@ -28,6 +27,21 @@ log = logging.getLogger(__name__)
 LOOK_EVERY: Final = Millis(HOUR)
 SLICE: Final = 1_000
 """Files that one tick unlinks: requests wait for it."""
+
+
+def archived_files(disk: Disk, ids: Collection[str]) -> dict[str, str]:
+    """Return an archived file of each of the messages that has one, by id; raise `DiskError`."""
+    found: dict[str, str] = {}
+    try:
+        for queue in disk.scan(ARCHIVE):
+            for day in disk.scan(f"{ARCHIVE}/{queue.name}") if queue.kind is FileKind.FOLDER else ():
+                folder = f"{ARCHIVE}/{queue.name}/{day.name}"
+                for file in disk.scan(folder) if day.kind is FileKind.FOLDER else ():
+                    if file.name[:36] in ids and not file.name.endswith(BODY):
+                        found[file.name[:36]] = f"{folder}/{file.name}"
+    except OSError as error:
+        raise explained(error) from error
+    return found
 
 
 class Archive(Part):

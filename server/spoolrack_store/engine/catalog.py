@@ -4,8 +4,8 @@ A version is created once and never changed, so that an update is a new file; th
 can be read counts, and older ones are unlinked once it is durable. A tombstone is the version that
 deletes a queue. Once it is durable, the queue's messages go to `remove/`, then its folder and its older
 settings go, and then the tombstone: each step is durable before the next begins. So nothing is left
-that could come back into another queue of that name. What is in `remove/` or in quarantine
-doesn't hold up the tombstone. Each process that has the root open goes on with each tombstone.
+that could come back into another queue of that name. Files in `remove/` or in quarantine
+don't hold up the tombstone. Each process that has the root open goes on with each tombstone.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Catalog(Part):
         self._replace(there, schedules=schedules)
 
     def has_writer(self, writer: str) -> bool:
-        """Whether a schedule publishes under this name, or a power cut may bring such a one back."""
+        """Return whether a schedule publishes as this writer, or a power cut may bring one back."""
         if self._ended_writers.get(writer, 0) > self._moves.synced:
             return True
         return any(
@@ -266,7 +266,7 @@ class Catalog(Part):
             record = self.records.get(target)
             target = "" if record is None else record.settings.dead_letter_queue
 
-    # What the files say.
+    # Reading the files.
 
     def recover(self) -> None:
         """Read `config/`: the highest version of each queue that can be read counts."""
@@ -305,7 +305,7 @@ class Catalog(Part):
                 with suppress(OSError):  # It has something foreign in it.
                     self._moves.disk.remove_folder(f"queues/{each.name}")
 
-    def heard(self, path: str) -> None:
+    def path_changed(self, path: str) -> None:
         match = _FILE.fullmatch(path.removeprefix(f"{CONFIG}/"))
         if match is None:
             return
@@ -382,7 +382,7 @@ class Catalog(Part):
             name,
         )
 
-    # What a tombstone brings about.
+    # Deletion of a queue by its tombstone.
 
     def _doom(self, name: str, version: int, made: tuple[Millis, str]) -> None:
         self._forget_superseded(name)
@@ -432,7 +432,7 @@ class Catalog(Part):
         for name, tombstone in list(self._doomed.items()):
             if tombstone.written <= synced:
                 try:
-                    self._bury(name, tombstone)
+                    self._go_on_with_deletion(name, tombstone)
                 except StoreError as error:
                     log.warning("the deleted queue %s has to wait: %s", name, error)
 
@@ -444,7 +444,7 @@ class Catalog(Part):
             return
         del self._old[path]
 
-    def _bury(self, name: str, tombstone: _Tombstone) -> None:
+    def _go_on_with_deletion(self, name: str, tombstone: _Tombstone) -> None:
         """Do the next step: its messages, its folder and older settings, the tombstone."""
         moves = self._moves
         if tombstone.emptied is None:

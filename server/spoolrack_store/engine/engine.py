@@ -1,4 +1,4 @@
-"""The engine: what the store does, one commit at a time, without threads.
+"""The engine does the store's requests, one commit at a time, without threads.
 
 A commit changes names and index for all requests at hand (`apply`), makes that durable (`Work.sync`),
 and then its answers hold (`finish`). In a commit the order is: each part goes on with what
@@ -6,9 +6,9 @@ waited for a sync or a time, and then the requests are done, receives last. The 
 clock, randomness and disk are arguments.
 
 `Sharing` is for a root that several processes of one host have open. A commit enters, which takes
-`LOCK` and replays `CHANGES`, and leaves. In between the index is exact, whoever made the last move. A
-process that dies is noticed by its owner's lock, which is free then; what it sent and did not publish
-is published by any process that notices.
+`LOCK` and replays `CHANGES`, and leaves. In between the index is exact, whichever process made the last
+move. A process that dies is noticed by its owner's lock, which is free then; any process that notices
+publishes the messages it sent and did not publish.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Sharing:
         members = frozenset(changes.read_members())
         living = frozenset(filter(self._is_living, members))
         if living:
-            changes.look()
+            changes.read_header()
             self._decide()
             changes.join()
         else:
@@ -144,7 +144,7 @@ class Sharing:
         if not self._take_lock():
             return False
         try:
-            self._changes.look()
+            self._changes.read_header()
             self._decide()
             try:
                 unheard, self._unheard = self._unheard, {}
@@ -319,7 +319,7 @@ class Sharing:
 
     def _tell(self, part: Part, path: str) -> None:
         try:
-            part.heard(path)
+            part.path_changed(path)
         except StoreError as error:
             log.error("%s can't be looked at for now: %s", path, error)
             self._unheard[part, path] = None
@@ -332,7 +332,7 @@ class Sharing:
 
 
 ENDS_OF_SETS: Final = (ReservationLost, ReservationCommitted)
-"""Errors that a caller may rely on: what they tell must be durable."""
+"""Errors that a caller may rely on: the facts in them must be durable."""
 Found = TypeVar("Found")
 
 
@@ -515,9 +515,9 @@ class Engine:
         return False
 
     def finish(self, work: Work) -> list[Outcome] | None:
-        """The commit is synced: return the answers; None if another process holds the lock.
+        """Return the answers of a synced commit; None if another process holds the lock.
 
-        What was leased as it was sent must be where other processes look for it before the consumer
+        A message leased as it was sent must be where other processes look for it before the consumer
         hears of it. So must a message of a strict group before its sender does: other processes would
         let pass what is sent to them from then on.
         """
@@ -528,7 +528,7 @@ class Engine:
                 if not self.sharing.enter():
                     return None
             except StoreError as error:
-                log.warning("what is durable can't be moved out of new/ for now: %s", error)
+                log.warning("durable messages can't be moved out of new/ for now: %s", error)
                 refused, unpublished = work.assigned, work.ordered
             else:
                 try:
@@ -545,7 +545,7 @@ class Engine:
         return work.outcomes
 
     def _finish_orphans(self) -> None:
-        """Publish what the dead had sent. What stands in the place of a queue's folder goes first."""
+        """Publish what the dead had sent, after quarantine of files in the place of queue folders."""
         if self.sharing.has_orphans:
             if self.moves.foreign:
                 self._guarded(self._foreign.go_on)
@@ -556,7 +556,7 @@ class Engine:
         return kind != "queues" or not queue or queue in self.catalog.records
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """Let a part go on; what the disk refuses to it stops no other part, and is tried again."""
+        """Let a part go on; a refusal of the disk stops no other part, and is tried again."""
         try:
             step()
         except StoreError as error:
@@ -634,15 +634,15 @@ class Engine:
         return self.index.queue(queue).available(record.settings)
 
     def is_coming_back(self, queue: str) -> bool:
-        """Whether leases of the queue are over, and another commit is needed to make their messages
-        ready."""
+        """Return whether leases of the queue are over, and another commit is needed to make their
+        messages ready."""
         return self.reservations.is_coming_back(queue)
 
     def close(self) -> bool:
         """Publish what was sent, and leave the root to the others; False if another process holds the
         lock.
 
-        What the disk refuses to publish the others do: they find this process dead.
+        The other processes publish the messages that the disk refuses: they find this process dead.
         """
         if not self.sharing.enter():
             return False

@@ -26,7 +26,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
@@ -50,6 +50,9 @@ from ..model.settings import QueueSettings
 from ..model.transitions import State
 
 _CHUNK: Final = 512
+
+Runs = Generator[tuple[Entry, int], None, None]
+"""Messages to be leased, as runs of one entry: the entry, and the mask of the run."""
 
 
 class SortedNames:
@@ -85,7 +88,7 @@ class SortedNames:
             self._chunks[at : at + 1] = [chunk[:keep], chunk[keep:]]
 
     def remove(self, name: str) -> bool:
-        """Whether `name` was there."""
+        """Remove `name`; return whether it was there."""
         at = self._chunk_of(name)
         if at < 0:
             return False
@@ -103,12 +106,12 @@ class SortedNames:
         return self._chunks[0][0] if self._chunks else None
 
     def find(self, id: str) -> str | None:
-        """The name of the message `id`."""
+        """Return the name of the message `id`."""
         found = next(self.since(id), None)
         return found if found is not None and found.startswith(id) else None
 
     def since(self, start: str) -> Iterator[str]:
-        """All names from `start` on. Nothing may be added or removed meanwhile."""
+        """Yield all names from `start` on. Nothing may be added or removed meanwhile."""
         at = max(0, self._chunk_of(start))
         if at >= len(self._chunks):
             return
@@ -118,7 +121,7 @@ class SortedNames:
             yield from chunk
 
     def before(self, end: str) -> str | None:
-        """The last name that isn't above `end`."""
+        """Return the last name that isn't above `end`."""
         at = self._chunk_of(end)
         if at < 0:
             return None
@@ -126,7 +129,7 @@ class SortedNames:
         return chunk[bisect_right(chunk, end) - 1]
 
     def counts_below(self, bounds: Iterable[str]) -> list[int]:
-        """How many names stand below each of `bounds`, which ascend.
+        """Count the names below each of `bounds`, which ascend.
 
         It looks at each chunk's length, and into one chunk for each bound: at no name besides.
         """
@@ -141,7 +144,7 @@ class SortedNames:
         return counts
 
     def sample(self, first: int, end: int, most: int) -> list[str]:
-        """Up to `most` of the names at the places from `first` to before `end`, evenly spread."""
+        """Return up to `most` names, evenly spread, of the places from `first` to before `end`."""
         count = max(0, min(end, self._count) - first)
         most = min(most, count)
         places = (first + (2 * n + 1) * count // (2 * most) for n in range(most))
@@ -157,7 +160,7 @@ class SortedNames:
         return found
 
     def _chunk_of(self, name: str) -> int:
-        """The chunk in which `name` stands or belongs; -1 before the first."""
+        """Return the chunk in which `name` stands or belongs; -1 before the first."""
         return bisect_right(self._chunks, [name, _ABOVE_ALL]) - 1
 
 
@@ -212,10 +215,8 @@ class EntryOrder:
         meanwhile."""
         return ((first, self.by_first[first]) for first in self.names.since(id))
 
-    def runs(
-        self, but: Mapping[Entry, int], members_of: Callable[[Entry], int]
-    ) -> Iterator[tuple[Entry, int]]:
-        """Yield messages in order, as runs of one entry: the entry, and the mask of the run.
+    def runs(self, but: Mapping[Entry, int], members_of: Callable[[Entry], int]) -> Runs:
+        """Yield messages in order.
 
         `but` are messages that are passed over; it may grow while this runs, nothing else may change.
         """
@@ -374,8 +375,8 @@ class GroupOrder:
         elif group not in self._turns:
             self._turns[group] = None
 
-    def runs(self, room: int, but: Mapping[Entry, int], commit: int) -> Iterator[tuple[Entry, int]]:
-        """Yield what a receive of up to `room` messages is to lease, as runs of one entry.
+    def runs(self, room: int, but: Mapping[Entry, int], commit: int) -> Runs:
+        """Yield what a receive of up to `room` messages is to lease.
 
         `but` are messages that other receives of the `commit` lease, or this one: it must grow by what
         is taken of a run before the next is asked for. No message is yielded behind one of its group
@@ -406,7 +407,7 @@ class GroupOrder:
                 self._turns.move_to_end(group)
             vain = 0 if taken else vain + 1
 
-    def _turn(self, group: _Group, share: int, but: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
+    def _turn(self, group: _Group, share: int, but: Mapping[Entry, int]) -> Runs:
         """Yield runs of up to `share` messages of a group."""
         delayed = group.delayed.first() if self._is_strict and group.name else None
         for entry, ready in group.ready.runs(but, self._members(group)):
@@ -497,11 +498,8 @@ class QueueIndex:
         self.groups.be_set(settings, has_priorities=self.priorities is not None)
         return self.groups.available
 
-    def runs(
-        self, room: int, but: Mapping[Entry, int], settings: QueueSettings, commit: int
-    ) -> Iterator[tuple[Entry, int]]:
-        """Yield what a receive of up to `room` messages is to lease, as runs of one entry: the entry,
-        and the mask of the run.
+    def runs(self, room: int, but: Mapping[Entry, int], settings: QueueSettings, commit: int) -> Runs:
+        """Yield what a receive of up to `room` messages is to lease.
 
         `but` are messages that are passed over: it grows by what is taken, and nothing else changes
         meanwhile.
@@ -603,7 +601,7 @@ class Index:
         return entry
 
     def disappear(self, entry: Entry, commit: int) -> None:
-        """Forget a name that is there no more. What it held and no other name lists is gone."""
+        """Forget a name that is there no more. Its messages that no other name lists are gone."""
         batch = entry.batch
         held = entry.held
         batch.drop(entry, commit)

@@ -1,7 +1,7 @@
 """Leases: receives, and what ends or extends a lease.
 
 A receive takes the oldest ready messages. Those of one file and one commit move together, by one link
-or rename, also if several receives take them: what one receive gets is a range of that name. A lease
+or rename, also if several receives take them: each receive gets a range of that name. A lease
 that is over goes back to `queues/` with its count of receives; the place in the order is the id's.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
 from random import Random
@@ -180,35 +181,36 @@ class Leaser(Part):
         picked: list[tuple[Entry, int]] = []
         dead: dict[Entry, int] = {}
         index = self._index.queue(record.name)
-        ready = index.runs(room, chosen, record.settings, self._moves.commit)
-        for entry, members in chain(ready, written):
-            if room <= 0 or (max_effort is not None and max_effort <= 0):
-                break
-            try:
-                if not self._reader.is_readable(entry):
+        # Closed before the index changes: a group's turn is over with its last run.
+        with closing(index.runs(room, chosen, record.settings, self._moves.commit)) as ready:
+            for entry, members in chain(ready, written):
+                if room <= 0 or (max_effort is not None and max_effort <= 0):
+                    break
+                try:
+                    if not self._reader.is_readable(entry):
+                        continue
+                except StoreError:
+                    if not picked:
+                        raise
+                    break
+                if self._dead_letters.is_dead(entry):
+                    chosen[entry] = chosen.get(entry, 0) | members
+                    dead[entry] = dead.get(entry, 0) | members
                     continue
-            except StoreError:
-                if not picked:
-                    raise
-                break
-            if self._dead_letters.is_dead(entry):
-                chosen[entry] = chosen.get(entry, 0) | members
-                dead[entry] = dead.get(entry, 0) | members
-                continue
-            is_first = at_least_one and not picked
-            fitting = self._fitting(entry, members, room, bytes_left, is_first=is_first)
-            if not fitting:
-                break
-            chosen[entry] = chosen.get(entry, 0) | fitting
-            room -= fitting.bit_count()
-            bytes_left -= entry.batch.counted_bytes_of(fitting)
-            max_effort = None if max_effort is None else max_effort - effort(fitting)
-            picked.append((entry, fitting))
-            if fitting != members:
-                break
+                is_first = at_least_one and not picked
+                fitting = self._fitting(entry, members, room, bytes_left, is_first=is_first)
+                if not fitting:
+                    break
+                chosen[entry] = chosen.get(entry, 0) | fitting
+                room -= fitting.bit_count()
+                bytes_left -= entry.batch.counted_bytes_of(fitting)
+                max_effort = None if max_effort is None else max_effort - effort(fitting)
+                picked.append((entry, fitting))
+                if fitting != members:
+                    break
         for entry, members in dead.items():
             try:
-                self._dead_letters.bury(entry, members)
+                self._dead_letters.write_copies(entry, members)
             except StoreError as error:
                 log.warning("%s has dead letters that have to wait: %s", entry.name.path, error)
         return picked
@@ -216,8 +218,8 @@ class Leaser(Part):
     def _just_written(self, queue: str, chosen: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
         """Yield what this commit has written for a queue, the oldest first, and no receive has taken.
 
-        It is younger than all that is ready: nothing is overtaken. What has groups or a priority waits
-        for the next commit, where it takes its place.
+        It is younger than all that is ready: nothing is overtaken. A message with a group or a priority
+        waits for the next commit, where it takes its place.
         """
         for entry in self._written.get(queue, ()):
             if entry.batch.stem.is_grouped or entry.batch.stem.priority:
@@ -274,7 +276,7 @@ class Leaser(Part):
         try:
             line = self._reader.line(entry)
         except (Damaged, StoreError):
-            # What can't be read is leased alone, and put aside then.
+            # An unreadable message is leased alone, and put aside then.
             return 1 << lowest(members) if is_first else 0
         fitting = 0
         for index in indexes(members):
@@ -430,7 +432,7 @@ class Leaser(Part):
     def change(
         self, requests: Sequence[ChangeVisibility]
     ) -> list[list[Millis | StoreError] | StoreError]:
-        """Extend or release leases. What is of one name and gets one end moves together."""
+        """Extend or release leases. Messages of one name that get one end move together."""
         outcomes: list[list[Millis | StoreError] | StoreError] = []
         for request in requests:
             try:
@@ -495,7 +497,7 @@ class Leaser(Part):
 
     def release(self, request: ReleaseMessages) -> list[Millis | StoreError]:
         """End leases, and hide the messages for as long as the request or the queue's back-off says.
-        What is of one name moves together."""
+        Messages of one name move together."""
         record = self._catalog.require(request.queue)
         check_explanation(request.explanation)
         if request.delay is not None and not 0 <= request.delay <= MAX_DELAY:
@@ -519,14 +521,14 @@ class Leaser(Part):
                 if is_dead and request.explanation:
                     wanted = [(entry, index) for index in indexes(members)]
                     reason, explanation = MAX_RECEIVES_REASON, request.explanation
-                    refused = self._dead_letters.bury_now(
+                    refused = self._dead_letters.make_dead_letters(
                         wanted, reason=reason, explanation=explanation
                     )
                     by_index = dict(zip(indexes(members), refused, strict=True))
                     for index, position in places:
                         results[position] = by_index[index] or results[position]
                 elif is_dead:
-                    self._dead_letters.bury(entry, members)
+                    self._dead_letters.write_copies(entry, members)
                 else:
                     count = entry.name.receives
                     if request.is_uncounted:
@@ -567,7 +569,7 @@ class Leaser(Part):
         for entry, found in together.items():
             for index, position in found:
                 places.setdefault((entry, index), []).append(position)
-        refused = self._dead_letters.bury_now(
+        refused = self._dead_letters.make_dead_letters(
             list(places), reason=REJECTED, explanation=request.explanation
         )
         for positions, error in zip(places.values(), refused, strict=True):
@@ -591,10 +593,10 @@ class Leaser(Part):
             self._moves.move(entry, members, State.READY, receives=max(0, entry.name.receives - 1))
 
     def bring_back(self, entry: Entry, members: int) -> None:
-        """End the lease or the delay of `members`; what was received too often dies, here or as the
-        next receive reaches it."""
+        """End the lease or the delay of `members`; a message received too often becomes a dead letter,
+        here or as the next receive reaches it."""
         if entry.name.state is State.LEASED and self._dead_letters.dies_with_lease(entry):
-            self._dead_letters.bury(entry, members)
+            self._dead_letters.write_copies(entry, members)
         else:
             self._moves.move(entry, members, State.READY)
 

@@ -1,8 +1,8 @@
 """The four things that a store does to names: make, link, rename, unlink.
 
 A move changes the disk first, and then the index, by the same two calls with which a start takes in a
-listing. A move that the disk refuses has changed neither. What a move has dirtied is synced by the
-commit it belongs to.
+listing. A move that the disk refuses has changed neither. The commit of a move syncs the files and
+folders that it has changed.
 
 `Part` is the interface of the engine's parts. A part has requests of its own, and work that waits for a
 sync, for a time, or for other processes. All calls are made under the lock, in one thread.
@@ -59,7 +59,7 @@ class Part:
         """Take in its own files: at the start, when all names are known, and again when other processes
         changed more than `CHANGES` holds."""
 
-    def heard(self, path: str) -> None:
+    def path_changed(self, path: str) -> None:
         """Another process has made, renamed or unlinked this file, or died while it did: look what is
         there."""
 
@@ -139,8 +139,8 @@ _NOTE_NAME_BYTES: Final = 200
 
 
 class NameVanished(DiskError):
-    """The file {detail} was moved away or removed by hand: what its name held is where the other names
-    of its batch say, if there are any."""
+    """The file {detail} was moved away or removed by hand: its messages are where the other names of
+    its batch say, if there are any."""
 
 
 class Moves:
@@ -296,7 +296,7 @@ class Moves:
 
     def delete(self, entry: Entry, members: int, *, is_purge: bool = False) -> None:
         """Move `members` to `remove/`, by a longer list of a name that is there already, if there is
-        one. What a purge deletes doesn't count as having left its queue."""
+        one. A message deleted by a purge doesn't count as having left its queue."""
         self._delete(entry, members)
         if entry.name.state in COUNTED and not is_purge:
             self.index.queue(entry.name.queue).left += members.bit_count()
@@ -324,7 +324,7 @@ class Moves:
         try:
             self._make_name(other, name, 0, is_rename=True)
         except NameVanished:
-            # `rm remove/*`: what was deleted by that name must stay deleted, too.
+            # `rm remove/*`: messages deleted by that name must stay deleted, too.
             for each in list(batch.entries):
                 if each.name.state not in _OVER and each.held & gone:
                     self.move(each, each.held & gone, State.REMOVED)
@@ -373,7 +373,7 @@ class Moves:
         """Write a file that isn't there yet; it is durable with the commit, and may be torn until
         then.
 
-        What is `urgent`, as a delete needs it, may use the reserve of a full disk. With `sync` the
+        An `urgent` write, as a delete needs it, may use the reserve of a full disk. With `sync` the
         content is durable at once. It has to be if the next commit may rename the file: a sync that has
         begun would look for it in vain.
         """
@@ -520,7 +520,7 @@ class Moves:
     def _copy(self, source: str, target: str) -> None:
         """Give a file that can have no more links a copy under the new name. Raise `SyncFailed`.
 
-        What has left `new/` is never looked at for being torn, so the content is durable first.
+        Outside `new/` no file is checked for being torn, so the content is durable first.
         """
         copy = f"new/{target.replace('/', '-')[-200:]}{COPY}"
         content = self.disk.read(source)
@@ -583,7 +583,7 @@ class Moves:
                     continue
                 self.refused_at = self.clock.monotonic()
                 if error.errno == errno.EIO:
-                    self.syncer.doubt()
+                    self.syncer.note_io_error()
                 raise
 
     def _make_folder_of(self, path: str) -> bool:
@@ -622,7 +622,7 @@ class Moves:
                     yield name
 
     def _require_root(self) -> None:
-        """Raise `SyncFailed` if the root itself is gone: what is made then is in no root."""
+        """Raise `SyncFailed` if the root itself is gone: a new file would be in no root."""
         try:
             self.disk.facts(FORMAT)
         except FileNotFoundError as error:
@@ -675,7 +675,7 @@ def deliver(moves: Moves, entry: Entry) -> None:
 
 
 def publish(moves: Moves, entry: Entry) -> None:
-    """Move what was sent from `new/` to its queue; what has a delay, or is leased, to `delay/`."""
+    """Move a sent file from `new/` to its queue, or to `delay/` if it has a delay or a lease."""
     name = entry.name
     if name.token:
         deliver(moves, entry)

@@ -99,7 +99,7 @@ class Questions:
                 try:
                     found = self._engine.with_exact_index(lambda: (answer(),))
                 except (Poisoned, SyncFailed):
-                    break  # The next commit says so. What is known may still be looked at.
+                    break  # The next commit says so. Known messages may still be looked at.
             if found is not None:
                 return found[0]
             # In true time: it is another process that this waits for.
@@ -226,7 +226,7 @@ class Questions:
         content = self._engine.reader.kept(batch)
         return _Sight(name, batch.stem.message_id(index), index, due, batch.line, content)
 
-    # What they are: commits go on.
+    # Content of messages: commits go on meanwhile.
 
     def _look_up(self, queue: str, id: str, look: Callable[[_Sight], Found]) -> Found:
         for _ in range(_LOOKS):
@@ -283,7 +283,7 @@ class Questions:
             if sight.name.stem.is_external:
                 file.close()
                 file = self._open_external(sight)
-            # A larger body is not read first: who asks for it may want a small part of it.
+            # A larger body is not read first: the caller may want a small part of it.
             if line.sizes[sight.index] <= MAX_BODY_IN_MEMORY:
                 for _ in _body_of(file, line, sight.index):
                     pass  # It is checked, and not kept in memory.

@@ -70,7 +70,7 @@ class Reaper:
             # One name is enough: all messages of the file are deleted.
             kept = "" if entry.batch.entries else self._archive.path_of(entry)
             if self._moves.is_body_left(entry):
-                # First: what ends in between leaves a name in remove/, and no body without one.
+                # First: a death in between leaves a name in remove/, and no body without one.
                 paths.append((body_path(entry.batch.stem.id), kept and kept + BODY))
             paths.append((entry.name.path, kept))
             if not entry.batch.entries:
@@ -88,7 +88,7 @@ class Reaper:
         try:
             sent = {name.stem.text for name in self._moves.names_sent_by_others()}
         except StoreError as error:
-            log.warning("what is deleted stays in remove/ for now: %s", error)
+            log.warning("deleted messages stay in remove/ for now: %s", error)
             self._moves.refused_at = self._moves.clock.monotonic()
             return []
         for entry in reapable:

@@ -1,7 +1,7 @@
 """Recovery at a start: take in all names, and finish or undo what a crash left.
 
 A file of which all names are in `new/` may be torn: the power failed before its sync. It was sent if it
-is whole. What has a name elsewhere was synced before it got that name, and isn't read.
+is whole. A file with a name elsewhere was synced before it got that name, and isn't read.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from ..files.disk import FileKind, Found, explained
-from ..files.layout import BODIES, NEW, QUARANTINE, body_owner
+from ..files.layout import BODIES, BODY, NEW, QUARANTINE, body_owner
 from ..model.batch import Batch, Damaged, Entry, body, decode
 from ..model.errors import StoreError
 from ..model.names import Name, NotAName, Stem, body_path, indexes, is_id, is_queue_name, parse
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .adoption import adoptable
+from .archive import archived_files
 from .catalog import Catalog
 from .moves import Moves, publish
 
@@ -29,7 +30,8 @@ FOLDERS: Final = ("new", "delay", "remove", "quarantine")
 def take_in(moves: Moves, living: Collection[str] = ()) -> list[Entry]:
     """Fill the index from the folders; return what is in `new/`, to be finished once it is durable.
 
-    What the processes `living` write in `new/` is theirs. The next commit makes durable what was found.
+    Files in `new/` that the processes `living` write are theirs. The next commit makes
+    durable what was found.
     """
     sent: list[Entry] = []
     sent_by_others: set[str] = set()
@@ -53,7 +55,7 @@ def appear(moves: Moves, name: Name) -> Entry:
     """Take in a name that a listing shows, unless it is known: of two entries with one path the one
     that holds nothing would be unlinked, and with it the other's file.
 
-    What is sent from now on stands behind it.
+    Messages sent from now on stand behind it.
     """
     known = moves.index.entry_at(name)
     if known is not None:
@@ -97,7 +99,7 @@ def _finish(moves: Moves, catalog: Catalog, batch: Batch) -> None:
 
 
 def _publish_or_put_aside(moves: Moves, catalog: Catalog, entry: Entry) -> None:
-    """Publish what was sent; what has no queue was never answered, or the queue's settings are lost."""
+    """Publish a sent file. One without a queue was never answered, or the settings are lost."""
     queue = entry.name.queue
     if queue in catalog.records:
         publish(moves, entry)
@@ -137,13 +139,18 @@ def listed_orphans(moves: Moves, dead: Collection[str]) -> list[Entry]:
 
 def _remove_bodies_left(moves: Moves, sent_by_others: Collection[str]) -> None:
     """Unlink each body of which there is no message: the process that wrote it died before it made
-    that."""
+    that. A power cut may have left the body of an archived message behind: it follows that."""
+    left: list[str] = []
     for each in _scan(moves, BODIES):
         path = f"{BODIES}/{each.name}"
         if each.kind is not FileKind.FILE or not is_id(each.name):
             moves.foreign[path] = "it is no message's body"
         elif each.name not in sent_by_others and not moves.index.has_file_of(each.name):
-            moves.removed.add([(path, "")])
+            left.append(each.name)
+    archived = archived_files(moves.disk, left) if left else {}
+    for id in left:
+        kept = archived.get(id)
+        moves.removed.add([(body_path(id), f"{kept}{BODY}" if kept else "")])
 
 
 def _listed(moves: Moves) -> Iterator[Name]:
@@ -172,7 +179,7 @@ def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
 
 def relist(moves: Moves, members: Collection[str]) -> None:
     """Make the index be as the folders are: others moved more than `CHANGES` holds."""
-    # What this process has in `new/` another one may have purged.
+    # Another process may have purged files that this one has in `new/`.
     others = {owner for owner in members if owner != moves.owner}
     there = {
         name.path: name
@@ -216,7 +223,7 @@ def _scan(moves: Moves, folder: str) -> list[Found]:
 
 
 def _is_whole(moves: Moves, batch: Batch) -> bool:
-    """Whether a file holds what was sent, to the last byte; raise `DiskError` if it can't be read."""
+    """Return whether a file holds all that was sent; raise `DiskError` if it can't be read."""
     try:
         # The process that wrote it may have died because its sync failed.
         content = moves.disk.read(batch.entries[0].name.path, afresh=True)
@@ -235,7 +242,7 @@ def _is_whole(moves: Moves, batch: Batch) -> bool:
 
 
 def _has_body(moves: Moves, stem: Stem) -> bool:
-    """Whether the body is in its own file: it was durable before it got that name."""
+    """Return whether the body is in its own file: it was durable before it got that name."""
     try:
         return moves.disk.facts(body_path(stem.id)).size == stem.size
     except FileNotFoundError:

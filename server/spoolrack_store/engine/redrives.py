@@ -207,7 +207,7 @@ class Redrives(Part):
             self._ids.rise_above(name.id)
             self._take_in(name, self._clock.monotonic())
 
-    def heard(self, path: str) -> None:
+    def path_changed(self, path: str) -> None:
         id = path.rpartition("/")[2].partition(",")[0]
         for text in self._texts():
             if text.startswith(f"{id},"):
@@ -416,7 +416,7 @@ class Redrives(Part):
         """Do a part of a pass; return how many messages it looked at."""
         record = self._catalog.records.get(drive.order.queue)
         if record is None or record.created_at != drive.order.queue_created_at:
-            drive.is_through = True  # What was in the queue was deleted with it.
+            drive.is_through = True  # Its messages were deleted with the queue.
         if drive.is_through:
             if drive.since <= self._moves.synced and not drive.unsynced:
                 self._end(drive, is_cancelled=False)
@@ -474,7 +474,7 @@ class Redrives(Part):
             if looked >= most:
                 return looked, picks, False
             members &= ~leaving.get(entry, 0)
-            # What waits for another commit is the rest of this entry, too.
+            # The rest of this entry waits for another commit, too.
             now = _first(members, most - looked)
             verdict = self._judge(drive.order, entry) if now else None
             if isinstance(verdict, QueueRecord):
@@ -534,7 +534,7 @@ class Redrives(Part):
                 log.warning("the history of message %s can't be read: %s", stem.id, why)
         if order.source_queue and source != order.source_queue:
             return None
-        # What is said to be of a later time than now, was written by a clock that was wrong.
+        # A time later than now was written by a clock that was wrong.
         if order.started_at < since <= wall:
             return None
         destination = order.destination or source

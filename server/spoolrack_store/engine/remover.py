@@ -82,7 +82,7 @@ class Remover:
 
     def purge(self, request: Purge) -> int:
         """Delete the messages of a queue that the request takes, also those that other processes have
-        in `new/`; return how many. What the disk refuses costs no other name, and the first of its
+        in `new/`; return how many. A refusal of the disk costs no other name, and the first of its
         errors is raised."""
         queue = request.queue
         self._catalog.require(queue)
@@ -129,8 +129,8 @@ class Remover:
         raise MessageNotFound(queue=queue, id=id)
 
     def _is_being_sent(self, queue: str, id: str) -> bool:
-        """Whether another process, which may have died, has the message in `new/`: it may have
-        answered the send."""
+        """Return whether another process, which may have died, has the message in `new/`: it may
+        have answered the send."""
         if self._sent is None:
             self._sent = list(self._names_sent())
         return any(name.queue == queue and name.stem.holds(id) for name in self._sent)

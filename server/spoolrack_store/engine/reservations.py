@@ -22,8 +22,8 @@ here only: `leaser` passes over them, and no consumer has a receipt of them.
 - A marker names the sets that it commits, and is durable before the first of their messages is deleted.
   Their records go when that is durable; an older marker goes when a newer one is.
 
-The token is random: a set that is made again under its number has another one. What several processes
-could finish any of them finishes.
+The token is random: a set that is made again under its number has another one. Any process may finish
+work that several could.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class HeldSet:
         return self.name.due
 
     def is_over(self, now: Millis) -> bool:
-        """Whether the hold is over at the monotonic time `now`, noted or not."""
+        """Return whether the hold is over at the monotonic time `now`, noted or not."""
         return self.name.is_lost or self.ends <= now
 
 
@@ -447,7 +447,7 @@ class Reservations(Part):
 
     def _unreserve(self, request: UndoReservation) -> None:
         held = self.sets.get((request.stream, request.sequence_number))
-        # What other processes have told isn't known; a caller that asks for the set again finds it.
+        # Answers of other processes aren't known; a caller that asks for the set again finds it.
         if held is None or held.is_told or self._is_shared:
             return
         if not held.is_over(self._clock.monotonic()) and not self._is_doomed(held):
@@ -638,7 +638,7 @@ class Reservations(Part):
             groups=groups,
         )
 
-    # What goes on between requests.
+    # Work between requests.
 
     @property
     def has_work(self) -> bool:
@@ -679,7 +679,7 @@ class Reservations(Part):
         )
 
     def is_coming_back(self, queue: str) -> bool:
-        """Whether a hold is over, and that has to be durable before its messages are ready."""
+        """Return whether a hold is over, which has to be durable before its messages are ready."""
         if not self._ends and not self._busy:
             return False
         now, synced = self._clock.monotonic(), self._moves.synced
@@ -776,7 +776,7 @@ class Reservations(Part):
             else:
                 self._leaser.bring_back(entry, entry.held)
         if leases:
-            return  # Others are for the next commits, and what dies is there for some.
+            return  # The rest is for the next commits; dead letters stay in the set for some.
         if not is_doomed and not held.is_forgotten:
             del self._busy[held]
             return
@@ -817,7 +817,7 @@ class Reservations(Part):
         except StoreError as error:
             log.warning("old markers stay for now: %s", error)
 
-    # What is there.
+    # The sets and markers.
 
     def recover(self) -> None:
         self.sets.clear()
@@ -838,7 +838,7 @@ class Reservations(Part):
         self._may_have_unnamed = True
         self._news.add(FOLDER)
 
-    def heard(self, path: str) -> None:
+    def path_changed(self, path: str) -> None:
         try:
             name = parse_reservation_name(path.removeprefix(f"{FOLDER}/"))
         except NotAName:
@@ -950,7 +950,7 @@ class Reservations(Part):
                 )
 
     def _has_slipped(self, held: HeldSet) -> bool:
-        """Whether a message of the set is there, and not under its lease."""
+        """Return whether a message of the set is there, and not under its lease."""
         batches = self._moves.index.batches
         return any(
             entry.held & members
@@ -967,12 +967,12 @@ class Reservations(Part):
         return self.markers[stream][self.committed(stream)][1]
 
     def _is_doomed(self, held: HeldSet) -> bool:
-        """Whether a commit names it."""
+        """Return whether a commit names it."""
         stream, sequence_number = held.key
         newest = self.committed(stream)
         return sequence_number <= newest and sequence_number in self.markers[stream][newest][0].sets
 
-    # What is changed. A `StoreError` means that nothing has, or that it is tried again.
+    # Changes. A `StoreError` means that nothing has changed, or that it is tried again.
 
     def _lose(self, held: HeldSet) -> None:
         """Note that the hold is over."""
@@ -1047,7 +1047,7 @@ class Reservations(Part):
         if not markers:
             self.markers.pop(stream, None)
 
-    # What the requests need.
+    # Answers and checks of the requests.
 
     def _shown(self, held: HeldSet, *, is_new: bool = False) -> Reservation:
         return Reservation(

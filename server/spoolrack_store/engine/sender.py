@@ -100,8 +100,8 @@ class Sender(Part):
         """Files in `new/`, and the commits that wrote them."""
         self.pending = (self._written,)
         self.ordered: list[Entry] = []
-        """Entries that must be in their queue before this commit is answered: what is sent after the
-        answer, to whichever process, comes after them."""
+        """Entries that must be in their queue before this commit is answered: messages sent after the
+        answer, to whichever process, come after them."""
         self._room = DiskRoom(moves.disk, moves.watermark)
         self._wall = Millis(0)
 
@@ -280,7 +280,7 @@ class Sender(Part):
         return ahead
 
     def _is_repeated(self, record: QueueRecord, key: str, stored: SendResults, position: int) -> bool:
-        """Whether the key is taken, or will be by this commit; then the first one's id answers."""
+        """Return whether the key is taken, also by this commit; then the first one's id answers."""
         coming = self._coming.get(record.name, {})
         first = coming.get(key)
         if first is not None:
@@ -344,7 +344,7 @@ class Sender(Part):
             f for f in reversed(files) if f.queue == request.queue and (f.delay, f.priority) == kind
         )
         file = next(alike, None)
-        # An earlier file may have room, and has earlier ids: what it takes in would overtake.
+        # An earlier file may have room, and has earlier ids: a message put there would overtake.
         if file is None or not file.takes(len(positions), size):
             file = _File(request.queue, *kind, most)
             files.append(file)
@@ -355,7 +355,7 @@ class Sender(Part):
             for position in range(first, first + count) if has_columns else ():
                 index = len(file.bodies) + position - first
                 if position in request.attributes:
-                    # A copy: what is delivered from memory must be what was written then.
+                    # A copy: a delivery from memory must equal the file.
                     file.attributes[index] = dict(request.attributes[position])
                 if position in keys:
                     file.keys[index] = keys[position]

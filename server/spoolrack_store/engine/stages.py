@@ -247,7 +247,7 @@ class Stages(Part):
         """How many stages there are."""
         return len(self._open)
 
-    # What a request changes.
+    # Requests.
 
     def _new_life(self, request: Stage) -> StageFolder:
         due = self._clock.wall() + request.time_to_live
@@ -333,7 +333,7 @@ class Stages(Part):
         self._moves.create_file(path, b"", urgent=True)
         self._take_in_end(_End(path, [str(stage.life)], self._moves.commit))
 
-    # What is there.
+    # The index of stages.
 
     def _take_in_chunk(self, chunk: Chunk) -> _Stage:
         life = str(chunk.life)
@@ -349,7 +349,7 @@ class Stages(Part):
         return stage
 
     def _leave_chunk(self, chunk: Chunk) -> None:
-        """A chunk is not in `staged/` any more."""
+        """Drop a chunk that is not in `staged/` any more."""
         life = str(chunk.life)
         stage = self._stages.get(life)
         if stage is None or stage.chunks.get(chunk.number) != chunk:
@@ -374,7 +374,7 @@ class Stages(Part):
             self._unfinished.update((each.path, each) for each in ends)
 
     def _leave_end(self, end: _End) -> None:
-        """A record is there no more."""
+        """Drop a record that is there no more."""
         del self._ends[end.path]
         self._unfinished.pop(end.path, None)
         for life in end.lives:
@@ -408,7 +408,7 @@ class Stages(Part):
                     self._leave_chunk(chunk)
         for path in published:
             self._look_for_manifest(path)
-        # What has ended must be known before what is in it.
+        # The end of a stage must be known before its chunks.
         for path in sorted(staged, key=lambda path: not path.endswith("~dropped")):
             self._look_in_stage(path, is_start=True)
         self._drop_doubles()
@@ -420,7 +420,7 @@ class Stages(Part):
         for folder in self.folders:
             self._moves.syncer.folder_changed(folder)
 
-    def heard(self, path: str) -> None:
+    def path_changed(self, path: str) -> None:
         self._unheard.add(path)
         if path.startswith(f"{PUBLISHED}/"):
             self._look_for_manifest(path)
@@ -554,7 +554,7 @@ class Stages(Part):
                     self._moves.unlink_file(chunk.path)
                     self._leave_chunk(chunk)
 
-    # What waits for a sync, or for a time.
+    # Work that waits for a sync, or for a time.
 
     @property
     def has_work(self) -> bool:
@@ -581,7 +581,7 @@ class Stages(Part):
             try:
                 self._finish(end)
             except StoreError as error:
-                log.warning("what %s says has to wait: %s", end.path, error)
+                log.warning("the order in %s has to wait: %s", end.path, error)
 
     def _finish(self, end: _End) -> None:
         """Do what a durable record says, as far as it isn't done."""
@@ -630,8 +630,8 @@ class Stages(Part):
         return True
 
     def _is_to_be_forgotten(self, end: _End) -> bool:
-        """Whether the time of a manifest is over. That of a schedule has none: it stays as long as the
-        schedule is there, or until a later one is durable."""
+        """Return whether the time of a manifest is over. A schedule's manifest has none: it stays as
+        long as the schedule is there, or until a later one is durable."""
         if end.manifest is None or end.by is None or end.manifest.forget_at > self._clock.wall():
             return False
         return not self._catalog.has_writer(end.by.writer)
@@ -659,7 +659,7 @@ class Stages(Part):
 
 
 def _is_short(chunk: Chunk, size: int) -> bool:
-    """Whether some of its end was never written, as after a death."""
+    """Return whether some of its end was never written, as after a death."""
     return size != chunk.stem.length
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -60,9 +61,10 @@ class Links:
         """Make an empty folder."""
         self._make(self._partial / folder, stat.S_IMODE((self._source / folder).stat().st_mode))
 
-    def add(self, folder: str) -> int:
-        """Link all that lies in a folder of the source; return how many files."""
-        return self._add(self._source / folder, self._partial / folder)
+    def add(self, folder: str, takes: Callable[[str], bool] | None = None) -> int:
+        """Link all that lies in a folder of the source, or of its files those whose names `takes` is
+        true for; return how many files."""
+        return self._add(self._source / folder, self._partial / folder, takes)
 
     def finish(self, name: str, content: bytes) -> None:
         """Write a last file, make all durable, and give the folder its name. Raise `OSError`."""
@@ -91,13 +93,15 @@ class Links:
                 disk.sync_file(path)
         disk.sync_folder(folder)
 
-    def _add(self, source: Path, target: Path) -> int:
+    def _add(self, source: Path, target: Path, takes: Callable[[str], bool] | None = None) -> int:
         self._make(target, stat.S_IMODE(source.stat().st_mode))
         linked = 0
         with os.scandir(source) as found:
             for entry in found:
                 if entry.is_dir(follow_symlinks=False):
                     linked += self._add(Path(entry.path), target / entry.name)
+                    continue
+                if takes is not None and not takes(entry.name):
                     continue
                 # The reaper unlinks what is deleted without the lock.
                 with contextlib.suppress(FileNotFoundError):

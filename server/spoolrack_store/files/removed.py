@@ -87,12 +87,15 @@ class Removed:
             return False
 
     def _make_folders(self, kept: str) -> bool:
-        """Make the folders above a path; return False if all are there."""
+        """Make the folders above a path; return False if all are there.
+
+        They are durable: a power cut that takes a folder takes what is in it."""
         made = False
         for at, letter in enumerate(kept):
             if letter == "/":
                 with suppress(FileExistsError):
                     self._disk.make_folder(kept[:at])
+                    self._disk.sync_folder(kept[:at].rpartition("/")[0])
                     made = True
         return made
 

@@ -1,0 +1,289 @@
+"""The errors of every operation, by raw requests in both protocols: shape, code, status, side."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import aiohttp
+import boto3
+import pytest
+from spoolrack_server.server import Server
+
+from tests.support.sqs_rig import Sqs, form_of, raw
+
+PREFIX: Final = "AWS.SimpleQueueService."
+ARN: Final = "arn:aws:sqs:eu-west-1:000000000000:"
+Q: Final = {"QueueUrl": "/q"}
+FIFO: Final = {"QueueUrl": "/q.fifo"}
+REDRIVE: Final = "01890000-0000-7000-8000-000000000000"
+HANDLE: Final = "not a handle"
+ENTRY: Final = {"Id": "a", "ReceiptHandle": HANDLE, "VisibilityTimeout": 1}
+
+CALLS: Final[Mapping[str, dict[str, Any]]] = {
+    "AddPermission": {**Q, "Label": "l", "AWSAccountIds": ["1"], "Actions": ["*"]},
+    "CancelMessageMoveTask": {"TaskHandle": REDRIVE},
+    "ChangeMessageVisibility": {**Q, "ReceiptHandle": HANDLE, "VisibilityTimeout": 1},
+    "ChangeMessageVisibilityBatch": {**Q, "Entries": [ENTRY]},
+    "CreateQueue": {"QueueName": "q"},
+    "DeleteMessage": {**Q, "ReceiptHandle": HANDLE},
+    "DeleteMessageBatch": {**Q, "Entries": [ENTRY]},
+    "DeleteQueue": Q,
+    "GetQueueAttributes": Q,
+    "GetQueueUrl": {"QueueName": "q"},
+    "ListDeadLetterSourceQueues": Q,
+    "ListMessageMoveTasks": {"SourceArn": f"{ARN}q"},
+    "ListQueueTags": Q,
+    "ListQueues": {},
+    "PurgeQueue": Q,
+    "ReceiveMessage": Q,
+    "RemovePermission": {**Q, "Label": "l"},
+    "SendMessage": {**Q, "MessageBody": "x"},
+    "SendMessageBatch": {**Q, "Entries": [{"Id": "a", "MessageBody": "x"}]},
+    "SetQueueAttributes": {**Q, "Attributes": {"DelaySeconds": "1"}},
+    "StartMessageMoveTask": {"SourceArn": f"{ARN}q"},
+    "TagQueue": {**Q, "Tags": {"a": "b"}},
+    "UntagQueue": {**Q, "TagKeys": ["a"]},
+}
+"""A request of each operation, with all that it requires."""
+MODEL: Final = boto3.client("sqs", region_name="eu-west-1").meta.service_model
+
+
+def required(operation: str) -> list[str]:
+    shape = MODEL.operation_model(operation).input_shape
+    names: list[str] = [] if shape is None else shape.required_members
+    return names
+
+
+async def errors(
+    server: Server, operation: str, parameters: Mapping[str, Any]
+) -> tuple[tuple[str, str, int, str], tuple[str, int, str]]:
+    """Return the shape, code, status and side in JSON, and the last three in Query."""
+    answer = await raw(server, operation, dict(parameters))
+    content = answer.json
+    assert answer.headers["x-amzn-RequestId"]
+    assert answer.headers["Content-Type"] == "application/x-amz-json-1.0"
+    assert sorted(content) == ["__type", "message"], content
+    assert content["message"]
+    service, _, shape = content["__type"].partition("#")
+    assert service == "com.amazonaws.sqs"
+    code, _, side = answer.headers["x-amzn-query-error"].partition(";")
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{server.sqs_url}/", data=form_of(operation, parameters)) as response,
+    ):
+        text = await response.text()
+    found = re.search("<Type>(.*)</Type><Code>(.*)</Code><Message>(.+)</Message>", text, re.DOTALL)
+    assert found is not None, text
+    return (shape, code, answer.status, side), (found[2], response.status, found[1])
+
+
+async def require_error(
+    server: Server, operation: str, parameters: Mapping[str, Any], error: tuple[str, str, int]
+) -> None:
+    case = (operation, str(parameters)[:200])
+    in_json, in_query = await errors(server, operation, parameters)
+    assert (case, in_json) == (case, (*error, "Sender"))
+    assert (case, in_query) == (case, (*error[1:], "Sender"))
+
+
+def test_each_operation_is_asked_with_what_it_requires() -> None:
+    assert sorted(CALLS) == sorted(MODEL.operation_names)
+    for operation, parameters in CALLS.items():
+        assert parameters.keys() >= set(required(operation))
+
+
+NOT_CHECKED: Final = {"AddPermission", "RemovePermission"}
+"""Refused whatever they contain."""
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameter"),
+    [
+        (operation, parameter)
+        for operation in CALLS
+        for parameter in required(operation)
+        if operation not in NOT_CHECKED or parameter == "QueueUrl"
+    ],
+)
+async def test_a_required_parameter_that_is_missing_is_named(
+    server: Server, sqs: Sqs, operation: str, parameter: str
+) -> None:
+    await sqs.create("q")
+    if "ReceiptHandle" in CALLS[operation] and parameter == "VisibilityTimeout":
+        await sqs.send("/q", "x")
+        (message,) = await sqs.receive("/q")
+        parameters = {**CALLS[operation], "ReceiptHandle": message["ReceiptHandle"]}
+    else:
+        parameters = dict(CALLS[operation])
+    del parameters[parameter]
+    if parameter == "Entries":
+        await require_error(server, operation, parameters, prefixed("EmptyBatchRequest"))
+        return
+    await require_error(server, operation, parameters, MISSING)
+    assert parameter in (await raw(server, operation, parameters)).json["message"]
+
+
+@pytest.mark.parametrize(
+    "operation", [operation for operation in CALLS if "QueueUrl" in CALLS[operation]]
+)
+@pytest.mark.parametrize("url", ["/000000000000/none", "http://localhost/", "/000000000000/a b"])
+async def test_a_queue_that_isnt_there_is_the_first_error(
+    server: Server, operation: str, url: str
+) -> None:
+    parameters = {**CALLS[operation], "QueueUrl": url}
+    await require_error(server, operation, parameters, NO_QUEUE)
+
+
+def same(shape: str, status: int = 400) -> tuple[str, str, int]:
+    return shape, shape, status
+
+
+def prefixed(shape: str) -> tuple[str, str, int]:
+    return shape, PREFIX + shape, 400
+
+
+NO_QUEUE: Final = ("QueueDoesNotExist", f"{PREFIX}NonExistentQueue", 400)
+MISSING: Final = ("MissingRequiredParameterException", "MissingParameter", 400)
+INVALID: Final = ("InvalidParameterValueException", "InvalidParameterValue", 400)
+ATTRIBUTE: Final = same("InvalidAttributeValue")
+NAME: Final = same("InvalidAttributeName")
+NO_HANDLE: Final = same("ReceiptHandleIsInvalid", 404)
+NOT_FOUND: Final = same("ResourceNotFoundException", 404)
+UNSUPPORTED: Final = prefixed("UnsupportedOperation")
+
+
+def policy(queue: str, count: object = 1) -> dict[str, str]:
+    return {"RedrivePolicy": json.dumps({"deadLetterTargetArn": ARN + queue, "maxReceiveCount": count})}
+
+
+def body_of(kind: str, text: str) -> dict[str, Any]:
+    return {
+        **Q,
+        "MessageBody": "x",
+        "MessageAttributes": {"a": {"DataType": kind, "StringValue": text}},
+    }
+
+
+BATCHES: Final = ("SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch")
+
+ERRORS: Final[list[tuple[str, dict[str, Any], tuple[str, str, int]]]] = [
+    *(("CreateQueue", {"QueueName": name}, INVALID) for name in ("a b", "x" * 81, "x.fifo", "_x")),
+    ("CreateQueue", {"QueueName": "x", "Attributes": {"FifoQueue": "true"}}, INVALID),
+    ("CreateQueue", {"QueueName": "x", "Attributes": {"ContentBasedDeduplication": "true"}}, NAME),
+    ("CreateQueue", {"QueueName": "x", "Attributes": {"Nope": "1"}}, NAME),
+    ("CreateQueue", {"QueueName": "x", "Attributes": {"DelaySeconds": "901"}}, ATTRIBUTE),
+    (
+        "CreateQueue",
+        {"QueueName": "q", "Attributes": {"DelaySeconds": "9"}},
+        ("QueueNameExists", "QueueAlreadyExists", 400),
+    ),
+    ("GetQueueUrl", {"QueueName": "none"}, NO_QUEUE),
+    ("ListQueues", {"MaxResults": 1_001}, INVALID),
+    ("ListQueues", {"MaxResults": 0}, INVALID),
+    ("ListQueues", {"MaxResults": 1, "NextToken": "x"}, INVALID),
+    ("GetQueueAttributes", {**Q, "AttributeNames": ["Nope"]}, NAME),
+    *(
+        ("SetQueueAttributes", {**Q, "Attributes": {name: wrong}}, ATTRIBUTE)
+        for name, wrong in (
+            ("VisibilityTimeout", "43201"),
+            ("VisibilityTimeout", "-1"),
+            ("DelaySeconds", "x"),
+            ("MaximumMessageSize", "1023"),
+            ("MaximumMessageSize", "1048577"),
+            ("MessageRetentionPeriod", "59"),
+            ("MessageRetentionPeriod", "1209601"),
+            ("ReceiveMessageWaitTimeSeconds", "21"),
+            ("KmsDataKeyReusePeriodSeconds", "59"),
+            ("SqsManagedSseEnabled", "x"),
+            ("Policy", "x"),
+        )
+    ),
+    *(
+        ("SetQueueAttributes", {**Q, "Attributes": {name: "1"}}, NAME)
+        for name in ("Nope", "QueueArn", "CreatedTimestamp", "ApproximateNumberOfMessages")
+    ),
+    ("SetQueueAttributes", {**Q, "Attributes": {"FifoQueue": "true"}}, NAME),
+    *(
+        ("SetQueueAttributes", {**Q, "Attributes": attributes}, INVALID)
+        for attributes in (policy("none"), policy("q.fifo"), policy("other", 0), policy("other", "x"))
+    ),
+    *(
+        ("SetQueueAttributes", {**Q, "Attributes": {"RedrivePolicy": text}}, INVALID)
+        for text in ("x", "[]", "{}")
+    ),
+    ("SendMessage", {**Q, "MessageBody": ""}, INVALID),
+    ("SendMessage", {**Q, "MessageBody": "\ufffe"}, same("InvalidMessageContents")),
+    ("SendMessage", {"QueueUrl": "/small", "MessageBody": "x" * 1_025}, INVALID),
+    ("SendMessage", {**Q, "MessageBody": "x", "DelaySeconds": 901}, INVALID),
+    ("SendMessage", {**Q, "MessageBody": "x", "MessageDeduplicationId": "d"}, INVALID),
+    ("SendMessage", {**Q, "MessageBody": "x", "MessageGroupId": "g" * 129}, INVALID),
+    ("SendMessage", body_of("Nope", "x"), INVALID),
+    ("SendMessage", body_of("String", ""), INVALID),
+    ("SendMessage", body_of("Number", "x"), INVALID),
+    ("SendMessage", {**FIFO, "MessageBody": "x"}, MISSING),
+    ("SendMessage", {**FIFO, "MessageBody": "x", "MessageGroupId": "g"}, INVALID),
+    (
+        "SendMessage",
+        {
+            **FIFO,
+            "MessageBody": "x",
+            "MessageGroupId": "g",
+            "MessageDeduplicationId": "d",
+            "DelaySeconds": 1,
+        },
+        INVALID,
+    ),
+    *(
+        (operation, {**CALLS[operation], "Entries": entries}, prefixed(shape))
+        for operation in BATCHES
+        for one in CALLS[operation]["Entries"]
+        for entries, shape in (
+            ([one, one], "BatchEntryIdsNotDistinct"),
+            ([{**one, "Id": str(number)} for number in range(11)], "TooManyEntriesInBatchRequest"),
+            ([{**one, "Id": "a b"}], "InvalidBatchEntryId"),
+            ([{**one, "Id": ""}], "InvalidBatchEntryId"),
+            ([{**one, "Id": "x" * 81}], "InvalidBatchEntryId"),
+        )
+    ),
+    *(
+        ("ReceiveMessage", {**Q, name: wrong}, INVALID)
+        for name, wrong in (
+            ("MaxNumberOfMessages", 0),
+            ("MaxNumberOfMessages", 11),
+            ("VisibilityTimeout", 43_201),
+            ("WaitTimeSeconds", 21),
+        )
+    ),
+    ("ReceiveMessage", {**Q, "AttributeNames": ["Nope"]}, NAME),
+    ("ReceiveMessage", {**Q, "MessageSystemAttributeNames": ["Nope"]}, NAME),
+    ("ReceiveMessage", {**FIFO, "ReceiveRequestAttemptId": "a" * 129}, INVALID),
+    ("DeleteMessage", {**Q, "ReceiptHandle": HANDLE}, NO_HANDLE),
+    ("ChangeMessageVisibility", CALLS["ChangeMessageVisibility"], NO_HANDLE),
+    ("StartMessageMoveTask", {"SourceArn": "q"}, INVALID),
+    ("StartMessageMoveTask", {"SourceArn": f"{ARN}none"}, NOT_FOUND),
+    ("StartMessageMoveTask", {"SourceArn": f"{ARN}q", "DestinationArn": f"{ARN}none"}, NOT_FOUND),
+    ("StartMessageMoveTask", {"SourceArn": f"{ARN}q", "MaxNumberOfMessagesPerSecond": 501}, INVALID),
+    ("ListMessageMoveTasks", {"SourceArn": "q"}, INVALID),
+    ("ListMessageMoveTasks", {"SourceArn": f"{ARN}none"}, NOT_FOUND),
+    ("ListMessageMoveTasks", {"SourceArn": f"{ARN}q", "MaxResults": 11}, INVALID),
+    ("CancelMessageMoveTask", {"TaskHandle": "x"}, INVALID),
+    ("CancelMessageMoveTask", {"TaskHandle": REDRIVE}, NOT_FOUND),
+    ("TagQueue", {**Q, "Tags": {str(number): "x" for number in range(51)}}, INVALID),
+    ("TagQueue", {**Q, "Tags": {"aws:x": "x"}}, INVALID),
+    ("TagQueue", {**Q, "Tags": {"x" * 129: "x"}}, INVALID),
+    ("TagQueue", {**Q, "Tags": {"x": "x" * 257}}, INVALID),
+    ("AddPermission", CALLS["AddPermission"], UNSUPPORTED),
+    ("RemovePermission", CALLS["RemovePermission"], UNSUPPORTED),
+]
+
+
+async def test_each_operation_has_the_errors_of_sqs_in_both_protocols(server: Server, sqs: Sqs) -> None:
+    for name in ("q", "other"):
+        await sqs.create(name)
+    await sqs.create("q.fifo", FifoQueue="true")
+    await sqs.create("small", MaximumMessageSize="1024")
+    for operation, parameters, error in ERRORS:
+        await require_error(server, operation, parameters, error)
