@@ -3,9 +3,9 @@
     python -m tests.budget.counting            the budget as it should be
     python -m tests.budget.counting --write    the same, written where it belongs
 
-What is counted is everything that the process asked of the system between two marks of `counted_load`,
-whichever thread asked, but for the reaper's, which works in the background: what it asks is counted by
-the queue that it cleans up after. Calls that have to do with memory, threads, time and randomness are
+All system calls of the process between two marks of `counted_load` are counted, on any thread, but for
+the reaper's, which works in the background: its calls are counted by the queue that it cleans up
+after. Calls that have to do with memory, threads, time and randomness are
 none of the disk's and are not counted.
 """
 
@@ -31,7 +31,7 @@ STUCK: Final = 240.0
 PARTS: Final = (
     *("nothing", "life:1", "life:10", "life:100", "life:1000", "again", "together"),
     *("awaited:1", "awaited:10", "some", "timeouts", "change", "retry", "by_id", "purge", "old"),
-    *("strict", "ranked", "external", "kept", "fire", "pause", "snapshot"),
+    *("strict", "ranked", "external", "linked", "kept", "fire", "pause", "snapshot"),
 )
 _SHARED: Final = f"send 1, {SHARING} that share a commit"
 ROWS: Final = {
@@ -82,6 +82,7 @@ ROWS: Final = {
     "send 1 in a file of its own": 1,
     "receive 1 in a file of its own": 1,
     "delete 1 in a file of its own": 1,
+    "send 1 by a link": 1,
     "create a schedule": 1,
     "send a tick of a schedule": 1,
     "pause a queue": 1,
@@ -229,7 +230,9 @@ def _kind_of(call: Call) -> str | None:
 
 def _is_above(call: Call) -> bool:
     """Return whether a path leads to a folder above the roots of a load."""
-    is_within = any(_hex(f"/{root}") in call.arguments for root in ("root", "snapshot", "copy"))
+    is_within = any(
+        _hex(f"/{root}") in call.arguments for root in ("root", "snapshot", "copy", "linked")
+    )
     return f'"{_hex("/")}' in call.arguments and not is_within
 
 

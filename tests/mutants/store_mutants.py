@@ -1,5 +1,5 @@
 """Planted bugs in the store. Conditions on the order of moves and syncs are taken back one by one in
-`tests/crash/test_*_planted.py`; what is here is any other fault."""
+`tests/crash/test_*_planted.py`; any other fault is here."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ _REQUESTS: Final = "tests/store/test_store_requests.py"
 _SCHEDULES: Final = "tests/store/test_schedule_promises.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
 _SET_READS: Final = "tests/store/test_set_reads.py"
+_MODEL: Final = "tests/store/test_store_model.py"
 _STAGES: Final = "tests/store/test_stages.py"
 _STAGES_ENDS: Final = "tests/store/test_stages_ends.py"
 _STORIES: Final = "tests/crash/test_engine_crashes.py"
 
 STORE_MUTANTS: Final = (
-    # What is synced.
+    # Syncs.
     Mutant(
         name="answers-before-the-sync",
         breaks="no answer leaves before what it rests on is durable",
@@ -150,19 +151,19 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="a-start-believes-what-memory-shows-of-a-message",
-        breaks="what a start takes for whole is what the disk has, also after a sync that failed",
+        breaks="a start reads files from the disk, also after a sync that failed",
         edits=edit("engine/recovery.py:_is_whole", ", afresh=True)", ")"),
         caught_by=(_AFRESH,),
     ),
     Mutant(
         name="a-start-believes-what-memory-shows-of-a-chunk",
-        breaks="what a start takes for whole is what the disk has, also after a sync that failed",
+        breaks="a start reads files from the disk, also after a sync that failed",
         edits=edit("engine/stages.py:Stages._is_whole", ", afresh=True)", ")"),
         caught_by=(_AFRESH,),
     ),
     Mutant(
         name="a-start-believes-what-memory-shows-of-a-manifest",
-        breaks="what a start takes for whole is what the disk has, also after a sync that failed",
+        breaks="a start reads files from the disk, also after a sync that failed",
         edits=edit("engine/stages.py:Stages._look_for_manifest", ", afresh=True)", ")"),
         caught_by=(_AFRESH,),
     ),
@@ -190,7 +191,7 @@ STORE_MUTANTS: Final = (
         ),
         caught_by=(AUDIT,),
     ),
-    # What a restart finds.
+    # Restarts.
     Mutant(
         name="half-a-batch-is-delivered",
         breaks="the messages of one send appear all or not at all",
@@ -203,7 +204,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="new-is-stranded-by-a-restart",
-        breaks="what was sent and not yet in its queue is delivered after a restart",
+        breaks="a message sent and not yet in its queue is delivered after a restart",
         edits=edit(
             "engine/recovery.py:_finish",
             "        if entry.held:\n",
@@ -214,7 +215,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="delay-is-stranded-by-a-restart",
-        breaks="what was leased or delayed comes back when it is due, also after a restart",
+        breaks="a leased or delayed message is ready when it is due, also after a restart",
         edits=edit(
             "engine/recovery.py:_listed",
             "(*FOLDERS, *_queue_folders(moves))",
@@ -275,7 +276,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="requeued-at-the-end",
-        breaks="what is due comes back at its old place",
+        breaks="a due message returns to its old place",
         edits=edit(
             "engine/index.py:SortedNames.add",
             "        insort(chunk, name)\n",
@@ -412,7 +413,7 @@ STORE_MUTANTS: Final = (
         name="a-rejected-copy-is-not-synced",
         breaks="a dead letter's content is on stable media before the letter is published",
         edits=edit(
-            "engine/dead_letters.py:DeadLetters.bury_now",
+            "engine/dead_letters.py:DeadLetters.make_dead_letters",
             "        self._moves.sync_contents([copy.name.path for copy in copies.values()])\n",
             "",
         ),
@@ -436,7 +437,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="a-process-that-closes-leaves-its-last-sends-in-new",
-        breaks="what a process has sent the others receive once it has closed the root",
+        breaks="messages of a process are received by others once it has closed the root",
         edits=edit(
             "engine/engine.py:Engine.close",
             "self._guarded(self._sender.go_on)\n            if not self._sender.has_durable:\n",
@@ -446,7 +447,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="a-process-that-could-not-publish-leaves-the-members",
-        breaks="what a process has sent the others receive once it has closed the root",
+        breaks="messages of a process are received by others once it has closed the root",
         edits=edit(
             "engine/engine.py:Engine.close",
             "            if not self._sender.has_durable:\n",
@@ -456,7 +457,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="a-part-stops-the-commit",
-        breaks="what the disk refuses to one part of the engine stops no other part and no request",
+        breaks="a refusal of the disk to one part of the engine stops no other part and no request",
         edits=edit(
             "engine/engine.py:Engine._guarded",
             "        except StoreError as error:\n",
@@ -486,7 +487,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="what-was-moved-away-is-delivered",
-        breaks="what was taken out of a queue by hand is not delivered",
+        breaks="a message taken out of a queue by hand is not delivered",
         edits=edit("engine/moves.py:Moves._make_name", "            raise\n", ""),
         caught_by=(_DISK,),
         ancestor=_MQ,
@@ -527,7 +528,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="a-filter-reads-files-without-bound",
-        breaks="what a page of a filter looks at is bounded",
+        breaks="a page of a filter reads a bounded number of messages",
         edits=edit(
             "engine/questions.py:Questions._sights",
             "len(unread) >= _MOST_FILES",
@@ -724,7 +725,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="a-committed-set-is-reserved-again",
-        breaks="what was committed under a name is not reserved under it again",
+        breaks="a set committed under a name is not reserved under it again",
         edits=edit(
             "engine/reservations.py:Reservations._refuse_committed",
             "        if ",
@@ -758,7 +759,7 @@ STORE_MUTANTS: Final = (
             "",
         ),
         caught_by=(
-            f"{_REAPER}::test_what_was_leased_as_it_was_sent_stays_deleted_when_its_sender_dies",
+            f"{_REAPER}::test_a_message_leased_as_it_was_sent_stays_deleted_when_its_sender_dies",
         ),
     ),
     Mutant(
@@ -769,9 +770,7 @@ STORE_MUTANTS: Final = (
             "            batch.changed = commit\n",
             "",
         ),
-        caught_by=(
-            f"{_REAPER}::test_what_was_leased_as_it_was_sent_stays_deleted_when_the_power_fails",
-        ),
+        caught_by=(f"{_REAPER}::test_a_message_leased_as_it_was_sent_stays_deleted_after_power_loss",),
     ),
     # Dead letters and redrives.
     Mutant(
@@ -906,5 +905,108 @@ STORE_MUTANTS: Final = (
             "        return self.bytes",
         ),
         caught_by=("tests/store/test_disk_watermarks.py",),
+    ),
+    Mutant(
+        name="bytes-have-no-watermark",
+        breaks="sends stop at the watermark of the disk's bytes",
+        edits=edit(
+            "files/disk.py:Space.is_below",
+            " or self.bytes < size + max(watermark.bytes, KEPT_BYTES)",
+            "",
+        ),
+        caught_by=("tests/store/test_disk_watermarks.py",),
+    ),
+    # Limits of a queue.
+    Mutant(
+        name="a-full-queue-takes-bytes",
+        breaks="a queue holds no more bytes than max_bytes",
+        edits=edit(
+            "engine/sender.py:Sender._require_room",
+            "held_bytes + size > settings.max_bytes",
+            "held_bytes > settings.max_bytes",
+        ),
+        caught_by=(_MODEL,),
+    ),
+    Mutant(
+        name="sends-of-one-commit-are-not-added-up",
+        breaks="sends that share a commit hold no more messages together than max_messages",
+        edits=edit(
+            "engine/sender.py:Sender._require_room",
+            "        entering[record.name] = messages + 1, bytes + size\n",
+            "",
+        ),
+        caught_by=(_MODEL,),
+    ),
+    Mutant(
+        name="a-publication-passes-the-limit",
+        breaks="a publication puts no more into a queue than its limits",
+        edits=edit(
+            "engine/stages.py:Stages.publish",
+            "            self._require_room(record, chunks)\n",
+            "",
+        ),
+        caught_by=(_STAGES,),
+    ),
+    # The archive.
+    Mutant(
+        name="the-archive-keeps-nothing",
+        breaks="a queue with an archive retention keeps the files of what has left it",
+        edits=edit(
+            "engine/reaper.py:Reaper.hand_over",
+            'kept = "" if entry.batch.entries else self._archive.path_of(entry)',
+            'kept = ""',
+        ),
+        caught_by=("tests/store/test_archive.py",),
+    ),
+    Mutant(
+        name="a-day-leaves-the-archive-at-its-end",
+        breaks="a day of the archive is kept for the retention after its end",
+        edits=edit(
+            "engine/archive.py:Archive._days_over",
+            "end + retention <= wall",
+            "end <= wall",
+        ),
+        caught_by=("tests/store/test_archive.py",),
+    ),
+    Mutant(
+        name="a-replay-sends-what-died-and-came-back-twice",
+        breaks="a replay sends each message once",
+        edits=edit(
+            "archive_reader.py:_read",
+            "chosen.get(stem.message_id(index), path) == path",
+            "chosen.get(stem.message_id(index), path)",
+        ),
+        caught_by=("tests/cli/test_cli_replay.py",),
+    ),
+    Mutant(
+        name="a-replay-compares-no-checksum-of-a-large-body",
+        breaks="a replay leaves out a damaged body, whatever its size",
+        edits=edit(
+            "archive_reader.py:_external_body",
+            "    for _ in pieces:\n        pass\n",
+            "",
+        ),
+        caught_by=("tests/cli/test_cli_large_bodies.py",),
+    ),
+    # Snapshots.
+    Mutant(
+        name="a-snapshot-reads-the-archive-before-the-bodies",
+        breaks="a snapshot has the body of each archived message, though the reaper moves it meanwhile",
+        edits=edit(
+            "snapshot.py:link_root",
+            "for each in _LINKED",
+            "for each in sorted(_LINKED)",
+        ),
+        caught_by=("tests/crash/test_snapshot_crashes.py",),
+    ),
+    Mutant(
+        name="a-snapshot-links-what-is-not-adopted",
+        breaks="a file that was put in by hand is adopted after a snapshot, too",
+        edits=edit(
+            "snapshot.py:link_root",
+            "_is_message if each == layout.NEW else None",
+            "None",
+        ),
+        caught_by=("tests/store/test_snapshots.py",),
     ),
 )
