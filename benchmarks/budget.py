@@ -340,6 +340,22 @@ BUDGET: Final[tuple[Row, ...]] = (
         cost=Cost(opens=2, records=2, renames=1, syncs=2, locks=4, others=2),
     ),
     Row(
+        operation="send 1 by a link",
+        messages=1,
+        cost=Cost(
+            creates=1,
+            opens=5,
+            writes=1,
+            records=2,
+            links=1,
+            renames=2,
+            syncs=5,
+            looks=2,
+            locks=4,
+            others=6,
+        ),
+    ),
+    Row(
         operation="create a schedule",
         messages=1,
         cost=Cost(creates=1, opens=2, writes=1, records=2, syncs=2, unlinks=1, locks=4, others=3),

@@ -339,6 +339,17 @@ class Load:
             do("delete 1 in a file of its own", partial(self._delete, *found))
             self._wait_for_the_reaper()
 
+    def linked(self) -> None:
+        """Send a body that is another link of a file."""
+        self._create("linked")
+        file = self._root.with_name("linked")
+        file.write_bytes(BODY)
+        for do in (_uncounted, self._counted):
+            do("send 1 by a link", partial(self._send_link, file))
+
+    def _send_link(self, file: Path) -> None:
+        self._ask(Send(queue="linked", bodies=[b""], written=self._store.link_body(file)))
+
     def _send_file(self, queue: str) -> None:
         file = self._store.begin_body(expected=len(BODY))
         file.write(BODY)
@@ -372,7 +383,7 @@ class Load:
                 do(what, partial(self._ask, UpdateQueue(name="paused", changes={"sending": state})))
 
     def snapshot(self) -> None:
-        """Count a snapshot of a root at rest, whose queue has so many files."""
+        """Take snapshots of roots at rest, whose queues have 1, 10 and 100 files."""
         for count, do in ((1, _uncounted), (10, self._counted), (100, self._counted)):
             root = self._root.with_name(f"snapshot{count}")
             with Store.open(root, clock=ManualClock()) as store:

@@ -31,7 +31,7 @@ STUCK: Final = 240.0
 PARTS: Final = (
     *("nothing", "life:1", "life:10", "life:100", "life:1000", "again", "together"),
     *("awaited:1", "awaited:10", "some", "timeouts", "change", "retry", "by_id", "purge", "old"),
-    *("strict", "ranked", "external", "kept", "fire", "pause", "snapshot"),
+    *("strict", "ranked", "external", "linked", "kept", "fire", "pause", "snapshot"),
 )
 _SHARED: Final = f"send 1, {SHARING} that share a commit"
 ROWS: Final = {
@@ -82,6 +82,7 @@ ROWS: Final = {
     "send 1 in a file of its own": 1,
     "receive 1 in a file of its own": 1,
     "delete 1 in a file of its own": 1,
+    "send 1 by a link": 1,
     "create a schedule": 1,
     "send a tick of a schedule": 1,
     "pause a queue": 1,
@@ -229,7 +230,9 @@ def _kind_of(call: Call) -> str | None:
 
 def _is_above(call: Call) -> bool:
     """Return whether a path leads to a folder above the roots of a load."""
-    is_within = any(_hex(f"/{root}") in call.arguments for root in ("root", "snapshot", "copy"))
+    is_within = any(
+        _hex(f"/{root}") in call.arguments for root in ("root", "snapshot", "copy", "linked")
+    )
     return f'"{_hex("/")}' in call.arguments and not is_within
 
 

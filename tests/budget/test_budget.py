@@ -23,7 +23,7 @@ from tests.support.mutant import Mutant
 from tests.support.traced_server import why_not
 
 COSTS = {row.operation: row.cost for row in BUDGET}
-PARTS_OF_MUTANTS = ("nothing", "life:1", "life:10", "old", "snapshot")
+PARTS_OF_MUTANTS = ("nothing", "life:1", "life:10", "old", "linked", "snapshot")
 PAGE = CHECKOUT / "docs" / "performance.md"
 traced = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 syncs_all = pytest.mark.skipif(
@@ -87,7 +87,7 @@ def test_a_store_that_asks_for_more_is_found_out(tmp_path: Path, mutant: Mutant)
     found = [
         budget.Row(operation=each.operation, messages=1, cost=costs[each.operation]) for each in known
     ]
-    assert len(known) == 15
+    assert len(known) == 16
     assert difference(found, BUDGET)
 
 

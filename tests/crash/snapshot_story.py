@@ -62,7 +62,7 @@ class SnapshotStory(BodyStory):
             self.told.append("while a snapshot is taken:")
             self._commit(owner)
         before = self.engines[owner].moves.removed.unlinked
-        reap(self.engines[owner], 1)
+        reap(self.engines[owner], self.snapshots.randint(1, 3))
         self.meanwhile += self.engines[owner].moves.removed.unlinked - before
 
     def _restored(self, disk: LinkedDisk) -> SnapshotStory:
@@ -125,12 +125,15 @@ class _Links:
         for path in ("FORMAT", LOCK):
             self.made.create(path, [b"spoolrack 2\n"], sync=True)
         self.files: dict[int, File] = {}
+        self.pace = self.story.snapshots.choice((0.05, 0.15, 0.4))
+        """How probable it is that something happens before a folder or a name."""
 
     def make(self, folder: str) -> None:
         self.made.make_folder(folder)
 
     def add(self, folder: str, takes: Callable[[str], bool] | None = None) -> int:
-        self._meanwhile()
+        if self.story.snapshots.random() < self.pace:
+            self.story.go_on()
         self.make(folder)
         into = self.made.node(folder)
         assert isinstance(into, Folder)
@@ -142,7 +145,8 @@ class _Links:
                 continue
             if takes is not None and not takes(found.name):
                 continue
-            self._meanwhile()
+            if self.story.snapshots.random() < self.pace:
+                self.story.go_on()
             try:
                 file = self.story.disk.node(path)
             except FileNotFoundError:
@@ -156,10 +160,6 @@ class _Links:
             self.made._take_as_durable(self.made.root)
             self.made._changes.clear()
         return linked
-
-    def _meanwhile(self) -> None:
-        if self.story.snapshots.random() < 0.2:
-            self.story.go_on()
 
 
 def _files_of(disk: LinkedDisk, folder: str) -> list[str]:

@@ -106,7 +106,7 @@ async def test_a_refused_head_is_answered_with_the_id_of_its_request(server: Ser
         ("GET", "/q/messages?vsibility=60", "visibility_timeout, wait"),
         ("GET", "/q/messages?visibility_timeout=60&Wait=1", "visibility_timeout, wait"),
         ("GET", "/q/messages?=", "visibility_timeout, wait"),
-        ("POST", "/q/messages?delay=60", "none"),
+        ("POST", "/q/messages?delay=60", "use wait"),
         ("PUT", "/q?visibility_timeout=60", "none"),
         ("DELETE", "/q?if-empty", "none"),
         ("GET", "/q?x", "none"),

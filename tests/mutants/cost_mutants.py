@@ -67,6 +67,12 @@ COST_MUTANTS: Final = (
         caught_by=_BUDGET,
     ),
     Mutant(
+        name="a-linked-body-is-not-synced",
+        breaks="the content of a linked file is on stable media when its send is answered",
+        edits=edit("files/local_disk.py:LocalDisk.link_from", "os.fsync(file)", "pass"),
+        caught_by=_BUDGET,
+    ),
+    Mutant(
         name="a-snapshot-is-not-synced",
         breaks="a snapshot is on stable media when it is answered",
         edits=edit(

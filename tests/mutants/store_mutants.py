@@ -31,6 +31,7 @@ _REQUESTS: Final = "tests/store/test_store_requests.py"
 _SCHEDULES: Final = "tests/store/test_schedule_promises.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
 _SET_READS: Final = "tests/store/test_set_reads.py"
+_MODEL: Final = "tests/store/test_store_model.py"
 _STAGES: Final = "tests/store/test_stages.py"
 _STAGES_ENDS: Final = "tests/store/test_stages_ends.py"
 _STORIES: Final = "tests/crash/test_engine_crashes.py"
@@ -904,5 +905,108 @@ STORE_MUTANTS: Final = (
             "        return self.bytes",
         ),
         caught_by=("tests/store/test_disk_watermarks.py",),
+    ),
+    Mutant(
+        name="bytes-have-no-watermark",
+        breaks="sends stop at the watermark of the disk's bytes",
+        edits=edit(
+            "files/disk.py:Space.is_below",
+            " or self.bytes < size + max(watermark.bytes, KEPT_BYTES)",
+            "",
+        ),
+        caught_by=("tests/store/test_disk_watermarks.py",),
+    ),
+    # Limits of a queue.
+    Mutant(
+        name="a-full-queue-takes-bytes",
+        breaks="a queue holds no more bytes than max_bytes",
+        edits=edit(
+            "engine/sender.py:Sender._require_room",
+            "held_bytes + size > settings.max_bytes",
+            "held_bytes > settings.max_bytes",
+        ),
+        caught_by=(_MODEL,),
+    ),
+    Mutant(
+        name="sends-of-one-commit-are-not-added-up",
+        breaks="sends that share a commit hold no more messages together than max_messages",
+        edits=edit(
+            "engine/sender.py:Sender._require_room",
+            "        entering[record.name] = messages + 1, bytes + size\n",
+            "",
+        ),
+        caught_by=(_MODEL,),
+    ),
+    Mutant(
+        name="a-publication-passes-the-limit",
+        breaks="a publication puts no more into a queue than its limits",
+        edits=edit(
+            "engine/stages.py:Stages.publish",
+            "            self._require_room(record, chunks)\n",
+            "",
+        ),
+        caught_by=(_STAGES,),
+    ),
+    # The archive.
+    Mutant(
+        name="the-archive-keeps-nothing",
+        breaks="a queue with an archive retention keeps the files of what has left it",
+        edits=edit(
+            "engine/reaper.py:Reaper.hand_over",
+            'kept = "" if entry.batch.entries else self._archive.path_of(entry)',
+            'kept = ""',
+        ),
+        caught_by=("tests/store/test_archive.py",),
+    ),
+    Mutant(
+        name="a-day-leaves-the-archive-at-its-end",
+        breaks="a day of the archive is kept for the retention after its end",
+        edits=edit(
+            "engine/archive.py:Archive._days_over",
+            "end + retention <= wall",
+            "end <= wall",
+        ),
+        caught_by=("tests/store/test_archive.py",),
+    ),
+    Mutant(
+        name="a-replay-sends-what-died-and-came-back-twice",
+        breaks="a replay sends each message once",
+        edits=edit(
+            "archive_reader.py:_read",
+            "chosen.get(stem.message_id(index), path) == path",
+            "chosen.get(stem.message_id(index), path)",
+        ),
+        caught_by=("tests/cli/test_cli_replay.py",),
+    ),
+    Mutant(
+        name="a-replay-compares-no-checksum-of-a-large-body",
+        breaks="a replay leaves out a damaged body, whatever its size",
+        edits=edit(
+            "archive_reader.py:_external_body",
+            "    for _ in pieces:\n        pass\n",
+            "",
+        ),
+        caught_by=("tests/cli/test_cli_large_bodies.py",),
+    ),
+    # Snapshots.
+    Mutant(
+        name="a-snapshot-reads-the-archive-before-the-bodies",
+        breaks="a snapshot has the body of each archived message, though the reaper moves it meanwhile",
+        edits=edit(
+            "snapshot.py:link_root",
+            "for each in _LINKED",
+            "for each in sorted(_LINKED)",
+        ),
+        caught_by=("tests/crash/test_snapshot_crashes.py",),
+    ),
+    Mutant(
+        name="a-snapshot-links-what-is-not-adopted",
+        breaks="a file that was put in by hand is adopted after a snapshot, too",
+        edits=edit(
+            "snapshot.py:link_root",
+            "_is_message if each == layout.NEW else None",
+            "None",
+        ),
+        caught_by=("tests/store/test_snapshots.py",),
     ),
 )

@@ -531,6 +531,10 @@ class StoreStoryOnFolders(StoreStory):
 
 
 TestTheStoreIsWhatTheModelSays = StoreStory.TestCase
-TestTheStoreIsWhatTheModelSays.settings = settings(max_examples=100, stateful_step_count=40)
+TestTheStoreIsWhatTheModelSays.settings = settings(
+    max_examples=100, stateful_step_count=40, deadline=None
+)
 TestTheStoreOnFoldersIsWhatTheModelSays = StoreStoryOnFolders.TestCase
-TestTheStoreOnFoldersIsWhatTheModelSays.settings = settings(max_examples=10, stateful_step_count=30)
+TestTheStoreOnFoldersIsWhatTheModelSays.settings = settings(
+    max_examples=10, stateful_step_count=30, deadline=None
+)
