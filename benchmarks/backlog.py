@@ -1,5 +1,5 @@
-"""Messages that wait: does a thousand, or a hundred thousand, make a receive slower; what memory do
-they take; and how long does a server that was killed need before it hands out the first one again?
+"""Messages that wait: does a thousand, or a hundred thousand, make a receive slower? How much memory
+do they take? How long does a killed server need before it delivers the first one again?
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FILLING_SECONDS: Final = 8.0
 
 @dataclass(kw_only=True)
 class Standing:
-    """What one system does with messages that wait."""
+    """The figures of one system with messages that wait."""
 
     system: str
     rates: dict[int, float] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What each operation may ask of the operating system: the budget, counted in system calls.
+"""The budget of each operation, counted in system calls.
 
 Times drown in noise, counts don't. `tests/budget` counts the calls of a real store and fails where they
 differ from this table; `make budget` counts them anew and writes them here and into
@@ -502,7 +502,7 @@ def _row_source(row: Row) -> str:
 
 
 def with_rows(source: str, rows: Sequence[Row]) -> str:
-    """This file's source with other rows; raises `ValueError` if it has no place for them."""
+    """Return this file's source with other rows; raise `ValueError` if it has no place for them."""
     before, begin, rest = source.partition(_BEGIN_ROWS)
     _, end, after = rest.partition(_END_ROWS)
     if not begin or not end:

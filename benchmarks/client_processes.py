@@ -1,7 +1,7 @@
 """The client processes of a round: started together, told to go at one moment, and heard to the end.
 
 They are forked from a process that has loaded everything and touched nothing, so that a round doesn't
-wait for imports. What was lost or doubled is found here, from what they tell.
+wait for imports. Lost and doubled messages are found here, from their reports.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LoadFailed(Exception):
 
 
 def preload(modules: Sequence[str]) -> None:
-    """Before the first round: what the client processes will need."""
+    """Load the modules of the client processes before the first round."""
     _CONTEXT.set_forkserver_preload(
         ["benchmarks.backlog", "benchmarks.table", "benchmarks.systems.catalog", *modules]
     )
@@ -43,7 +43,7 @@ def preload(modules: Sequence[str]) -> None:
 
 @dataclass(kw_only=True, slots=True)
 class Outcome:
-    """What a round came to. Seconds are from the common start."""
+    """The outcome of a round. Seconds are from the common start."""
 
     sent: int = 0
     sent_by: dict[int, int] = field(default_factory=dict)

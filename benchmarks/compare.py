@@ -3,8 +3,8 @@
     python -m benchmarks.compare                                      all that is installed
     python -m benchmarks.compare --systems spoolrack,redis --workloads hundreds --rounds 3
 
-Each round measures each workload at each system in turn, so that what disturbs the machine disturbs
-all alike; what counts is the median. It ends with 1 if Spoolrack lost, doubled or invented a message;
+Each round measures each workload at each system in turn, so that a disturbance of the machine disturbs
+all alike; the figure is the median. It ends with 1 if Spoolrack lost, doubled or invented a message;
 of the others the page says so.
 """
 
@@ -33,13 +33,13 @@ from .workloads import NAMES, WORKLOADS, Measured, measure
 _OURS: Final = "spoolrack"
 _BACKLOG: Final = "backlog"
 _BACKLOG_SECONDS: Final = 15.0
-"""What a backlog takes for each system, about: so much of the time is kept for it."""
+"""Seconds of a backlog for each system, about: so much of the time is kept for it."""
 _GIBIBYTE: Final = 1 << 30
 
 
 @dataclass(kw_only=True)
 class Found:
-    """All that a run has found: what is written as JSON, and what the page is made from."""
+    """All findings of a run, written as JSON, from which the page is made."""
 
     began: str
     machine: dict[str, str]

@@ -77,7 +77,7 @@ def send_all(store: Store, ids: int) -> tuple[float, int, int]:
 
 
 def step(name: str, root: Path, ids: int) -> dict[str, float]:
-    """Do one step; what was measured of it."""
+    """Do one step; return its measurements."""
     before = memory()
     begun = time.monotonic()
     with Store.open(root) as store:

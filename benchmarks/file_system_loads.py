@@ -1,4 +1,4 @@
-"""What `file_systems` measures on each: the limit, and the store's main operations.
+"""The workloads of `file_systems` on each: the limit, and the store's main operations.
 
 Each workload gets an empty folder, works there for so many seconds, and answers how many messages it
 has done in which time. It leaves its files behind. Everything is synced as the store promises by

@@ -73,7 +73,7 @@ VARIANTS: Final = (
     _ext4(
         "ext4-writeback",
         options="data=writeback",
-        note="What was synced is kept as ever. A file that a crash caught before its sync may hold "
+        note="Synced data is kept as ever. A file that a crash caught before its sync may hold "
         "what stood on the disk there before: its checksum gives it away.",
     ),
     _ext4("ext4-noatime", options="noatime", note="Reading a message writes nothing."),
@@ -112,7 +112,7 @@ class Measured:
 
 @dataclass(kw_only=True)
 class Found:
-    """What is written as JSON, and what the table is made from."""
+    """The findings written as JSON, from which the table is made."""
 
     began: str
     machine: dict[str, str]
@@ -156,7 +156,7 @@ def _in_a_child(workload: str, root: Path, seconds: float) -> loads.Done:
     try:
         done: loads.Done = ours.recv()
     except EOFError as error:
-        raise RuntimeError(f"{workload} has failed in {root}; what it said stands above") from error
+        raise RuntimeError(f"{workload} has failed in {root}; its output stands above") from error
     finally:
         child.join()
         ours.close()
@@ -165,7 +165,7 @@ def _in_a_child(workload: str, root: Path, seconds: float) -> loads.Done:
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """A folder for one measurement; when it is gone, nothing waits to be written."""
+    """Make a folder for one measurement; when it is gone, nothing waits to be written."""
     root = folder / "root"
     root.mkdir()
     try:
@@ -239,7 +239,7 @@ def _chosen(text: str, known: Sequence[str]) -> list[str]:
 
 
 def _make(variants: Sequence[Variant], within: Path, found: Found, stack: ExitStack) -> dict[str, Path]:
-    """Mount them until the stack is left; what this machine can't make is told in `found`."""
+    """Mount them until the stack is left; `found` tells those that this machine can't make."""
     folders = {}
     for variant in variants:
         reason = why_not(variant.kind)

@@ -1,7 +1,7 @@
-"""What one client process does: it sends or consumes, in threads, for one workload at one system.
+"""One client process: it sends or consumes, in threads, for one workload at one system.
 
 It knows a `Driver` and nothing else of the system. It runs in a process of its own, in which nothing
-else happens; what it tells when it is done is a `Done`. Any error ends it, and is told as well.
+else happens; its report at the end is a `Done`. Any error ends it, and is reported as well.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOOK: Final = 0.02
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """What a client process is to do. Its threads send as `first`, `first` + 1 and so on."""
+    """The work of a client process. Its threads send as `first`, `first` + 1 and so on."""
 
     module: str
     driver: str
@@ -48,7 +48,7 @@ class Job:
 
 @dataclass(kw_only=True, slots=True)
 class Done:
-    """What it did. Times are of the monotonic clock."""
+    """Its results. Times are of the monotonic clock."""
 
     sent: dict[int, int] = field(default_factory=dict)
     """By sender: how many messages were acknowledged, those before `starting` included."""
@@ -61,7 +61,7 @@ class Done:
 
 
 class Board(Protocol):
-    """What the processes of a round share: how much is deleted, and whether it is over."""
+    """Shared state of a round's processes: the count of deletes, and whether it is over."""
 
     def __getitem__(self, at: int) -> int: ...
     def __setitem__(self, at: int, value: int) -> None: ...
@@ -72,7 +72,7 @@ OVER: Final = 0
 
 
 def run(job: Job, pipe: Connection, board: Board, place: int) -> None:
-    """The life of a client process."""
+    """Run a client process."""
     done = Done()
     try:
         load = _Load(job, done, board, place)

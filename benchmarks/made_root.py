@@ -14,11 +14,11 @@ from spoolrack_store.model.names import Name, Stem, batch_of, first_id_of, make_
 from spoolrack_store.model.transitions import State
 
 SIZE = 100
-"""What the names say that each body has."""
+"""Bytes of each body, as the names say."""
 
 
 class MadeRoot:
-    """A root without a store: what a server that was stopped might have left."""
+    """A root without a store, as a stopped server might have left it."""
 
     def __init__(self, path: Path, *, seed: int = 0) -> None:
         self.path = path
@@ -57,7 +57,7 @@ class MadeRoot:
         return count
 
     def staged(self, life: str, number: int, queue: str, sent_at: int, count: int) -> None:
-        """One chunk of a stage, with so many messages."""
+        """Put one chunk of a stage, with `count` messages."""
         stem = self.stem(sent_at, count)
         self.put([f"{layout.STAGED}/{life}:{number}:{queue}:{stem.text}"])
 

@@ -1,4 +1,4 @@
-"""What the messages hold: who sent it, the how-manieth it is, when it was due, and filling.
+"""Bodies of messages: the sender, a number, the due time, and filling.
 
 Knows no system. A body that isn't ours, or isn't whole, is a fault of the system that delivered it.
 """
@@ -21,7 +21,7 @@ class Foreign(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mark:
-    """What tells a message from all others."""
+    """The identity of a message."""
 
     run: int
     sender: int
@@ -35,7 +35,7 @@ def body_of(run: int, sender: int, number: int, due: int = 0) -> bytes:
 
 
 def mark_of(body: bytes) -> Mark:
-    """Raises `Foreign` if the body is not one of ours, to the last byte."""
+    """Return the mark of a body; raise `Foreign` if it is not one of ours, to the last byte."""
     if len(body) != SIZE or body[_HEAD.size :] != _FILLING:
         raise Foreign(f"a body of {len(body)} bytes that were never sent: {body[:32]!r}")
     run, sender, number, due = _HEAD.unpack_from(body)

@@ -105,7 +105,7 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
     def endpoint(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    # What tests look at and bring about.
+    # Calls of tests.
 
     def put(self, queue: str, bodies: Sequence[bytes]) -> None:
         """Send without a call."""

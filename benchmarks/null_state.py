@@ -1,4 +1,4 @@
-"""What the null server keeps in memory, and how it is told to a client. Values, and no promises."""
+"""The null server's state in memory, and its form for a client. Values, and no promises."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Fault:
     code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE
     is_after: bool = False
     action: Callable[[grpc.ServicerContext], None] | None = None
-    """What is done before the call fails: such as the end of who made it."""
+    """An action before the call fails, such as the end of its caller."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What it costs to be watched: of each call, and of a scrape of a root with much in it.
+"""The cost of observation: of each call, and of a scrape of a large root.
 
     python -m benchmarks.observation_cost [--messages 1000000] [--queues 10000]
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.page bench.json docs/performance.md
 
-What stands between the two marks in the page is replaced, and so is the budget between its own marks;
-what people wrote around them stays. A page that isn't there is made. The plots go into a folder beside
+The text between the two marks in the page is replaced, and so is the budget between its own marks;
+the text around them stays. A page that isn't there is made. The plots go into a folder beside
 it that has the page's name.
 """
 
@@ -42,7 +42,7 @@ _WAITING: Final = (
 
 
 class Figures:
-    """What a run has found, as the page needs it."""
+    """The findings of a run, as the page needs them."""
 
     def __init__(self, found: Mapping[str, Any]) -> None:
         self.began = str(found["began"])

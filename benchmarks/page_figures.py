@@ -24,7 +24,7 @@ class Summary:
 
 
 def summary(values: Sequence[float]) -> Summary:
-    """Raises `ValueError` if there are none."""
+    """Summarize the values of all rounds; raise `ValueError` if there are none."""
     if not values:
         raise ValueError("no rounds")
     return Summary(

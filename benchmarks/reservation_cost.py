@@ -1,4 +1,4 @@
-"""What reserving, reading again and committing costs, beside a receive and a delete of as much.
+"""The cost of reserving, reading again and committing, beside a receive and a delete of as much.
 
 `python -m benchmarks.reservation_cost FOLDER` makes a root in FOLDER, on the disk that is to be
 measured, and prints milliseconds for sets of different sizes, and how each compares with the same by

@@ -49,7 +49,7 @@ class Server:
         user: str | None = None,
         folder: Path = Path("/"),
     ) -> None:
-        """Start it in a folder; what it says goes to the file `log`. Only root can run it as another
+        """Start it in a folder; its output goes to the file `log`. Only root can run it as another
         `user`."""
         self._log = log
         self._seen: set[int] = set()
@@ -176,7 +176,7 @@ def processor_seconds(pids: Iterable[int]) -> float:
 
 
 def memory_bytes(pids: Iterable[int]) -> int:
-    """Return what these processes have of the memory; what several share is counted once."""
+    """Return the memory of these processes; shared memory is counted once."""
     total = 0
     for pid in pids:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

@@ -81,7 +81,7 @@ class Place:
         end = time.monotonic() + PATIENCE
         while removed.exists() and any(removed.iterdir()):
             if time.monotonic() > end:
-                raise RuntimeError("what was deleted is not unlinked")
+                raise RuntimeError("deleted files are not unlinked")
             time.sleep(0.02)
 
 
@@ -163,7 +163,7 @@ class Spark:
         ended = datetime.now(UTC)
         progress = query.recentProgress
         expect(sum(one.numInputRows for one in progress), rows)
-        # What a query takes to start is not the rows'.
+        # The start of a query is not the rows'.
         return (ended - datetime.fromisoformat(progress[0].timestamp)).total_seconds()
 
     def _drain(self, place: Place, batch: int, tasks: int) -> Any:
@@ -181,7 +181,7 @@ class Spark:
         self._checkpoints += 1
         return str(self._folder / f"checkpoint-{self.cores}-{self._checkpoints}")
 
-    # What a micro-batch of one row costs: the median of many.
+    # The cost of a micro-batch of one row: the median of many.
 
     def batch_through(self, place: Place, batches: int) -> float:
         """From a queue into another."""
@@ -229,7 +229,7 @@ def expect(found: int, wanted: int) -> None:
 
 
 class Run:
-    """All measurements of a plan. What was found so far is in `found`."""
+    """All measurements of a plan. The findings so far are in `found`."""
 
     def __init__(
         self, plan: Plan, disk: Path, scratch: Path, places: Sequence[Place], minutes: float
@@ -373,7 +373,7 @@ def places(folder: Path) -> Iterator[list[Place]]:
 
 
 def prepare() -> None:
-    """What Spark, its workers and the servers find in the environment."""
+    """Set the environment of Spark, its workers and the servers."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     roads = [str(CHECKOUT), *(str(Path(road).absolute()) for road in _roads())]
     os.environ["PYTHONPATH"] = os.pathsep.join(roads)

@@ -3,7 +3,7 @@
     python -m benchmarks.spark_backlog [--folder /dev/shm] [--messages 10000,100000,1000000]
 
 It needs pyspark and a Java (`scripts/find-java`). Half of the messages lie singly, half in batches.
-The session is started before, and one run is thrown away: what is measured is a second question's cost.
+The session is started before, and one run is thrown away: the figure is the cost of a second question.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Spark's rates are compared with: the ordinary client in its own processes, and the store alone.
+"""Baselines of Spark's rates: the ordinary client in its own processes, and the store alone.
 
 Knows nothing of Spark but that it calls a function with the rows of a partition. What can fail: a
 message that doesn't come back.
@@ -93,7 +93,7 @@ class Direct(AbstractContextManager["Direct"]):
         return self._together(_stream, endpoint, queue, 1, rows)
 
     def stores(self, folder: Path, rows: int) -> dict[str, float]:
-        """`store_rates` in a process of its own, which has no file there open when all is over."""
+        """Run `store_rates` in a process of its own, which has no file open there at the end."""
         return self._pools[0].submit(store_rates, folder, rows).result(PATIENCE)
 
     def _together(
@@ -112,7 +112,7 @@ class Direct(AbstractContextManager["Direct"]):
 
 
 def send_one_by_one(endpoint: str, queue: str) -> Callable[[Iterable[Any]], None]:
-    """For `foreachPartition`: what one writes without a writer, a call for each row."""
+    """Return a function for `foreachPartition` without a writer, with a call for each row."""
 
     def send(rows: Iterable[Any]) -> None:
         with connect(endpoint) as client:

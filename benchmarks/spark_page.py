@@ -1,4 +1,4 @@
-"""What a run of `benchmarks.spark` has found, and how a page says it. Pure."""
+"""The findings of a run of `benchmarks.spark`, and their page. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Found:
     body: int
     """Bytes of a message."""
     disk: str = ""
-    """What the server and the store work on."""
+    """The disk of the server and the store."""
     rounds: list[Measured] = field(default_factory=list)
 
     def rates(self, what: str, over: str, cores: int, rows: int) -> dict[int, float]:

@@ -1,4 +1,4 @@
-"""What a run says at the terminal. Pure."""
+"""The output of a run at the terminal. Pure."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ class WorkFolder:
 
 @contextmanager
 def own_disk(within: Path, size: int) -> Iterator[WorkFolder]:
-    """A folder of the comparison's own, on its own file system of `size` bytes where that can be; 0:
-    on no file system of its own."""
+    """Make a folder of the comparison's own, on its own file system of `size` bytes where that can
+    be; 0: on no file system of its own."""
     folder = Path(tempfile.mkdtemp(prefix="benchmarks-", dir=within))
     try:
         reason = why_not("ext4") if size else "asked for"

@@ -105,8 +105,8 @@ def jobs_for(
     rate: float = 0.0,
     starting: int = 0,
 ) -> list[Job]:
-    """Return the jobs of all client processes. Senders are numbered from 0. Who consumes what is sent
-    at the same time does so to the end."""
+    """Return the jobs of all client processes. Senders are numbered from 0. A consumer beside senders
+    consumes to the end."""
     driver = shape.driver or system.driver
     found = []
     for sends, (processes, threads) in ((True, shape.senders), (False, shape.consumers)):

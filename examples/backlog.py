@@ -1,4 +1,4 @@
-"""What waits in a root, by queue and age, read from its names by Spark: no server, no bodies, no locks.
+"""Waiting messages of a root, by queue and age, read from names by Spark: no server, bodies or locks.
 
     python examples/backlog.py ROOT
     spark-submit --py-files spoolrack.zip examples/backlog.py ROOT
@@ -104,7 +104,7 @@ def draw_states(heaps: Sequence[Heap], now: int) -> str:
 
 def report(found: Sequence[Heap], now: int) -> str:
     known = [heap for heap in found if heap.state != FOREIGN]
-    # What is staged is in no queue yet: its age is no consumer's doing.
+    # Staged messages are in no queue yet: their age is no consumer's doing.
     seen = [heap for heap in known if heap.state != "staged"]
     parts = [draw("By age", seen), draw_states(found, now)]
     dead = [heap for heap in known if heap.is_dead_letter]
@@ -113,7 +113,7 @@ def report(found: Sequence[Heap], now: int) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description="What waits in a root, by queue and age.")
+    parser = argparse.ArgumentParser(description="Waiting messages of a root, by queue and age.")
     parser.add_argument("root", type=Path)
     parser.add_argument(
         "--partitions", type=int, default=0, help="tasks; by the number of names if not given"

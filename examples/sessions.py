@@ -6,9 +6,9 @@
 
 Every record of the log becomes a message of the queue `log`. A query reads it, cuts the records of
 each client (or service, or module) into sessions, which end when nothing came for a while, and writes
-each session once: as a row below OUT/sessions, and as a message of the queue `sessions`. What was read
-is deleted from `log` when its batch is done. Without --log it is a log of Python at work, made on the
-spot.
+each session once: as a row below OUT/sessions, and as a message of the queue `sessions`. Records
+are deleted from `log` when their batch is done. Without --log it is a log of Python at work, made on
+the spot.
 
 OUT/pipeline.svg shows how many records were sent, and were in batches that are done, by when.
 
@@ -53,7 +53,7 @@ TRACED: Final = "shlex"
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """What a record of a log looks like."""
+    """The format of a log's records."""
 
     begins: str
     """A line of another kind belongs to the record before it."""
@@ -108,7 +108,7 @@ def formats() -> dict[str, Format]:
 
 
 def make_log(path: Path) -> None:
-    """Every line that Python runs while it prints documentation, with its time."""
+    """Write every line that Python runs while it prints documentation, with its time."""
     with path.open("wb") as log:
         subprocess.run(
             [sys.executable, "-m", "trace", "--trace", "--timing", "--module", "pydoc", TRACED],
@@ -159,7 +159,7 @@ def sessions(messages: DataFrame, format: Format) -> DataFrame:
 
 
 class Pipeline:
-    """One run: what is sent, and the query over it."""
+    """One run: the messages sent, and the query over them."""
 
     def __init__(self, spark: SparkSession, endpoint: str, out: Path, format: Format) -> None:
         self._spark = spark
@@ -173,7 +173,7 @@ class Pipeline:
             self._client.create_queue(name)
 
     def send(self, log: Path) -> None:
-        """The whole log, a thousand records at a time."""
+        """Send the whole log, a thousand records at a time."""
         queue = self._client.queue(LOG)
         waiting = records(log, self._format.begins)
         while together := list(islice(waiting, TOGETHER)):
@@ -263,7 +263,7 @@ class Pipeline:
 
 
 class Display:
-    """What is going on, as Spark tells it: bars on a terminal, else a line for each batch."""
+    """Spark's progress: bars on a terminal, else a line for each batch."""
 
     def __init__(self, pipeline: Pipeline, query: StreamingQuery, total: int | None) -> None:
         self.late = 0
@@ -358,7 +358,7 @@ def plot(samples: Sequence[tuple[float, int, int]], path: Path) -> None:
 
 @contextlib.contextmanager
 def server_over(root: Path) -> Iterator[str]:
-    """A server of one's own; its address."""
+    """Run a server of one's own; yield its address."""
     command = [sys.executable, "-m", "spoolrack_server", "serve", "--data", str(root)]
     with subprocess.Popen(
         [*command, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
@@ -377,7 +377,7 @@ def server_over(root: Path) -> Iterator[str]:
 
 
 def run(pipeline: Pipeline, log: Path | None, total: int | None, rows: int, picture: Path) -> int:
-    """Returns how many records came too late for their session."""
+    """Run the pipeline; return how many records came too late for their session."""
     sender = threading.Thread(target=pipeline.send, args=(log,), name="sender") if log else None
     query = pipeline.start(rows)
     with Display(pipeline, query, total) as display:

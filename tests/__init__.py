@@ -1,4 +1,4 @@
-"""The tests, by what they test; what several of them use is in `tests.support`."""
+"""The tests, by subject; code that several of them use is in `tests.support`."""
 
 from pathlib import Path
 from typing import Final

@@ -1,1 +1,1 @@
-"""What is compared: a module for each system, with how it is started and how a program talks to it."""
+"""The systems compared: a module for each, with its start and its client."""

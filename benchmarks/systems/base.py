@@ -1,4 +1,4 @@
-"""What every system is to the comparison: a `System`, which runs it, and a `Driver`, which talks to it.
+"""The interface of every system: a `System`, which runs it, and a `Driver`, which talks to it.
 
 The load is the same program for all: it knows `Driver` and nothing else. A driver does what the
 system's own client does for a program that wants the strict promise: when `send` or `delete`
@@ -42,7 +42,7 @@ class Driver(ABC):
     is_shared: ClassVar[bool] = False
 
     def __init__(self, address: str, queue: str) -> None:
-        """Connect to the server there; what an address is, the system's module decides."""
+        """Connect to the server there; the system's module defines its addresses."""
         self.address = address
         self.queue = queue
 
@@ -51,7 +51,7 @@ class Driver(ABC):
         """Return when the message is on stable media."""
 
     def send_many(self, bodies: Sequence[bytes]) -> None:
-        """The same for many, in the quickest way that the system has."""
+        """Send many, in the quickest way that the system has."""
         for body in bodies:
             self.send(body)
 
@@ -80,13 +80,13 @@ class Driver(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What the page says of a system."""
+    """The page's text about a system."""
 
     title: str
     configuration: str
-    """What makes it strict, as one would write it down."""
+    """The settings that make it strict, as one would write them down."""
     note: str = ""
-    """What the reader of its figures must know."""
+    """A note for readers of its figures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ class Shape:
     driver: type[Driver] | None = None
     """Instead of the system's."""
     leaves: bool = True
-    """What is sent is there until it is received."""
+    """Messages stay until they are received."""
 
 
 class System(ABC):

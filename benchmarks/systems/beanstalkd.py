@@ -58,7 +58,7 @@ class BeanstalkdDriver(Driver):
             self._wire.answer(b"INSERTED")
 
     def receive(self, count: int) -> list[Received]:
-        # It waits for whole seconds. Only for the first: who asks on is told what is there.
+        # It waits for whole seconds. Only for the first: later ones take ready jobs only.
         self._wire.ask(b"reserve-with-timeout 1\r\n", b"reserve-with-timeout 0\r\n" * (count - 1))
         found = []
         for _ in range(count):
@@ -106,10 +106,10 @@ class Beanstalkd(System):
         return told.stdout.split()[-1]
 
     def create_queue(self, queue: str) -> None:
-        """A tube exists while a client uses it."""
+        """Do nothing: a tube exists while a client uses it."""
 
     def delete_queue(self, queue: str) -> None:
-        """It has no command for that: what is left in a tube stays."""
+        """Do nothing: there is no command for it, and the jobs of a tube stay."""
 
     def count(self, queue: str) -> int | None:
         wire = _Wire(self.address)

@@ -1,4 +1,4 @@
-"""What one caller can get at best: a gRPC call that does nothing, and then the fsync of one new file.
+"""The best case of one caller: a gRPC call that does nothing, and then the fsync of one new file.
 
 The server is Python's grpc.aio, as Spoolrack's is: `python -m benchmarks.systems.empty_call`.
 """

@@ -1,4 +1,4 @@
-"""What the libraries have in common: no server; every client process works on the files itself."""
+"""Common to the libraries: no server; every client process works on the files itself."""
 
 from __future__ import annotations
 

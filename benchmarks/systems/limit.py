@@ -1,4 +1,4 @@
-"""The limit: what pure Python gets from this file system when it does nothing but the files.
+"""The limit of pure Python on this file system when it does nothing but the files.
 
 It does what any queue of one file a message must do, and no more: no index, no names to be chosen, no
 other process to be minded, no network. Every step is synced before the next.

@@ -45,7 +45,7 @@ class LiteQueue(Library):
     draining = Shape(senders=(0, 0), consumers=(1, 1))
     """Eight at once wait for each other's locks for minutes."""
     only = frozenset({"callers", "one", "singles", "tens", "paced"})
-    """What it takes in hundreds in a second, it gives out again in minutes."""
+    """Messages sent in hundreds within a second take it minutes to deliver."""
     facts = Facts(
         title="litequeue",
         configuration="SQLite's WAL, synchronous FULL (its own choice: NORMAL); many in a transaction",

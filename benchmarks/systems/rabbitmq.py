@@ -37,8 +37,8 @@ class RabbitDriver(Driver):
         self._channel.basic_qos(prefetch_count=_PREFETCH)
         self._properties = pika.BasicProperties(delivery_mode=_PERSISTENT)
         self._delivered: Any = None
-        # The blocking channel waits for the confirm of each message before it sends the next; what is
-        # below it doesn't.
+        # The blocking channel waits for the confirm of each message before it sends the next; the
+        # channel below it doesn't.
         self._inner: Any = self._channel._impl
         self._confirms = False
         self._tag = 0

@@ -149,7 +149,7 @@ class Spoolrack(System):
 
     def count(self, queue: str) -> int | None:
         if self.processes > 1:
-            return None  # What the other processes do is counted a moment later.
+            return None  # Operations of the other processes are counted a moment later.
         with spoolrack.connect(self.address) as client:
             counts = client.queue(queue).info().counts
         return counts.ready_count + counts.leased_count + counts.delayed_count

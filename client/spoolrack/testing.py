@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from spoolrack_store.model.clock import Clock
     from spoolrack_store.testing import ManualClock
 
+__all__ = ["OpenRoot", "RunningServer", "manual_clock", "open_root", "running_server"]
+
 START_TIMEOUT = 60.0
 """Seconds for a server to start or stop: only a defect takes longer."""
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ._message_base import MessageFacts
     from ._values import Attributes
 
+__all__ = ["context_of", "link_of"]
+
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
 NAMES: Final = frozenset({TRACEPARENT, TRACESTATE})

@@ -37,7 +37,7 @@ from .loop_answers import answer
 from .memory import Budget, MemoryLimiter
 from .observability.instrumentation import Instrumentation
 from .observability.trace_context import context_in
-from .pages import PageTokens, filter_texts, page_size
+from .page_tokens import PageTokens, filter_texts, page_size
 from .receive_streams import ReceiveStreams
 from .redrive_service import RedriveService
 from .reservation_service import ReservationService

@@ -21,7 +21,7 @@ from . import convert
 from .access.authorization import queues_for
 from .access.list_filter import shown
 from .access.permissions import Permission
-from .pages import PageTokens, page_size
+from .page_tokens import PageTokens, page_size
 from .rpc import Context
 from .store_access import StoreAccess
 
@@ -41,7 +41,9 @@ class RedriveService:
     async def StartRedrive(
         self, request: rpc.StartRedriveRequest, context: Context
     ) -> rpc.StartRedriveResponse:
-        return rpc.StartRedriveResponse(redrive=_redrive(await self._access.submit(_asked(request))))
+        return rpc.StartRedriveResponse(
+            redrive=_redrive(await self._access.submit(_operation(request)))
+        )
 
     async def GetRedrive(
         self, request: rpc.GetRedriveRequest, context: Context
@@ -97,7 +99,7 @@ def _id(id: str) -> str:
     return id.lower()
 
 
-def _asked(request: rpc.StartRedriveRequest) -> ops.StartRedrive:
+def _operation(request: rpc.StartRedriveRequest) -> ops.StartRedrive:
     convert.place(len(request.message_ids), "the number of message_ids", most=ops.MAX_SELECTED)
     return ops.StartRedrive(
         queue=convert.queue_name(request.queue),

@@ -24,7 +24,7 @@ from .access.list_filter import shown
 from .access.permissions import Permission
 from .frames import FrameWriter
 from .lease_requests import LeaseRequests
-from .pages import PageTokens, page_size
+from .page_tokens import PageTokens, page_size
 from .rpc import CallIsOver, Context, write
 from .store_access import StoreAccess
 
@@ -47,7 +47,7 @@ class ReservationService:
         self._draining = True
 
     async def Reserve(self, request: rpc.ReserveRequest, context: Context) -> None:
-        made = await self._leases.reserve(_asked(request))
+        made = await self._leases.reserve(_operation(request))
         allowed = queues_for(Permission.RECEIVE)
         if made is not None and allowed is not None and not allowed(made.queue):
             # Another caller's, of another queue: it is left alone.
@@ -164,7 +164,7 @@ def _seq(sequence_number: int) -> int:
     return convert.place(sequence_number, "sequence_number", most=ops.MAX_SEQUENCE_NUMBER)
 
 
-def _asked(request: rpc.ReserveRequest) -> ops.Reserve:
+def _operation(request: rpc.ReserveRequest) -> ops.Reserve:
     if request.max_bytes < 0:
         raise InvalidRequest(what="max_bytes", value=request.max_bytes, rule="must not be negative")
     return ops.Reserve(

@@ -16,7 +16,7 @@ from . import convert, cron
 from .access.authorization import queues_for
 from .access.list_filter import shown
 from .access.permissions import Permission
-from .pages import PageTokens, page_size
+from .page_tokens import PageTokens, page_size
 from .rpc import Context
 from .scheduler import next_tick
 from .store_access import StoreAccess

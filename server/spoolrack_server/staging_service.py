@@ -21,7 +21,7 @@ from . import convert
 from .access.authorization import queues_for
 from .access.list_filter import shown
 from .access.permissions import Permission
-from .pages import PageTokens, page_size
+from .page_tokens import PageTokens, page_size
 from .rpc import Context
 from .send_requests import columns
 from .store_access import StoreAccess

@@ -46,7 +46,7 @@ class Overview:
                 found[name] = ages
         return found
 
-    def buries_in(self, queue: str) -> list[str]:
+    def dead_letter_sources(self, queue: str) -> list[str]:
         """Return the queues that name `queue` as their dead-letter queue, in order."""
         with self._changing:
             records = self._engine.catalog.records.values()

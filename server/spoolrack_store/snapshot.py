@@ -103,7 +103,7 @@ def link_root(links: RootLinks, memory: Memory, lock: Lock, clock: Clock) -> Sna
         changes = Changes(memory, "", this_process().pid)
         began = clock.monotonic()
         changes.hold(clock.wall())
-        changes.look()
+        changes.read_header()
         links.make(layout.OWNERS)
         files = sum(links.add(each, _is_message if each == layout.NEW else None) for each in _LINKED)
         return Snapshot(files, Millis(clock.monotonic() - began))

@@ -1,4 +1,4 @@
-"""Tokens, rules and certificates as files: what they may say, who may touch them, what a slip does."""
+"""Tokens, rules and certificates as files: their format, their modes, and mistakes in them."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_a_file_of_tokens_that_others_may_touch_is_refused(files: Files, mode: i
         Security(tokens=path).load(make_log(stream=io.StringIO()))
 
 
-def test_rules_may_be_read_by_everybody_and_changed_by_nobody(files: Files) -> None:
+def test_permission_rules_are_read_by_all_and_changed_by_none(files: Files) -> None:
     tokens, rules = files.write_tokens("alice"), files.write_permissions("* all *")
     security = Security(tokens=tokens, permissions=rules)
     Path(rules).chmod(0o644)
@@ -214,7 +214,7 @@ def test_rules_may_be_read_by_everybody_and_changed_by_nobody(files: Files) -> N
         security.load(make_log(stream=io.StringIO()))
 
 
-def test_permissions_without_anybody_who_can_say_who_he_is_are_refused(files: Files) -> None:
+def test_permissions_without_authentication_are_refused(files: Files) -> None:
     security = Security(permissions=files.write_permissions("* all *"))
     with pytest.raises(AccessUnusable, match="no caller can show an identity"):
         security.load(make_log(stream=io.StringIO()))

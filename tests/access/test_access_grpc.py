@@ -158,7 +158,7 @@ async def test_two_tokens_in_one_call_are_refused(server: Server, files: Files) 
         assert (await refused(client.counts())).reason == "UNAUTHENTICATED"
 
 
-async def test_who_may_do_nothing_learns_nothing_of_a_queue(
+async def test_a_caller_without_permission_learns_nothing_of_a_queue(
     server: Server, files: Files, owner: Client
 ) -> None:
     """The answer is the same, word for word, whether there is such a queue or not."""
@@ -353,9 +353,7 @@ async def test_a_token_that_is_added_is_known_within_moments(
     raise AssertionError("never known")
 
 
-async def test_health_is_told_to_everybody_and_reflection_to_those_who_are_known(
-    server: Server, files: Files
-) -> None:
+async def test_health_needs_no_token_and_reflection_needs_one(server: Server, files: Files) -> None:
     async with as_caller(server) as stranger:
         health = health_pb2_grpc.HealthStub(stranger.channel)
         answer = await health.Check(health_pb2.HealthCheckRequest())
@@ -371,7 +369,7 @@ async def test_health_is_told_to_everybody_and_reflection_to_those_who_are_known
                 assert (await refused(stream.read())).code == UNKNOWN
 
 
-async def test_without_a_permissions_file_everybody_who_is_known_may_do_everything(
+async def test_without_a_permissions_file_each_authenticated_caller_may_do_everything(
     tmp_path: Path, files: Files
 ) -> None:
     security = Security(tokens=files.write_tokens("alice"))

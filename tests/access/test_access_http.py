@@ -116,7 +116,9 @@ async def test_a_page_of_another_site_is_refused_whatever_it_is_known_as(
         assert (await owner.ask("GET", "/jobs", None, foreign)).status == 200
 
 
-async def test_who_may_do_nothing_learns_nothing_of_a_queue(server: Server, files: Files) -> None:
+async def test_a_caller_without_permission_learns_nothing_of_a_queue(
+    server: Server, files: Files
+) -> None:
     async def told(client: Http) -> Mapping[str, tuple[int, bytes]]:
         answers = {
             f"{route.method} {route.path}": await client.ask(route.method, path_of(route, "q"))

@@ -107,7 +107,7 @@ async def test_so_many_connections_and_no_more_at_each_port(tmp_path: Path) -> N
                 raise AssertionError("no place was given back")
 
 
-async def test_who_only_shakes_hands_takes_a_place(
+async def test_a_connection_in_its_handshake_counts_against_the_limit(
     tmp_path: Path, files: Files, ca: trustme.CA
 ) -> None:
     """And gives it back, also if nothing comes of it."""

@@ -75,7 +75,7 @@ def test_all_that_is_made_is_its_groups_where_that_is_said(tmp_path: Path, umask
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o703, 0o2777])
-def test_a_root_that_anybody_may_write_into_is_refused(tmp_path: Path, mode: int) -> None:
+def test_a_world_writable_root_is_refused(tmp_path: Path, mode: int) -> None:
     root = tmp_path / "root"
     root.mkdir()
     root.chmod(mode)

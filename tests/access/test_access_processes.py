@@ -30,7 +30,7 @@ DOCS = CHECKOUT / "docs" / "security.md"
 
 @contextmanager
 def serve(root: Path, *options: str, **environment: str) -> Iterator[tuple[str, str]]:
-    """Its gRPC address and its HTTP URL; it ends by SIGTERM, and well."""
+    """Serve; yield the gRPC address and the HTTP URL, then end the server by SIGTERM."""
     process = subprocess.Popen(
         [*PROGRAM, "serve", "--root", str(root), *options],
         stdout=subprocess.PIPE,
@@ -79,11 +79,11 @@ def test_others_than_this_machine_are_served_only_with_tls_or_in_as_many_words(
 @pytest.mark.parametrize(
     "options", ["tokens", "tokens tls", "tls", "tls client_ca", "tokens tls client_ca"]
 )
-def test_what_serve_suggests_works_as_the_server_was_started(
+def test_the_commands_that_serve_suggests_work(
     tmp_path: Path, files: Files, ca: trustme.CA, options: str
 ) -> None:
     started: list[str] = []
-    # What a reader puts in place of the names.
+    # Values that a reader puts in place of the names.
     named = {"CA": files.write_ca(ca), "TOKEN": str(tmp_path / "my token")}
     tls, mine = files.write_certificate(ca), files.write_client(ca, "me")
     named |= {"CERTIFICATE": mine.certificate, "KEY": mine.key}

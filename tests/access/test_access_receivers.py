@@ -94,6 +94,6 @@ def test_a_command_with_a_token_that_may_only_receive_keeps_its_message(
     assert list(served.owner.queue("jobs").peek()) == []
 
 
-def test_a_queue_that_is_not_there_is_denied_to_who_may_not_know(served: Served) -> None:
+def test_a_missing_queue_is_denied_to_a_caller_without_permission(served: Served) -> None:
     said = spoolrack_says("receive", "other", **served.environment)
     assert (said.returncode, said.stdout) == (os.EX_NOPERM, "")

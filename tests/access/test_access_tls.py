@@ -1,4 +1,4 @@
-"""TLS at both ports: who shows what, what is exchanged while the server runs, and what is refused."""
+"""TLS at both ports: certificates of both sides, their exchange while the server runs, and refusals."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ async def test_tls_is_1_2_or_newer(
                 writer.close()
 
 
-async def test_the_name_in_a_certificate_is_who_calls(
+async def test_the_certificate_s_name_is_the_caller(
     tmp_path: Path, files: Files, ca: trustme.CA, other_ca: trustme.CA
 ) -> None:
     trusted = files.write_ca(ca)
@@ -264,7 +264,7 @@ async def test_a_broken_new_certificate_changes_nothing(
     assert "the old one stays" in said
 
 
-async def test_who_may_come_is_exchanged_with_the_ca_of_clients(
+async def test_a_new_client_ca_changes_the_accepted_clients(
     tmp_path: Path, files: Files, ca: trustme.CA, other_ca: trustme.CA
 ) -> None:
     trusted, clients = files.write_ca(ca), files.write_ca(ca, "clients.pem")
@@ -326,7 +326,7 @@ def test_credentials_that_can_not_be_used_are_refused_at_once(files: Files, ca: 
             spoolrack.connect(target, **given)  # type: ignore[arg-type]
 
 
-async def test_a_call_of_each_kind_says_who_makes_it(tmp_path: Path, files: Files) -> None:
+async def test_a_call_of_each_kind_is_logged_with_its_caller(tmp_path: Path, files: Files) -> None:
     """Unary calls, streams of requests over both of gRPC's surfaces, and streams of answers."""
     security = Security(tokens=files.write_tokens("me"))
     token = files.tokens["me"]
@@ -360,7 +360,7 @@ async def test_a_call_of_each_kind_says_who_makes_it(tmp_path: Path, files: File
                 await sending
 
 
-async def test_a_port_that_nobody_else_may_reach_without_tls_is_not_opened(tmp_path: Path) -> None:
+async def test_a_port_that_needs_tls_is_not_opened_without_it(tmp_path: Path) -> None:
     settings = ServeSettings(root=str(tmp_path / "root"))
     for open_to_all in (
         dataclasses.replace(settings, grpc=("0.0.0.0", 0)),

@@ -44,7 +44,7 @@ async def server(tmp_path: Path, files: Files, provider: TracerProvider) -> Asyn
 @pytest.mark.parametrize(
     ("who", "status"), [("owner", 200), ("watcher", 200), ("some", 403), ("", 401)]
 )
-async def test_figures_are_for_whoever_may_monitor_all_queues(
+async def test_metrics_need_permission_to_monitor_all_queues(
     server: Server, files: Files, who: str, status: int
 ) -> None:
     headers = {"Authorization": bearer(files.tokens[who])} if who else {}
@@ -53,7 +53,7 @@ async def test_figures_are_for_whoever_may_monitor_all_queues(
     assert answer.status == status
 
 
-async def test_probes_are_for_everybody(server: Server) -> None:
+async def test_probes_need_no_token(server: Server) -> None:
     for url in (server.http_url, server.health_url):
         async with aiohttp.ClientSession(url) as http:
             for what in ("live", "ready"):

@@ -1,6 +1,6 @@
 """Prometheus' own evaluation of our rules, on series that were scraped from a real server.
 
-Each scrape stands for one minute; what it says is repeated to promtool sample by sample.
+Each scrape stands for one minute; its samples are repeated to promtool one by one.
 promtool is Prometheus' own tool for this, and comes from Debian's package.
 """
 

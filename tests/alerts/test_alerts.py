@@ -153,7 +153,7 @@ async def gateway_over(
     chores: Chores | None = None,
     first: Callable[[Path], None] = lambda root: None,
 ) -> AsyncIterator[Rig]:
-    """`first` is done to the root before the monitoring begins."""
+    """Open a gateway; call `first` with the root before the monitoring begins."""
     root = folder / "root"
     root.mkdir()
     disk, clock, health = FaultyDisk(root), ManualClock(), health or Health()
@@ -194,7 +194,7 @@ async def test_a_process_that_hangs(tmp_path: Path) -> None:
 
 @contextmanager
 def served_on_a_disk(folder: Path, **options: Any) -> Iterator[tuple[Path, str]]:
-    """A small disk of its own, and the URL of a server on it; skips where there can be none."""
+    """Yield a small disk of its own and the URL of a server on it; skip where there can be none."""
     reason = why_no_disk("ext4")
     if reason is not None:
         pytest.skip(reason)
@@ -228,7 +228,7 @@ async def test_a_disk_that_has_no_inodes_left(tmp_path: Path) -> None:
     assert firing([full] * WHILE, tmp_path, ALERTS) == {"SpoolrackInodesLow"}
 
 
-async def test_a_queue_that_nobody_receives_from(
+async def test_a_queue_without_consumers(
     server: Server, client: Client, clock: ManualClock, tmp_path: Path
 ) -> None:
     await client.create()
@@ -316,7 +316,7 @@ async def test_dead_letters(server: Server, client: Client, clock: ManualClock, 
     assert after([well, *[dead] * WHILE], tmp_path) == set(), "they don't grow any more"
 
 
-async def test_what_lies_in_quarantine(tmp_path: Path) -> None:
+async def test_quarantined_files(tmp_path: Path) -> None:
     root = tmp_path / "root"
     async with Server(root) as server, connected(server) as client:
         await client.create()
@@ -330,7 +330,7 @@ async def test_what_lies_in_quarantine(tmp_path: Path) -> None:
     assert after([found], tmp_path) == {"SpoolrackQuarantine"}
 
 
-async def test_files_that_nobody_unlinks(tmp_path: Path) -> None:
+async def test_files_that_are_never_unlinked(tmp_path: Path) -> None:
     def leave(root: Path) -> None:
         for number in range(10_001):
             (root / "remove" / str(number)).touch()
@@ -344,7 +344,7 @@ async def test_files_that_nobody_unlinks(tmp_path: Path) -> None:
     assert after([found] * WHILE, tmp_path) == {"SpoolrackReaperLag"}
 
 
-async def test_leases_that_nobody_ends(tmp_path: Path, clock: ManualClock) -> None:
+async def test_leases_that_are_never_ended(tmp_path: Path, clock: ManualClock) -> None:
     chores = Chores(brings_back=False)
     async with Server(tmp_path / "root", clock=clock, chores=chores) as server:
         async with connected(server) as client:

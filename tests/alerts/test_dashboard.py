@@ -23,7 +23,7 @@ ENDINGS: Final = {
     "histogram": ("_bucket", "_sum", "_count"),
 }
 TOLD: Final = {metric.name + ending for metric in METRICS.values() for ending in ENDINGS[metric.kind]}
-"""What a scrape has; that it has all of these, and with which labels, another test looks at."""
+"""The names in a scrape; another test checks that it has all of them, and their labels."""
 
 
 def panels() -> list[dict[str, Any]]:

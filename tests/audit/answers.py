@@ -5,8 +5,8 @@ PING and WINDOW_UPDATE come and go as they like and say nothing. When an answer 
 
 - if its request is the only one without an answer, nothing at all may be left
   that isn't durable, but for the steps that the next process to open the root repeats;
-- in any case each message must be where the answer says that it is: what is named by its id was
-  written, what is named by a receipt was leased, and what the request names by a receipt has moved.
+- in any case each message must be where the answer says that it is: a message named by its id was
+  written, one named by a receipt was leased, and one that the request names by a receipt has moved.
 
 Ids and receipts are known by their looks in what goes over the wire: Protobuf leaves text as it is.
 """
@@ -57,7 +57,7 @@ class Answers:
         self._finds = finds
         self._connections: dict[str, _Connection] = {}
         self._before: dict[int, Direction] = {}
-        """What a connection had sent when a send began, by thread."""
+        """The bytes that a connection had sent when a send began, by thread."""
         self.bodies: dict[str, File] = {}
         """All message files, by their ids."""
         self.count = 0
@@ -83,7 +83,7 @@ class Answers:
                 stream.since = self._shadow.changes
 
     def send_begins(self, call: Call) -> None:
-        """What leaves, leaves now."""
+        """Note the bytes that leave with this send."""
         connection = self._connection(call)
         self._before[call.thread] = copy.deepcopy(connection.outgoing)
         waiting = sum(len(each.streams) for each in self._connections.values())
@@ -104,7 +104,7 @@ class Answers:
     def _connection(self, call: Call) -> _Connection:
         return self._connections.setdefault(call.descriptors[0], _Connection())
 
-    # What an answer depends on.
+    # Conditions of an answer.
 
     def _judge(self, line: int, answer: bytes, stream: _Stream, *, alone: bool) -> None:
         self.count += 1
@@ -133,7 +133,7 @@ class Answers:
         return self.bodies.get(batch_of(id)), index_of(id)
 
     def _judge_written(self, line: int, id: str) -> None:
-        """A send is durable when the file is, with the name that it was first given."""
+        """Judge a send: it is durable when the file is, with its first name."""
         file, _ = self._find(id)
         if file is None:
             return
@@ -151,9 +151,9 @@ class Answers:
             self._say(line, id, [each for each in late if not each.excused])
 
     def _judge_done(self, line: int, id: str, since: int) -> None:
-        """A delete, an extension or a release has moved what it names.
+        """Judge a delete, an extension or a release: it has moved the messages that it names.
 
-        What was released may be leased again before the release is told: the first move counts.
+        A released message may be leased again before the release is answered: the first move counts.
         """
         file, index = self._find(id)
         done = [

@@ -35,7 +35,7 @@ _NEVER: Final = frozenset(
         *("copy_file_range", "sendfile", "symlink", "symlinkat", "openat2"),
     }
 )
-"""What none of the root's files ever sees."""
+"""Calls that no file of the root ever sees."""
 _WRITING: Final = ("O_WRONLY", "O_RDWR", "O_TRUNC", "O_CREAT", "O_APPEND")
 _LOCKED: Final = re.compile(r"FORMAT|owners/\w+")
 """Opened for writing because flock(2) over a network wants that, and never written again."""
@@ -45,7 +45,7 @@ _NO_PROMISE: Final = frozenset({"RESERVE", "LOCK", "CHANGES"})
 
 @dataclass(slots=True)
 class Seen:
-    """What a trace held: an audit that has seen nothing proves nothing."""
+    """Counts of a trace: an audit that has seen nothing proves nothing."""
 
     answers: int = 0
     answers_alone: int = 0
@@ -96,7 +96,7 @@ class _Auditor:
     def _finds(self, line: int, what: str) -> None:
         self.report.findings.append(f"line {line}: {what}")
 
-    # A call begins: what was durable by then decides whether it may.
+    # A call begins: the changes durable by then decide whether it may.
 
     def begins(self, call: Call) -> None:
         match call.name:
@@ -214,7 +214,7 @@ class _Auditor:
         if not path:
             return
         if path.startswith("owners/"):
-            return  # A lock; what it says is for people.
+            return  # A lock; its text is for people.
         file = self._shadow.files.get(path)
         assert file is not None, f"line {call.line}: {path} was never made"
         if name_at(path) is not None and not path.startswith("new/"):

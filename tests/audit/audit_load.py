@@ -68,7 +68,7 @@ class Client:
         return [result.sent.id for result in answer.results]
 
     def send_streamed(self, calls: Sequence[Sequence[bytes]]) -> None:
-        """Each call once the one before is answered."""
+        """Send each call once the one before is answered."""
         requests = (
             rpc.StreamSendRequest(
                 correlation_id=at, request=rpc.SendRequest(queue=self.queue, messages=_outgoing(bodies))
@@ -127,8 +127,8 @@ def _outgoing(bodies: Sequence[bytes], delay: Duration | None = None) -> list[pb
 
 
 def step_by_step(address: str) -> None:
-    """Every operation, one after the other, so that each answer can be held against all that is
-    dirty: singles, whole batches, parts of batches, and queues."""
+    """Do every operation, one after the other, so that each answer can be compared with all dirty
+    state: singles, whole batches, parts of batches, and queues."""
     client = Client(address)
     client.create("graves")
     client.create("q", max_receives=2, dead_letter_queue="graves")

@@ -1,4 +1,4 @@
-"""What the auditor says about a trace that was written by hand."""
+"""Findings of the auditor about a trace that was written by hand."""
 
 from __future__ import annotations
 

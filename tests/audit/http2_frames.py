@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""What a client says first; a connection that begins otherwise isn't HTTP/2."""
+"""The first bytes of a client; a connection that begins otherwise isn't HTTP/2."""
 DATA: Final = 0
 HEADERS: Final = 1
 RST_STREAM: Final = 3
@@ -32,7 +32,7 @@ class Said:
 
 
 class Direction:
-    """Whatever pieces the bytes come in."""
+    """One direction of a connection, whose bytes come in any pieces."""
 
     def __init__(self) -> None:
         self._left = b""

@@ -1,8 +1,8 @@
 """The root as its system calls leave it: folders, files under their names, and what isn't durable yet.
 
 A change of a name is durable once every folder that it touches was synced by a call that began after
-the change was done, and has ended; a file's content once the file was. Whatever else a file system
-writes back by itself isn't counted on. Pure.
+the change was done, and has ended; a file's content once the file was. Other
+write-back of a file system isn't counted on. Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, eq=False)
 class File:
-    """What all hard links of a file share."""
+    """The state that all hard links of a file share."""
 
     names: set[str] = field(default_factory=set)
     """The paths under which it is there."""
@@ -50,7 +50,7 @@ class Change:
 
 @dataclass(slots=True)
 class Sync:
-    """A sync that has begun: what it covers if it succeeds."""
+    """A sync that has begun, and the changes that it covers if it succeeds."""
 
     changes: list[Change]
     files: dict[File, int]
@@ -65,7 +65,7 @@ class Shadow:
         self.files: dict[str, File] = {}
         """By path: a file has as many as it has links."""
         self.pending: list[Change] = []
-        """What isn't durable, in order."""
+        """Undurable changes, in order."""
         self._unsynced: dict[File, None] = {}
         self.changes = 0
 
@@ -121,7 +121,7 @@ class Shadow:
         return Sync([change for change in self.pending if path in change.waits_for], {}, path)
 
     def end_sync(self, sync: Sync) -> None:
-        """It has succeeded."""
+        """Note that a sync has succeeded."""
         for change in sync.changes:
             if sync.folder is None:
                 change.waits_for.clear()
@@ -133,7 +133,7 @@ class Shadow:
                 file.unsynced = False
                 self._unsynced.pop(file, None)
 
-    # What isn't durable.
+    # Undurable changes.
 
     def late(self, path: str) -> list[Change]:
         """Return the changes without which nothing would be at `path`, as far as they aren't

@@ -1,4 +1,4 @@
-"""What one step of the store rests on: which earlier changes must be durable before it may be taken.
+"""The conditions of a step of the store: the earlier changes that must be durable before it.
 
 Each question is asked when the step begins. Its verdict also says whether an answer may leave before
 the step itself is durable: a start takes such a step again by itself.
@@ -120,7 +120,7 @@ def _held_by(shadow: Shadow, file: File, name: Name) -> list[str]:
             return ["it holds messages"]
         if held.path != name.path:
             late = shadow.late(held.path)
-            faults += [f"what holds its messages isn't durable: {change}" for change in late]
+            faults += [f"the name of its messages isn't durable: {change}" for change in late]
     if place(name.path) == "remove" and not faults:
         for index in indexes(name.stem.full):
             held = holder(file, index)
@@ -131,7 +131,7 @@ def _held_by(shadow: Shadow, file: File, name: Name) -> list[str]:
 
 
 def _judge_settings(shadow: Shadow, path: str, verdict: Verdict) -> None:
-    """An older version goes when a newer one is durable, a tombstone when nothing else is left."""
+    """Judge a removal: of an older version once a newer one is durable, of a tombstone at the end."""
     queue = queue_of(path)
     if _is_tombstone(shadow.files[path]):
         left = [

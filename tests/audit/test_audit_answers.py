@@ -108,7 +108,7 @@ def test_a_sync_that_has_failed_covers_nothing(trace: TraceText) -> None:
 
 def test_while_others_wait_an_answer_depends_on_what_it_names(trace: TraceText) -> None:
     trace.send(1)
-    trace.ask(1, "somebody else's", client=2)
+    trace.ask(1, "another caller's", client=2)
     trace.make(new(entry_of(2)))
     trace.ask(3, "q")
     trace.rename(READY, LEASED)
@@ -122,13 +122,13 @@ def test_while_others_wait_an_answer_depends_on_what_it_names(trace: TraceText) 
     assert f"an answer about {id_of(2)}" in finding(trace)
 
 
-def test_a_release_is_told_though_somebody_else_has_leased_the_message_by_then(
+def test_a_release_is_answered_though_another_consumer_has_leased_the_message_by_then(
     trace: TraceText,
 ) -> None:
     trace.send(1)
     trace.lease()
     trace.ask(5, receipt_of(1))
-    trace.ask(1, "somebody else's", client=2)
+    trace.ask(1, "another caller's", client=2)
     released = READY.replace(",v2", ",v4,r1")
     trace.rename(LEASED, released)
     trace.sync("queues/q", "delay")
@@ -155,7 +155,7 @@ def test_a_delete_that_is_answered_and_not_done_is_found(trace: TraceText) -> No
     assert "before anything was done" in finding(trace)
 
 
-def test_what_is_said_about_the_connection_itself_is_no_answer(trace: TraceText) -> None:
+def test_connection_frames_are_no_answer(trace: TraceText) -> None:
     trace.ask(1, "q body")
     trace.make(SENT)
     trace.say(bytes(3) + b"\x04\x00" + bytes(4))
@@ -203,7 +203,7 @@ def test_a_string_that_strace_has_cut_short_is_refused(trace: TraceText) -> None
 
 
 @pytest.mark.parametrize("line", ["no thread", "1 fsync(", "1 fsync(7</x>)", "1 <... fsync resumed>)"])
-def test_what_is_no_line_of_a_trace_is_refused(trace: TraceText, line: str) -> None:
+def test_an_invalid_trace_line_is_refused(trace: TraceText, line: str) -> None:
     trace.lines.append(line)
 
     with pytest.raises(NotATrace):

@@ -57,7 +57,7 @@ def test_a_name_that_goes_before_its_successor_is_durable_is_found(trace: TraceT
         trace.link(ready, f"delay/q:{BATCH},v3,i{index},r1{DUE}~{TOKEN}")
     trace.unlink(ready)
 
-    assert "what holds its messages isn't durable" in finding(trace)
+    assert "the name of its messages isn't durable" in finding(trace)
 
 
 def test_a_stale_name_that_goes_when_its_successors_are_durable_is_well(trace: TraceText) -> None:

@@ -72,7 +72,7 @@ class TraceText:
         self.call("write", f"{opened(path)}, {text(body)}, {len(body)}", len(body))
 
     def make(self, path: str, body: bytes = b"body", *, synced: bool = True) -> None:
-        """A file; with `synced` its content is durable, and its name isn't."""
+        """Make a file; with `synced` its content is durable, and its name isn't."""
         self.open(path, "O_WRONLY|O_CREAT|O_EXCL|O_NOFOLLOW|O_CLOEXEC")
         self.write(path, body)
         if synced:
@@ -97,7 +97,7 @@ class TraceText:
     # Messages on the wire.
 
     def ask(self, stream: int, words: str = "", *, client: int = 1, more: bool = False) -> None:
-        """A request; the last of its stream, but with `more`."""
+        """Send a request; the last of its stream, but with `more`."""
         said = b"" if client in self._greeted else PREFACE
         self._greeted.add(client)
         said += frame(1, stream) + message(stream, words.encode(), ends=not more)
@@ -135,7 +135,7 @@ class TraceText:
         return f"queues/q/{BATCH},v2"
 
     def lease(self, *, stream: int = 3, settled: bool = True) -> None:
-        """The message 1 is leased; with `settled` durably, and the client is told."""
+        """Lease the message 1; with `settled` durably, and with an answer."""
         self.ask(stream, "q")
         self.rename(READY, LEASED)
         if settled:

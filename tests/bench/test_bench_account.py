@@ -24,7 +24,7 @@ def received(sent: dict[int, int]) -> list[int]:
 SENT = {0: 1_000, 1: 10, 7: 1}
 
 
-def test_what_was_received_once_has_no_fault() -> None:
+def test_a_message_received_once_has_no_fault() -> None:
     assert delivery_account.faults(SENT, received(SENT)) == []
 
 
@@ -40,7 +40,7 @@ def test_the_last_message_of_a_sender_is_missed_too() -> None:
     assert delivery_account.faults(SENT, found) == ["1 lost: 7/0"]
 
 
-def test_what_is_left_on_purpose_is_not_lost() -> None:
+def test_messages_left_on_purpose_are_not_lost() -> None:
     assert delivery_account.faults(SENT, received(SENT)[:10], all_of_it=False) == []
 
 
@@ -61,7 +61,7 @@ def test_a_message_that_no_sender_knows_of_is_found() -> None:
     assert delivery_account.faults(SENT, found) == ["2 that no sender knows of: 1/10, 2/0"]
 
 
-def test_a_body_says_who_sent_it_and_when_it_was_due() -> None:
+def test_a_body_says_its_sender_and_its_due_time() -> None:
     body = message_bodies.body_of(1 << 62, 3, 4, 5)
     assert len(body) == message_bodies.SIZE
     assert message_bodies.mark_of(body) == message_bodies.Mark(run=1 << 62, sender=3, number=4, due=5)
@@ -70,7 +70,7 @@ def test_a_body_says_who_sent_it_and_when_it_was_due() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"x" * message_bodies.SIZE, message_bodies.body_of(1, 2, 3)[:-1]]
 )
-def test_a_body_that_nobody_sent_is_told(body: bytes) -> None:
+def test_an_invented_body_is_reported(body: bytes) -> None:
     with pytest.raises(Foreign):
         message_bodies.mark_of(body)
 

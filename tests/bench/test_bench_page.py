@@ -83,7 +83,7 @@ def test_the_page_says_medians_noise_and_ratios() -> None:
     assert "No system lost" in text
 
 
-def test_the_page_says_what_is_missing_what_failed_and_who_loses() -> None:
+def test_the_page_names_missing_and_failed_systems_and_losses() -> None:
     text = page.text_of(figures(fault="3 lost: 0/1"), "performance")
     assert "- Not measured: nats; nats-server is not installed." in text
     assert "- Failed: beanstalkd doesn't start: no." in text
@@ -97,7 +97,7 @@ def test_a_queue_that_did_not_get_as_deep_is_shown_as_deep_as_it_got() -> None:
     assert "| Redis | 9,000 | 8,500 (with 4,321) |" in text
 
 
-def test_what_people_wrote_around_the_figures_stays() -> None:
+def test_text_around_the_figures_stays() -> None:
     once = page.put(page.text_of(figures(), "performance"), "# Performance\n\nBefore.\n")
     assert once.startswith("# Performance\n\nBefore.\n\n" + BEGIN)
     twice = page.put(page.text_of(figures(), "performance"), once + "\nAfter.\n")

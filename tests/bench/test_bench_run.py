@@ -54,7 +54,7 @@ def test_each_workload_is_measured_and_nothing_is_lost(system: Spoolrack) -> Non
 
 
 @pytest.mark.parametrize(("driver", "words"), [(Loser, "lost"), (Doubler, "more than once")])
-def test_what_a_system_loses_or_doubles_is_told(
+def test_lost_and_doubled_messages_are_reported(
     system: Spoolrack, driver: type[SpoolrackDriver], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if driver is Loser:
@@ -66,7 +66,7 @@ def test_what_a_system_loses_or_doubles_is_told(
     assert any(words in fault for fault in outcome.faults), outcome.faults
 
 
-def test_what_another_consumer_has_leased_is_told_apart_from_what_is_lost(
+def test_a_message_leased_by_another_consumer_is_told_apart_from_a_lost_one(
     system: Spoolrack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchmarks.client_processes.SILENCE", 1.0)

@@ -181,7 +181,7 @@ def test_after_a_failed_sync_only_a_new_client_gets_a_new_store(
     jobs: Queue, root: Path, url: str
 ) -> None:
     jobs.send("a")
-    (root / layout.FORMAT).rename(root / "elsewhere")  # what syncs everything looks for it first
+    (root / layout.FORMAT).rename(root / "elsewhere")  # a sync of everything looks for it first
     with pytest.raises(OutcomeUnknown):
         jobs.send_many(["b", "c"])
     (root / "elsewhere").rename(root / layout.FORMAT)

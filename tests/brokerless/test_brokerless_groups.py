@@ -79,7 +79,9 @@ def test_users_of_one_group_share_a_root_that_was_made_for_them(
 
 
 @needs_root
-def test_what_one_user_leaves_behind_another_recovers(shared: Path, user: Callable[..., Actor]) -> None:
+def test_another_user_recovers_the_messages_of_a_killed_process(
+    shared: Path, user: Callable[..., Actor]
+) -> None:
     ann = user(shared, ANN, query="?group_access=true")
     assert ann.does("client.create_queue('jobs').name") == "'jobs'"
     assert ann.does("[r.ok for r in jobs.send_many(['a', 'b'])]") == "[True, True]"
@@ -106,7 +108,7 @@ def test_to_a_user_of_another_group_the_root_is_closed(
 
 
 @needs_root
-def test_a_root_that_nobody_made_for_a_group_is_its_users_alone(
+def test_a_root_not_made_for_a_group_is_its_user_s_alone(
     shared: Path, user: Callable[..., Actor]
 ) -> None:
     ann = user(shared, ANN)
@@ -116,7 +118,7 @@ def test_a_root_that_nobody_made_for_a_group_is_its_users_alone(
     assert {stat.S_IMODE(mode) & 0o077 for mode in modes(shared).values()} == {0}
 
 
-def test_the_mode_of_an_empty_folder_says_for_whom_the_root_is(root: Path, url: str) -> None:
+def test_the_mode_of_an_empty_folder_decides_the_root_s_permissions(root: Path, url: str) -> None:
     root.mkdir()
     root.chmod(0o2770)
     with spoolrack.connect(url) as client:

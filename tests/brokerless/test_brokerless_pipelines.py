@@ -23,7 +23,7 @@ def staged_by(other: Actor, messages: int) -> str:
     return other.does(f"staged(jobs.batch(publish=False), {messages})").strip("'")
 
 
-def test_what_one_process_has_staged_another_publishes(
+def test_another_process_publishes_a_stage(
     client: Client, jobs: Queue, actor: Callable[[], Actor]
 ) -> None:
     other, third = actor(), actor()
@@ -101,9 +101,7 @@ def test_an_expired_reservation_of_a_killed_process_comes_back(
         client.reservations.extend("s", 0)
 
 
-async def test_a_set_that_nobody_was_told_of_is_not_reserved_any_more(
-    client: Client, jobs: Queue, url: str
-) -> None:
+async def test_an_unanswered_reservation_is_undone(client: Client, jobs: Queue, url: str) -> None:
     async with aio.connect(url) as tasks:
         await tasks.queue("jobs").info()
         for sequence_number in range(5):

@@ -25,7 +25,7 @@ STUCK = 60.0
 """Seconds after which something that should have happened never will."""
 
 
-def test_what_a_killed_process_had_leased_comes_back_to_the_others(
+def test_leases_of_a_killed_process_return_to_the_others(
     jobs: Queue, actor: Callable[[], Actor]
 ) -> None:
     jobs.send_many(["a", "b"])
@@ -38,7 +38,7 @@ def test_what_a_killed_process_had_leased_comes_back_to_the_others(
     assert [(message.text, message.receive_count) for message in again] == [("a", 2), ("b", 2)]
 
 
-def test_what_a_process_had_sent_when_it_was_killed_is_there(
+def test_messages_of_a_killed_process_are_kept(
     client: Client, jobs: Queue, url: str, actor: Callable[[], Actor]
 ) -> None:
     for number in range(5):

@@ -58,7 +58,7 @@ def test_a_redrive_goes_on_with_the_next_process_that_opens_the_root(url: str) -
         assert ids_in(client, "dead") == []
 
 
-def test_what_a_killed_process_has_begun_is_finished_by_another(
+def test_work_of_a_killed_process_is_finished_by_another(
     client: Client, actor: Callable[[], Actor]
 ) -> None:
     ids = die(client, 60)

@@ -1,4 +1,4 @@
-"""Common to all pages: who may come in, how often it asks, its colours, and who can read it."""
+"""Common to all pages: access, polling, colours and accessibility."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def come_as(desk: Desk, who: str) -> None:
     desk.until_count("dialog", 0)
 
 
-def test_who_is_not_known_is_asked_for_a_token_which_stays_in_the_tab(
+def test_an_unauthenticated_user_is_asked_for_a_token_which_stays_in_the_tab(
     guarded: Served, open_desk: Callable[..., Desk]
 ) -> None:
     desk = open_desk(guarded)
@@ -66,7 +66,7 @@ def test_who_is_not_known_is_asked_for_a_token_which_stays_in_the_tab(
     desk.text("This server wants a token.")
 
 
-def test_who_gives_no_token_is_asked_once(guarded: Served, open_desk: Callable[..., Desk]) -> None:
+def test_a_user_without_a_token_is_asked_once(guarded: Served, open_desk: Callable[..., Desk]) -> None:
     desk = open_desk(guarded)
     desk.expected = ["401"]
     desk.text("This server wants a token.")
@@ -81,7 +81,7 @@ def test_who_gives_no_token_is_asked_once(guarded: Served, open_desk: Callable[.
     desk.until_count("main tbody tr", 2)
 
 
-def test_what_one_may_not_do_is_not_offered(guarded: Served, open_desk: Callable[..., Desk]) -> None:
+def test_forbidden_actions_are_not_offered(guarded: Served, open_desk: Callable[..., Desk]) -> None:
     desk = open_desk(guarded)
     come_as(desk, "bob")
     desk.until_count("main tbody tr", 2)
@@ -127,7 +127,7 @@ def test_it_follows_the_system_and_a_switch_and_remembers(
         pytest.param("dark", 1280, marks=pytest.mark.slow),
     ],
 )
-def test_every_page_can_be_read_and_used_by_everybody(
+def test_every_page_is_accessible(
     server: Served, open_desk: Callable[..., Desk], scheme: str, width: int
 ) -> None:
     server.bury("orders", "orders.dead", 30)
@@ -190,7 +190,7 @@ def test_every_page_can_be_read_and_used_by_everybody(
     assert not {where: wrong for where, wrong in found.items() if wrong}
 
 
-def test_what_has_the_focus_is_seen_and_a_dialog_gives_it_back(
+def test_the_focus_is_visible_and_a_dialog_gives_it_back(
     server: Served, open_desk: Callable[..., Desk]
 ) -> None:
     server.create("q")
@@ -216,7 +216,7 @@ def test_a_server_that_is_gone_is_asked_less_and_less_and_the_numbers_stay(
     server.stop()
     desk.page.clock.run_for(2_500)
     desk.text("The server can't be reached.")
-    desk.text("What you see is as it was before.")
+    desk.text("The page shows the state before that.")
     assert desk.names() == ["q"]
     desk.page.locator("header .health.bad").get_by_text("No answer").wait_for()
     before = len(desk.asked)
@@ -226,7 +226,7 @@ def test_a_server_that_is_gone_is_asked_less_and_less_and_the_numbers_stay(
     assert 1 <= len(asked) <= 6, asked
 
 
-def test_nothing_is_asked_while_nobody_looks(server: Served, open_desk: Callable[..., Desk]) -> None:
+def test_a_hidden_page_sends_no_request(server: Served, open_desk: Callable[..., Desk]) -> None:
     server.create("q")
     desk = open_desk(server)
     desk.rule_time("main tbody tr")

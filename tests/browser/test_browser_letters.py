@@ -122,16 +122,16 @@ def test_a_redrive_that_runs_can_be_cancelled_and_what_it_moved_stays_moved(
     assert left > 0
 
 
-def test_what_is_wrong_with_a_redrive_is_said_in_the_form(
+def test_an_invalid_redrive_is_explained_in_the_form(
     server: Served, open_desk: Callable[..., Desk]
 ) -> None:
     server.bury("orders", "orders.dead", 2)
     desk = open_desk(server, "dead-letters")
     desk.expected = ["404"]
     desk.page.get_by_role("button", name="Redrive… orders.dead").click()
-    desk.page.get_by_label("To the queue").fill("nobody")
+    desk.page.get_by_label("To the queue").fill("absent")
     desk.button("Start").click()
-    desk.page.locator("dialog [role=alert]").get_by_text("There is no queue nobody").wait_for()
+    desk.page.locator("dialog [role=alert]").get_by_text("There is no queue absent").wait_for()
     assert server.server.store.redrives() == []
 
 
@@ -208,7 +208,7 @@ def test_the_server_tells_its_version_its_uptime_its_disk_and_its_memory(
     assert desk.cells("Process 0")[0] == str(os.getpid())
 
 
-def test_the_server_says_whether_it_serves_who_is_there_and_why_not(
+def test_the_server_page_shows_status_owners_and_reason(
     server: Served, open_desk: Callable[..., Desk]
 ) -> None:
     desk = open_desk(server, "server")

@@ -47,7 +47,7 @@ def test_a_message_is_shown_with_its_state_its_attributes_and_its_body_in_three_
     assert desk.page.evaluate("() => document.activeElement.matches('[data-row]')")
 
 
-def test_what_is_no_text_is_shown_as_hex_and_an_empty_body_as_empty(
+def test_a_binary_body_is_shown_as_hex_and_an_empty_body_as_empty(
     server: Served, open_desk: Callable[..., Desk]
 ) -> None:
     server.create("bytes", "empty")

@@ -43,7 +43,7 @@ def test_a_queue_is_created_with_settings_in_units(
     )
 
 
-def test_what_the_server_says_of_a_wrong_queue_is_shown_in_the_form(
+def test_an_invalid_queue_is_explained_in_the_form(
     server: Served, open_desk: Callable[..., Desk]
 ) -> None:
     desk = open_desk(server)

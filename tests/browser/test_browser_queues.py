@@ -1,4 +1,4 @@
-"""The list of queues and the page of one, in a real browser: what is shown, by hand and by key."""
+"""The list of queues and the page of one, in a real browser, by mouse and by key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FIRST = "document.querySelector('table.messages tbody th')?.textContent"
 NOTHING = "\u2013"
 
 
-def test_what_is_not_there_yet_is_said_in_words(desk: Desk) -> None:
+def test_an_empty_page_says_so_in_words(desk: Desk) -> None:
     desk.text("There is no queue yet")
     for path, words in (
         ("ages", "No message is ready"),
@@ -28,8 +28,8 @@ def test_what_is_not_there_yet_is_said_in_words(desk: Desk) -> None:
 
 def test_a_queue_that_is_not_there_is_said_not_to_be(desk: Desk) -> None:
     desk.expected = ["404"]
-    desk.go("queue/nobody")
-    desk.text("There is no queue nobody")
+    desk.go("queue/absent")
+    desk.text("There is no queue absent")
 
 
 def test_queues_are_shown_with_their_messages_by_state_and_headers_sort_them(
@@ -52,7 +52,7 @@ def test_queues_are_shown_with_their_messages_by_state_and_headers_sort_them(
     assert desk.page.locator("th[aria-sort=descending]").inner_text().startswith("Ready")
     desk.button("Ready").click()
     assert desk.names() == ["c", "a", "b"]
-    # What has no oldest message stands last, whichever way it is sorted.
+    # A queue without an oldest message stands last, whichever way it is sorted.
     desk.button("Oldest").click()
     assert desk.names()[-1] == "c"
     desk.button("Oldest").click()
@@ -205,5 +205,5 @@ def test_a_queue_shows_what_holds_its_messages_back(
     server.receive("q")
     desk = open_desk(server)
     desk.go("queue/q")
-    desk.text("What holds messages back")
+    desk.text("Obstacles")
     desk.until_count("table.leases tbody tr", 1)

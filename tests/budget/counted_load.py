@@ -171,7 +171,7 @@ class Load:
         mark("end")
 
     def some(self) -> None:
-        """A part of what was sent together."""
+        """Count operations on a part of a batch."""
         for queue, do in ((_WARM, _uncounted), ("some", self._counted)):
             self._create(queue)
             self._send(queue, 10)
@@ -185,7 +185,7 @@ class Load:
             self._delete(*found[3:])
 
     def old(self) -> None:
-        """Messages sent before a start, so that nothing of them is in memory."""
+        """Count operations on messages sent before a start, so that none is in memory."""
         self._create("old")
         for count in (1, 10, 100, 1_000):
             self._send("old", count)
@@ -313,7 +313,7 @@ class Load:
         self._counted(f"{depth}/send 1", lambda: self._send(queue, 1))
 
     def strict(self) -> None:
-        """A message of a group in a strict queue."""
+        """Count the life of a message of a group in a strict queue."""
         for queue, do in ((_WARM, _uncounted), ("strict", self._counted)):
             self._ask(CreateQueue(name=f"g-{queue}", settings=QueueSettings(group_order="strict")))
             request = replace(_sending(f"g-{queue}", 1), groups={0: "group"})
@@ -322,7 +322,7 @@ class Load:
             do("delete 1 of a strict group", partial(self._delete, *found))
 
     def ranked(self) -> None:
-        """A message with a priority."""
+        """Count the life of a message with a priority."""
         for queue, do in ((_WARM, _uncounted), ("ranked", self._counted)):
             self._create(queue)
             request = replace(_sending(queue, 1), priorities={0: 9})
@@ -331,7 +331,7 @@ class Load:
             self._delete(*found)
 
     def external(self) -> None:
-        """A body in a file of its own."""
+        """Count the life of a body in a file of its own."""
         self._create("external")
         for do in (_uncounted, self._counted):
             do("send 1 in a file of its own", partial(self._send_file, "external"))
@@ -357,7 +357,7 @@ class Load:
         self._ask(Send(queue=queue, bodies=[b""], written=file.finish()))
 
     def kept(self) -> None:
-        """A message that its queue's archive keeps: the first of a day makes the day's folder."""
+        """Count the archiving of a message: the first of a day makes the day's folder."""
         self._ask(CreateQueue(name="kept", settings=QueueSettings(archive_retention=Millis(HOUR))))
         for _ in range(2):
             self._send("kept", 1)
@@ -366,7 +366,7 @@ class Load:
             self._wait_for_the_reaper()
 
     def fire(self) -> None:
-        """A tick of a schedule: the first has no last tick to forget, as the later ones have."""
+        """Count a tick of a schedule: the first has no last tick to forget, as the later ones have."""
         self._create("fired")
         made = CreateSchedule(queue="fired", name="often", cron="* * * * *", time_zone="UTC", body=BODY)
         schedule = self._counted("create a schedule", partial(self._ask, made)).schedule
@@ -376,7 +376,7 @@ class Load:
             assert do("send a tick of a schedule", partial(self._ask, request))
 
     def pause(self) -> None:
-        """A pause of a queue, as any change of its settings."""
+        """Count a pause of a queue, as any change of its settings."""
         self._create("paused")
         for do in (_uncounted, self._counted):
             for state in ("paused", "open"):

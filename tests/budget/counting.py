@@ -3,9 +3,9 @@
     python -m tests.budget.counting            the budget as it should be
     python -m tests.budget.counting --write    the same, written where it belongs
 
-What is counted is everything that the process asked of the system between two marks of `counted_load`,
-whichever thread asked, but for the reaper's, which works in the background: what it asks is counted by
-the queue that it cleans up after. Calls that have to do with memory, threads, time and randomness are
+All system calls of the process between two marks of `counted_load` are counted, on any thread, but for
+the reaper's, which works in the background: its calls are counted by the queue that it cleans up
+after. Calls that have to do with memory, threads, time and randomness are
 none of the disk's and are not counted.
 """
 

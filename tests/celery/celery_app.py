@@ -53,7 +53,7 @@ def now() -> float:
 
 @app.task(shared=False, acks_late=True)
 def wait_for(gate: str, log: str) -> str:
-    """Write a line to `log`, and return when the file `gate` is there."""
+    """Write a line to `log`, and return when that file is there."""
     with Path(log).open("a") as file:
         file.write(f"{os.getpid()}\n")
     while not Path(gate).exists():

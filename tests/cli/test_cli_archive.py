@@ -177,7 +177,7 @@ def test_lines_that_are_left_out_or_added_are_noticed(bring: Spoolrack, archive:
     assert bring(str(archive)).code == 0
 
 
-def test_every_line_can_be_checked_by_anybody(archive: Path) -> None:
+def test_every_line_of_an_archive_has_its_checksum(archive: Path) -> None:
     for line in archive.read_bytes().splitlines():
         head, _, tail = line.rpartition(b',"crc32":"')
         assert int(tail[:8], 16) == zlib.crc32(head)
@@ -302,9 +302,7 @@ def test_an_archive_by_hand_is_as_good(bring: Spoolrack, tmp_path: Path, root: s
     assert message.attributes == {"a": "b", "c": b"\0", ORIGIN: f"archive:{ID}/1"}
 
 
-def test_what_can_not_be_imported_at_all_leaves_no_trace(
-    bring: Spoolrack, tmp_path: Path, root: str
-) -> None:
+def test_an_import_that_is_refused_leaves_no_trace(bring: Spoolrack, tmp_path: Path, root: str) -> None:
     done = bring(str(written(tmp_path / "archive", {}, {"name": "../jobs"}, {"queue": "../jobs"})))
     assert (done.code, "'../jobs' can't be a queue's name" in done.err) == (2, True)
     assert "goes on from here" not in done.err, "it would end like this again"
@@ -312,7 +310,7 @@ def test_what_can_not_be_imported_at_all_leaves_no_trace(
     assert bring(str(tmp_path / "archive"), "--queue", "jobs").code == 0
 
 
-def test_what_is_no_archive_is_refused(bring: Spoolrack, tmp_path: Path, root: str) -> None:
+def test_an_invalid_archive_is_refused(bring: Spoolrack, tmp_path: Path, root: str) -> None:
     other = tmp_path / "other"
     for content in (b"", b"hello", b"hello\n", b"{}\n", b"\x00" * 10_000):
         other.write_bytes(content)

@@ -24,7 +24,7 @@ from spoolrack_server.cli.units import quoted
 from tests.cli.cli_rig import files_under
 
 NOT_UTF8: Final = "a\udcffb"
-"""What Python makes of a byte that is not UTF-8."""
+"""Python's text for a byte that is not UTF-8."""
 HOSTILE: Final = (
     "",
     " ",
@@ -90,7 +90,7 @@ ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "tokens new": ("me",),
     "tokens sqs-key": ("me", "--keys", "{absent}"),
 }
-"""What a command needs so that it runs, and ends, with one more option or another argument."""
+"""Arguments with which a command runs and ends, with one more option or another argument."""
 WITH: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("send", "writer"): ("--epoch", "1"),
     ("send", "epoch"): ("--writer", "w"),
@@ -98,7 +98,7 @@ WITH: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("stages publish", "epoch"): ("--writer", "w"),
     ("fsck", "queue"): ("--restore", ABSENT),
 }
-"""What goes with an option."""
+"""Options that an option needs."""
 INSTEAD: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("send", "writer"): ("jobs", "--batch", "--lines", "{lines}"),
     ("send", "epoch"): ("jobs", "--batch", "--lines", "{lines}"),
@@ -106,7 +106,7 @@ INSTEAD: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("send", "lines"): ("jobs",),
     ("send", "in_flight"): ("jobs", "--lines", "{lines}"),
 }
-"""What a command needs with this option, instead of ARGUMENTS."""
+"""Arguments of a command with this option, instead of ARGUMENTS."""
 
 
 class Call(NamedTuple):
@@ -129,8 +129,8 @@ def commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.
 
 
 def calls() -> Iterator[Call]:
-    """Yield a case for each parameter with a value. What all commands share is tried with the first of
-    them."""
+    """Yield a case for each parameter with a value. Shared parameters are tried with the first command
+    alone."""
     shared: set[object] = set()
     for name, command in commands(spoolrack):
         for parameter in command.params:

@@ -149,7 +149,7 @@ def test_the_three_daemons_do_what_their_ancestors_did(launch: Launch, tmp_path:
         (("reaper", "--source", "{}/nowhere/remove"), 66, "serve --root"),
     ],
 )
-def test_what_is_no_folder_of_one_root_is_refused(
+def test_a_folder_outside_one_root_is_refused(
     offline: Spoolrack, tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
     Store.open(tmp_path).close()
@@ -191,7 +191,7 @@ def test_compat_mq_takes_the_defaults_of_softlayer_mq(monkeypatch: pytest.Monkey
     assert (found.mover, found.reaper) == (True, True)
 
 
-def test_what_is_said_wins_over_what_is_compatible(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explicit_options_win_over_compatible_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     found = chosen(
         monkeypatch, "--compat", "mq", "--root", "/srv/mq", "--workers", "1", "--http", "off"
     )

@@ -62,7 +62,7 @@ def test_a_second_apply_changes_nothing_and_a_changed_file_changes_what_differs(
     assert changed.code == 0
     assert "visibility_timeout from 1m to 30s, max_messages from 5 to 7" in changed.err
     settings = client.queue("jobs").info().settings
-    # What is declared no longer goes back to its default: so a rollback restores what was.
+    # A setting no longer declared goes back to its default: so a rollback restores the state before.
     assert (settings.max_messages, settings.visibility_timeout) == (7, 30.0)
     assert client.queue("jobs").info().counts.ready_count == 1
 
@@ -134,7 +134,7 @@ def test_a_file_that_declares_nonsense_is_refused_before_anything_is_done(
     assert list(client.list_queues()) == []
 
 
-def test_what_the_server_refuses_is_said_with_its_reason(
+def test_a_refusal_of_the_server_is_reported_with_its_reason(
     spoolrack: Spoolrack, declare: Declare
 ) -> None:
     refused = spoolrack("queues", "apply", str(declare({"../etc": {}})))
@@ -165,7 +165,7 @@ def test_try_says_that_no_server_is_there(server: RunningServer) -> None:
 
 @contextmanager
 def listener(status: int, body: bytes) -> Iterator[str]:
-    """A server that answers so to every request; and its address."""
+    """Run a server that answers so to every request; yield its address."""
 
     class Answer(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -205,7 +205,7 @@ def test_health_is_told_by_the_exit_code(
     assert everywhere.code == code
 
 
-def test_health_says_that_nobody_answers(offline: Spoolrack) -> None:
+def test_health_reports_an_unreachable_server(offline: Spoolrack) -> None:
     asked = offline("health", "--health", "127.0.0.1:1")
     assert asked.code == 69
     assert "no server answers at 127.0.0.1:1" in asked.err

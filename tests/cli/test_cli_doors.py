@@ -117,10 +117,10 @@ def test_a_server_that_is_not_there_is_told_in_one_line(
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["send", "nobody", "x"], 1, "no queue nobody"),
-        (["receive", "nobody"], 1, "no queue nobody"),
-        (["peek", "nobody"], 1, "no queue nobody"),
-        (["queues", "show", "nobody"], 1, "no queue nobody"),
+        (["send", "absent", "x"], 1, "no queue absent"),
+        (["receive", "absent"], 1, "no queue absent"),
+        (["peek", "absent"], 1, "no queue absent"),
+        (["queues", "show", "absent"], 1, "no queue absent"),
         (["queues", "create", "no/name"], 2, "can't be a queue's name"),
         (["queues", "create", "q", "--max-receives", "3"], 2, "max_receives"),
         (["send", "q", "--file", "/no/such/file"], 66, "/no/such/file: No such file"),
@@ -258,7 +258,7 @@ def test_spans_of_time_have_units(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1", "1w", "1h30m", "1e3", "nan", "٣s"])
-def test_what_is_no_span_of_time_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         Span().convert(text, None, None)
 
@@ -285,7 +285,7 @@ def test_addresses_have_a_host_and_a_port(text: str, address: tuple[str, int]) -
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:99999", "::1:80", "a b:1", "x:y"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         Address().convert(text, None, None)
 

@@ -167,7 +167,7 @@ def test_a_broken_pipe_leaves_no_lease_behind_without_delete(start: Start, clien
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_who_follows_can_be_stopped_quietly(
+def test_a_following_receive_can_be_stopped_quietly(
     start: Start, client: Client, number: signal.Signals, code: int
 ) -> None:
     client.queue("jobs").send("x")

@@ -1,4 +1,4 @@
-"""`spoolrack fsck`: what it prints and how it exits; what it finds is tested with the store."""
+"""`spoolrack fsck`: its output and exit codes; its findings are tested with the store."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_problems_are_listed_and_exit_with_1_until_they_are_mended(
     assert "it has 3 bytes" in clean.out
 
 
-def test_what_only_a_person_can_mend_is_found_and_left(offline: Spoolrack, root: Path) -> None:
+def test_damage_beyond_repair_is_found_and_left(offline: Spoolrack, root: Path) -> None:
     (root / "published").rmdir()
     (root / "published").write_text("")
     assert offline("fsck", str(root)).code == 1
@@ -97,14 +97,16 @@ def test_a_message_is_restored_by_its_id(offline: Spoolrack, root: Path) -> None
 
 
 @pytest.mark.parametrize("arguments", [["--repair"], ["--restore", "x"]])
-def test_a_repair_waits_for_nobody(offline: Spoolrack, root: Path, arguments: list[str]) -> None:
+def test_a_repair_of_a_root_in_use_fails_at_once(
+    offline: Spoolrack, root: Path, arguments: list[str]
+) -> None:
     with Store.open(root):
         result = offline("fsck", str(root), *arguments)
     assert (result.code, result.out) == (75, "")
     assert "is served by another process" in result.err
 
 
-def test_what_cannot_be_checked_exits_above_1(offline: Spoolrack, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_root_exits_above_1(offline: Spoolrack, tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing"):
         result = offline("fsck", str(path))
         assert (result.code, result.out) == (66, "")

@@ -66,7 +66,7 @@ def test_a_folder_of_vsqs_comes_in_whole_and_in_order(
     assert not jobs.with_name("jobs.import").exists(), "there is nothing left to be remembered"
 
 
-def test_what_is_kept_is_not_imported_again_and_can_be_removed_later(
+def test_kept_files_are_not_imported_again_and_can_be_removed_later(
     bring: Spoolrack, url: str, tmp_path: Path
 ) -> None:
     jobs = tmp_path / "jobs"
@@ -131,7 +131,7 @@ def test_a_root_of_mq_comes_in_with_all_its_queues(bring: Spoolrack, url: str, t
     assert left == ["new/nobody", f"remove/one:{ids[0]}"]
 
 
-def test_what_can_never_be_sent_stays_and_is_named(
+def test_an_unsendable_file_stays_and_is_named(
     offline: Spoolrack, bring: Spoolrack, root: str, url: str, tmp_path: Path
 ) -> None:
     offline("queues", "create", "jobs", "--max-message-size", "10", "--root", root)
@@ -180,7 +180,7 @@ def test_two_imports_of_one_source_do_not_meet(bring: Spoolrack, tmp_path: Path)
     assert (done.code, "Another import is at work" in done.err) == (75, True)
 
 
-def test_what_is_no_source_is_refused(
+def test_an_invalid_source_is_refused(
     bring: Spoolrack, offline: Spoolrack, root: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "file"

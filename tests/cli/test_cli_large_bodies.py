@@ -206,7 +206,7 @@ async def test_a_large_body_is_replayed_to_a_server_over_http(
         (("--link", "/nowhere"), "it must be there"),
     ],
 )
-def test_what_can_not_be_sent_is_told(
+def test_an_unsendable_body_is_reported(
     on_root: Spoolrack, huge: Path, tmp_path: Path, arguments: tuple[str, ...], why: str
 ) -> None:
     on_root("queues", "create", "films")
@@ -249,7 +249,9 @@ async def test_a_server_takes_and_gives_a_file_over_http(
     assert os.listdir(tmp_path / "films") == [sent.out.strip()]
 
 
-async def test_what_the_http_port_refuses_is_told(program: Program, server: Server, huge: Path) -> None:
+async def test_a_refusal_of_the_http_port_is_reported(
+    program: Program, server: Server, huge: Path
+) -> None:
     await program("queues", "create", "films")
     result = await program("send", "films", "--file", str(huge), "--http-url", str(server.http_url))
     assert (result.code, "1048576" in result.err) == (65, True)

@@ -54,7 +54,7 @@ def test_every_line_is_a_message_and_their_order_is_kept(
     assert [body.decode() for body in bodies(client)] == lines
 
 
-def test_what_is_received_is_what_was_sent(spoolrack: Spoolrack, start: Start, tmp_path: Path) -> None:
+def test_received_lines_equal_the_sent_ones(spoolrack: Spoolrack, start: Start, tmp_path: Path) -> None:
     content = b"a\r\n\n\xff\x00\n" + b"x" * 300_000 + b"\n \n"
     (tmp_path / "lines").write_bytes(content)
     spoolrack("send", "jobs", "--lines", str(tmp_path / "lines"))
@@ -97,7 +97,7 @@ def test_lines_are_sent_as_they_come(start: Start, client: Client) -> None:
     ("number", "code", "word"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "stopped")],
 )
-def test_whoever_stops_it_is_told_where_to_go_on(
+def test_a_stopped_send_reports_where_to_resume(
     start: Start, client: Client, number: signal.Signals, code: int, word: str
 ) -> None:
     process = start("send", "jobs", "--lines")
@@ -111,7 +111,7 @@ def test_whoever_stops_it_is_told_where_to_go_on(
     assert err.decode() == f"spoolrack: {word}; 3 messages acknowledged; go on with line 4\n"
 
 
-def test_whoever_loses_the_server_is_told_where_to_go_on(
+def test_a_send_that_loses_the_server_reports_where_to_resume(
     start: Start, client: Client, server: RunningServer
 ) -> None:
     process = start("send", "jobs", "--lines", "--timeout", "3s")

@@ -89,7 +89,7 @@ def test_a_look_changes_no_file_and_tells_what_a_start_would(
     assert [without_times(look) for look in looks] == [without_times(look) for look in joined]
 
 
-def test_what_a_crash_has_left_is_shown_as_a_start_would_finish_it_and_stays(
+def test_files_left_by_a_crash_are_shown_as_a_start_would_finish_them_and_stay(
     offline: Spoolrack, root: Path
 ) -> None:
     """A message that was written whole into new/ counts; the file stays where it is."""

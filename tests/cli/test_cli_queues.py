@@ -201,7 +201,7 @@ def test_a_progress_bar_is_shown_at_a_terminal_only(
     assert b"sent 2,000 messages to jobs" in seen
 
 
-def test_top_prints_one_table_where_nobody_watches(spoolrack: Spoolrack, client: Client) -> None:
+def test_top_prints_one_table_without_a_terminal(spoolrack: Spoolrack, client: Client) -> None:
     assert spoolrack("top", "--once").code == 0
     client.create_queue("jobs")
     for arguments in (["top"], ["top", "--once"]):
@@ -232,7 +232,7 @@ def test_a_setting_is_reset_by_the_name_of_its_option_or_of_its_field(
     ("arguments", "what"),
     [(["send", "jobs"], "the message"), (["send", "jobs", "--lines"], "a message for each line")],
 )
-def test_what_reads_from_a_terminal_says_so_and_how_to_end_it(
+def test_a_command_that_reads_a_terminal_says_so_and_how_to_end_it(
     server: RunningServer, client: Client, arguments: list[str], what: str
 ) -> None:
     client.create_queue("jobs")

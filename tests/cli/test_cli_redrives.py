@@ -1,4 +1,4 @@
-"""Dead letters on the command line: what they died of, and how they are brought back."""
+"""Dead letters on the command line: their records, and redrives."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_redrive_moves_a_selection_to_another_queue(spoolrack: Spoolrack, dead: 
     assert b in spoolrack("peek", "jobs").out
 
 
-def test_what_has_to_stay_is_told_with_why(spoolrack: Spoolrack, dead: Client) -> None:
+def test_dead_letters_that_stay_are_reported_with_a_reason(spoolrack: Spoolrack, dead: Client) -> None:
     dead.delete_queue("mail")
     done = spoolrack("redrive", "dead")
     assert done.code == 1
@@ -93,7 +93,7 @@ def test_what_has_to_stay_is_told_with_why(spoolrack: Spoolrack, dead: Client) -
     assert "mail" in spoolrack("redrives", "list").out.splitlines()[-1]
 
 
-def test_a_redrive_that_nobody_waits_for_is_listed_and_cancelled(
+def test_a_redrive_without_a_waiting_command_is_listed_and_cancelled(
     spoolrack: Spoolrack, dead: Client
 ) -> None:
     begun = spoolrack("redrive", "dead", "--no-wait", "--rate", "1")
@@ -115,7 +115,7 @@ def test_a_redrive_that_nobody_waits_for_is_listed_and_cancelled(
     assert "had ended before" in spoolrack("redrives", "cancel", ended.id).err
 
 
-def test_what_is_not_there_is_said(spoolrack: Spoolrack, client: Client) -> None:
+def test_a_missing_resource_is_not_found(spoolrack: Spoolrack, client: Client) -> None:
     client.create_queue("dead")
     assert spoolrack("redrives", "list").code == 0
     assert spoolrack("redrives", "cancel", NOWHERE).code == 1

@@ -38,7 +38,7 @@ def received(offline: Spoolrack, root: Path, queue: str) -> list[str]:
     return offline("receive", queue, "--root", str(root), "--max", "10", "--delete").out.split()
 
 
-def test_what_was_deleted_comes_again_in_order(offline: Spoolrack, root: Path) -> None:
+def test_deleted_messages_are_replayed_in_order(offline: Spoolrack, root: Path) -> None:
     replayed = offline("replay", "jobs", "--root", str(root))
     assert (replayed.code, replayed.out, replayed.err) == (0, "3 messages sent to jobs.\n", "")
     assert received(offline, root, "jobs") == ["a", "b", "c"]
@@ -80,13 +80,13 @@ def test_a_queue_without_an_archive_is_named(offline: Spoolrack, root: Path) -> 
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "3", ""])
-def test_what_is_no_time_is_refused(offline: Spoolrack, root: Path, text: str) -> None:
+def test_an_invalid_time_is_refused(offline: Spoolrack, root: Path, text: str) -> None:
     refused = offline("replay", "jobs", "--since", text, "--root", str(root))
     assert refused.code == 2
     assert "is not a time: write 2026-11-23T10:00Z" in refused.err
 
 
-def test_what_is_replayed_keeps_attributes_and_groups(offline: Spoolrack, tmp_path: Path) -> None:
+def test_replayed_messages_keep_attributes_and_groups(offline: Spoolrack, tmp_path: Path) -> None:
     root = tmp_path / "grouped"
     with Store.open(root) as store:
         settings = QueueSettings(archive_retention=Millis(DAY))
@@ -107,7 +107,7 @@ def test_what_is_replayed_keeps_attributes_and_groups(offline: Spoolrack, tmp_pa
 
 
 @pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b"]], ids=["alone", "in a batch"])
-def test_what_died_and_came_back_is_sent_once(
+def test_a_redriven_dead_letter_is_replayed_once(
     offline: Spoolrack, tmp_path: Path, bodies: list[bytes]
 ) -> None:
     root = tmp_path / "mended"

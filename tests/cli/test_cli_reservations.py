@@ -1,4 +1,4 @@
-"""Reservations on the command line: what an operator sees of them, and how one is ended."""
+"""Reservations on the command line: list, show and release."""
 
 from __future__ import annotations
 

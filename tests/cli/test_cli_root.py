@@ -161,7 +161,7 @@ def test_a_mistyped_root_is_not_made(on_root: Spoolrack, root: Path) -> None:
     assert not root.exists()
 
 
-def test_what_is_typed_comes_before_the_environment_and_there_a_server_before_a_folder(
+def test_options_come_before_the_environment_and_there_a_server_before_a_folder(
     offline: Spoolrack, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nowhere = "127.0.0.1:1"

@@ -32,7 +32,7 @@ def told(schedules: Sequence[Schedule]) -> list[tuple[object, ...]]:
 
 @pytest.fixture
 def made(client: Client) -> list[tuple[object, ...]]:
-    """A queue with a message and two schedules; what they are told to be."""
+    """Make a queue with a message and two schedules; return the schedules' values."""
     client.create_queue("jobs")
     client.queue("jobs").send("waits")
     attributes: dict[str, str | bytes] = {"kind": "ö", "raw": b"\xff"}

@@ -56,7 +56,7 @@ def test_a_second_signal_does_not_wait() -> None:
     assert done == ["once"]
 
 
-def test_what_is_cleaned_up_after_a_signal_does_not_raise_it_again() -> None:
+def test_cleaning_up_after_a_signal_does_not_raise_it_again() -> None:
     done = []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""`spoolrack snapshot`: what it prints and how it exits; what it makes is tested with the store."""
+"""`spoolrack snapshot`: its output and exit codes; the copy is tested with the store."""
 
 from __future__ import annotations
 

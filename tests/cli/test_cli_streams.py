@@ -81,7 +81,7 @@ def test_a_reader_that_has_gone_ends_a_command_without_a_word(
 
 
 @pytest.mark.parametrize("arguments", [("queues", "show", "gone"), ("nonsense",)])
-def test_an_error_that_nobody_reads_is_no_mistake(
+def test_a_closed_output_ends_a_command_like_sigpipe(
     root: Path, broken_pipe: int, arguments: tuple[str, ...]
 ) -> None:
     line = [*PROGRAM, *arguments, "--root", str(root)]

@@ -197,7 +197,7 @@ def test_wrong_names_are_found_and_put_aside(root: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["s.3", "s.3@1700000000000", "s.3@1700000000000~lost"])
-def test_what_is_no_file_is_found(root: Path, name: str) -> None:
+def test_a_folder_in_the_place_of_a_record_is_found(root: Path, name: str) -> None:
     (root / "reserved" / name).mkdir()
     (problem,) = fsck.check(root).problems
     assert (problem.path, problem.remedy) == (f"reserved/{name}", Remedy.QUARANTINE)

@@ -92,7 +92,7 @@ class Box:
 
 @dataclass
 class StagedMessages:
-    """A stage: what each chunk holds for which queue, with the delays."""
+    """A stage: the messages of each chunk by queue, with the delays."""
 
     due_ms: int
     chunks: dict[int, list[tuple[str, Held, float | None]]] = field(default_factory=dict)

@@ -36,7 +36,7 @@ class MemoryPages:
         return page
 
     def cancel(self) -> None:
-        """Nothing is under way between pages."""
+        """Do nothing: no call is in flight between pages."""
 
 
 class MemoryReserving:

@@ -57,7 +57,7 @@ async def test_a_lone_item_travels_at_once() -> None:
     assert wire.batches == [[1]]
 
 
-async def test_what_waits_for_two_calls_travels_together_and_in_order() -> None:
+async def test_items_that_wait_for_two_calls_are_batched_in_order() -> None:
     wire = Wire()
     tasks = submit(batcher(wire), range(10))
     await wire.land(0)
@@ -120,7 +120,7 @@ async def test_items_that_fill_half_of_a_call_wait_for_no_other(bounds: dict[str
     assert await asyncio.gather(*tasks) == [[2, 2, 2]] * 4
 
 
-async def test_the_error_of_a_call_comes_to_those_whom_it_carried_and_to_no_other() -> None:
+async def test_the_error_of_a_batch_reaches_its_callers_and_no_other() -> None:
     wire = Wire()
     tasks = submit(batcher(wire), range(4))
     await wire.land(0)
@@ -132,7 +132,7 @@ async def test_the_error_of_a_call_comes_to_those_whom_it_carried_and_to_no_othe
     assert outcomes[2] is not outcomes[3], "one exception raised twice mixes its tracebacks"
 
 
-async def test_a_caller_who_is_cancelled_in_time_takes_the_item_back() -> None:
+async def test_a_caller_cancelled_in_time_takes_its_item_back() -> None:
     wire = Wire()
     tasks = submit(batcher(wire), range(5))
     await until_async(lambda: len(wire.landing) == 2)
@@ -145,7 +145,7 @@ async def test_a_caller_who_is_cancelled_in_time_takes_the_item_back() -> None:
     assert wire.batches == [[0], [1], [2, 4]]
 
 
-async def test_a_leader_who_is_cancelled_takes_nobody_along() -> None:
+async def test_a_cancelled_leader_cancels_no_other_caller() -> None:
     wire = Wire()
     tasks = submit(batcher(wire), range(5))
     await wire.land(0)
@@ -157,7 +157,7 @@ async def test_a_leader_who_is_cancelled_takes_nobody_along() -> None:
     assert await asyncio.gather(*tasks[3:]) == [6, 8]
 
 
-async def test_a_place_is_handed_on_by_one_who_is_cancelled_when_it_comes() -> None:
+async def test_a_waiter_cancelled_at_its_turn_hands_the_slot_on() -> None:
     wire = Wire()
     tasks = submit(batcher(wire), range(5))
     await until_async(lambda: len(wire.landing) == 2)

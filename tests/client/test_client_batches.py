@@ -106,7 +106,7 @@ def test_a_refused_publication_leaves_no_stage(memory: Memory, client: spoolrack
     assert memory.stages == {}
 
 
-def test_what_fails_beside_the_caller_is_raised_to_him(memory: Memory, jobs: Queue) -> None:
+def test_a_failure_in_the_background_is_raised_to_the_caller(memory: Memory, jobs: Queue) -> None:
     memory.fail("stage", InvalidMessage("no"))
     with pytest.raises(InvalidMessage):
         fill(jobs.batch(), map(str, range(5_000)))
@@ -131,7 +131,7 @@ def test_a_stage_that_can_not_be_dropped_is_told_of(
     memory: Memory, jobs: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory.fail("publish", InvalidMessage("no"))
-    memory.fail("abort", OutcomeUnknown("who knows"))
+    memory.fail("abort", OutcomeUnknown("unknown"))
     with caplog.at_level(logging.WARNING, "spoolrack"), pytest.raises(InvalidMessage):
         fill(jobs.batch(), ["a"])
     assert "until it expires" in caplog.text
@@ -149,7 +149,7 @@ def test_a_batch_ends_with_its_block(jobs: Queue) -> None:
         batch.send("b")
 
 
-def test_what_can_be_no_batch_is_refused(client: spoolrack.Client, jobs: Queue) -> None:
+def test_an_invalid_batch_is_refused(client: spoolrack.Client, jobs: Queue) -> None:
     with pytest.raises(InvalidRequest, match="go together"):
         jobs.batch(writer="job")
     with pytest.raises(InvalidRequest, match="go together"):

@@ -1,7 +1,7 @@
-"""Crowds of callers who come, wait, give up and are cancelled at random: what holds for each of them.
+"""Crowds of callers that come, wait, time out and are cancelled at random: invariants of each.
 
-Tasks run in a time of their own, which stands still while a task has something to do. So what is looked
-at in between is a state in which every task waits, and a wake-up that is lost is seen at once.
+Tasks run in a time of their own, which stands still while a task has something to do. So each
+state that is checked is one in which every task waits, and a lost wake-up is seen at once.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Sent:
             self.calls -= 1
 
     def tell_not_sent(self, item: int) -> None:
-        """It must not be sent from now on."""
+        """Note that the item must not be sent from now on."""
         with self.lock:
             self.not_sent.append(item)
 
@@ -107,7 +107,7 @@ async def submit_one(merged: Batcher[int, int], sent: Sent, item: int, deadline:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_tasks_who_come_and_go_at_random_are_all_told_the_truth(seed: int) -> None:
+def test_tasks_cancelled_at_random_get_true_answers(seed: int) -> None:
     random = Random(seed)
     sent = Sent()
     crowd = random.choice([2, 3, 4, SMALL, 3 * SMALL])
@@ -163,7 +163,7 @@ def test_tasks_who_come_and_go_at_random_are_all_told_the_truth(seed: int) -> No
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_threads_who_come_and_give_up_at_random_are_all_told_the_truth(seed: int) -> None:
+def test_threads_that_time_out_at_random_get_true_answers(seed: int) -> None:
     sent = Sent()
     chance = Random(seed)
     crowd = chance.choice([3, 6, SMALL + 4])

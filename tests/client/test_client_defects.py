@@ -58,7 +58,7 @@ async def test_a_defect_of_the_reader_reaches_all_tasks_that_wait() -> None:
         assert [type(task.exception()) for task in done] == [OverflowError] * 3
 
 
-async def test_a_reader_that_is_cancelled_lets_nobody_wait() -> None:
+async def test_a_cancelled_reader_wakes_the_next_one() -> None:
     runtime = Tasks()
     async with aio.Client(MemoryTransport(Memory(), runtime), runtime) as client:
         await client.create_queue("jobs")

@@ -35,11 +35,11 @@ OURS = {
 
 @pytest.mark.parametrize(("reason", "code"), [*CODES.items(), (INTERNAL.reason, INTERNAL.code)])
 def test_every_reason_of_the_server_has_a_class(reason: str, code: grpc.StatusCode) -> None:
-    error = error_of(reason, "what happened", metadata={"queue": "jobs"})
+    error = error_of(reason, "an event", metadata={"queue": "jobs"})
     assert type(error) is BY_REASON[reason]
     assert type(error) is not SpoolrackError
     assert (error.reason, error.code) == (reason, code.name)
-    assert (str(error), error.metadata) == ("what happened", {"queue": "jobs"})
+    assert (str(error), error.metadata) == ("an event", {"queue": "jobs"})
 
 
 def test_every_class_is_of_a_reason() -> None:
@@ -47,7 +47,7 @@ def test_every_class_is_of_a_reason() -> None:
 
 
 def test_a_reason_of_the_future_is_an_error_as_well() -> None:
-    error = error_of("NEWER", "what happened")
+    error = error_of("NEWER", "an event")
     assert (type(error), error.reason) == (SpoolrackError, "NEWER")
 
 

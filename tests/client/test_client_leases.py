@@ -105,7 +105,7 @@ def test_a_message_that_waited_too_long_in_a_stream_is_not_handed_out() -> None:
             assert [(message.text, message.receive_count) for message in seen] == [("a", 2), ("b", 2)]
 
 
-def test_what_waited_in_a_program_that_was_stopped_is_not_handed_out_when_its_lease_is_over() -> None:
+def test_a_prefetched_message_with_an_expired_lease_is_not_handed_out_after_a_stop() -> None:
     memory = Memory()
     with memory_client(memory, runtime=MemoryTime(memory)) as client:
         client.create_queue("jobs")
@@ -162,7 +162,7 @@ def test_a_worker_keeps_the_lease_of_a_message_for_as_long_as_its_handler_runs()
         assert done == [1]
 
 
-def test_a_worker_whose_client_is_closed_before_it_can_delete_blames_nobody(
+def test_a_worker_whose_client_is_closed_before_its_delete_logs_no_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def delete(*arguments: object, **options: object) -> None:

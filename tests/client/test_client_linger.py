@@ -23,7 +23,7 @@ def test_nobody_is_waited_for_before_two_have_travelled_or_waited() -> None:
     assert not linger.is_missing(1, 1.0)
 
 
-def test_all_who_travelled_or_wait_are_waited_for_a_part_of_what_the_call_took() -> None:
+def test_a_batch_lingers_for_all_recent_callers_for_a_part_of_the_call_s_time() -> None:
     linger = Linger()
     linger.answered(2, 2, now=1.0, took=0.004)
     assert linger.is_missing(3, 1.0)
@@ -43,7 +43,7 @@ def test_a_large_crowd_is_not_waited_for() -> None:
     assert not linger.is_missing(1, 1.0)
 
 
-def test_who_came_back_in_time_keeps_together() -> None:
+def test_callers_that_return_in_time_stay_batched() -> None:
     linger = Linger()
     linger.answered(4, 0, now=1.0, took=1.0)
     linger.begun(3)
@@ -52,7 +52,7 @@ def test_who_came_back_in_time_keeps_together() -> None:
     assert linger.is_missing(3, 2.0)
 
 
-def test_who_does_not_come_back_is_waited_for_ever_less_often() -> None:
+def test_a_batch_waits_ever_less_often_for_an_absent_caller() -> None:
     linger, tries = Linger(), []
     for call in range(1_000):
         linger.answered(2, 0, now=float(call), took=1.0)
@@ -159,7 +159,7 @@ def test_threads_in_a_loop_are_all_answered_and_leave_nothing(crowd: int) -> Non
     until(lambda: merged.in_flight == merged.waiting == 0)
 
 
-def test_one_who_stays_away_holds_up_the_others_for_a_moment_only() -> None:
+def test_an_absent_caller_delays_the_batch_only_briefly() -> None:
     landing = [threading.Event() for _ in range(3)]
     batches: list[list[int]] = []
 

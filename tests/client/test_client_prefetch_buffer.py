@@ -20,7 +20,7 @@ async def waiting(
     return task
 
 
-async def test_one_who_takes_all_wakes_nobody_else() -> None:
+async def test_a_receive_that_takes_all_messages_wakes_no_other() -> None:
     buffer: PrefetchBuffer[int] = PrefetchBuffer(Tasks())
     first = await waiting(buffer, 3, 1)
     second = await waiting(buffer, 1, 2)
@@ -31,14 +31,14 @@ async def test_one_who_takes_all_wakes_nobody_else() -> None:
     assert await second == [4]
 
 
-async def test_what_is_too_much_for_one_wakes_the_others() -> None:
+async def test_messages_beyond_one_receive_s_limit_wake_the_others() -> None:
     buffer: PrefetchBuffer[int] = PrefetchBuffer(Tasks())
     tasks = [await waiting(buffer, 2, count) for count in (1, 2, 3)]
     buffer.put([1, 2, 3, 4, 5])
     assert [await task for task in tasks] == [[1, 2], [3, 4], [5]]
 
 
-async def test_what_one_was_woken_for_and_does_not_take_goes_to_all_who_wait() -> None:
+async def test_a_message_not_taken_by_the_woken_receive_wakes_all_waiters() -> None:
     buffer: PrefetchBuffer[int] = PrefetchBuffer(Tasks())
     first = await waiting(buffer, 10, 1)
     others = [await waiting(buffer, 1, count) for count in (2, 3)]

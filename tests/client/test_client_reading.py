@@ -41,7 +41,7 @@ def test_a_broken_read_goes_on_where_it_was(memory: Memory, client: spoolrack.Cl
     assert "".join(found) == LETTERS
 
 
-def test_what_was_deleted_hides_nothing_from_a_read_that_goes_on(
+def test_a_deleted_message_hides_none_from_a_read_that_goes_on(
     memory: Memory, client: spoolrack.Client, jobs: Queue
 ) -> None:
     ids = {message.text: message.id for message in jobs.peek()}

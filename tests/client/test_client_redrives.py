@@ -34,7 +34,7 @@ def test_a_lost_answer_is_found_again() -> None:
         ]
 
 
-def test_a_redrive_of_somebody_else_is_not_taken_for_the_lost_one() -> None:
+def test_another_caller_s_redrive_is_not_taken_for_the_lost_one() -> None:
     memory = Memory()
     with memory_client(memory) as client:
         dying(memory, client, 5)
@@ -53,7 +53,7 @@ def test_without_a_broken_connection_a_running_redrive_is_another_one() -> None:
             client.queue("dead").redrive(max_messages_per_second=1)
 
 
-def test_who_wants_to_decide_himself_is_told() -> None:
+def test_an_unknown_outcome_is_raised_where_retries_are_off() -> None:
     memory = Memory()
     with memory_client(memory, retry=RetryPolicy(attempts=1)) as client:
         dying(memory, client, 2)

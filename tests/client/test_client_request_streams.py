@@ -67,7 +67,7 @@ def test_a_server_that_knows_no_streams_is_called_once_for_each_request(connect:
         assert server.calls == ["Send", "Delete"] * 3
 
 
-def test_what_is_large_goes_by_itself(connect: Connect) -> None:
+def test_a_large_message_is_sent_in_a_call_of_its_own(connect: Connect) -> None:
     with odd_server(good) as server:
         caller = connect(server.url)
         body = "x" * LARGE
@@ -86,7 +86,7 @@ def test_the_largest_message_there_can_be_is_sent_and_received(server: RunningSe
         assert message.body == body
 
 
-def test_one_whose_time_is_up_harms_nobody(connect: Connect) -> None:
+def test_a_call_that_times_out_affects_no_other_call(connect: Connect) -> None:
     """Though its answer comes late, and between those of others."""
     let_go = threading.Event()
 
@@ -147,7 +147,7 @@ def test_a_stream_that_breaks_fails_what_is_under_way_and_the_next_call_opens_an
 
 
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "CANCELLED"])
-def test_what_a_broken_stream_carried_is_sent_again(connect: Connect, code: str) -> None:
+def test_requests_of_a_broken_stream_are_sent_again(connect: Connect, code: str) -> None:
     broken = 0
 
     def talk(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
@@ -317,7 +317,7 @@ def test_one_refused_message_or_target_is_refused_to_its_caller_alone(
     assert isinstance(outcomes[9], StaleReceipt)
 
 
-async def test_a_task_that_is_cancelled_takes_nobody_along() -> None:
+async def test_a_cancelled_task_cancels_no_other_call() -> None:
     taken, free = threading.Event(), threading.Event()
 
     def talk(requests: Iterator[Any], _: grpc.ServicerContext) -> Iterator[Any]:

@@ -128,7 +128,7 @@ def test_a_closed_client_says_so(server: RunningServer) -> None:
     assert repr(client) == f"<spoolrack.Client of {server.url}, closed>"
 
 
-def test_what_is_no_spoolrack_server_is_named() -> None:
+def test_a_foreign_server_is_named_in_the_error() -> None:
     """The server's own HTTP port, say."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

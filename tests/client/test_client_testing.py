@@ -20,7 +20,7 @@ def test_a_server_serves_a_folder_and_keeps_it(tmp_path: Path) -> None:
         assert client.queue("jobs").info().counts.ready_count == 2
 
 
-def test_a_folder_that_nobody_named_is_gone_afterwards() -> None:
+def test_an_unnamed_folder_is_removed_afterwards() -> None:
     with running_server() as server:
         root = Path(server.root)
         assert root.exists()

@@ -51,7 +51,7 @@ def credentials(files: Files, name: str = "spark") -> str:
     return f"file={files.write(f'{name}.credentials', os.linesep.join(['# of a query', *lines, '']))}"
 
 
-def test_a_query_reads_and_writes_where_it_must_say_who_it_is(address: str, files: Files) -> None:
+def test_a_query_reads_and_writes_with_authentication(address: str, files: Files) -> None:
     said = credentials(files)
     endpoint = f"grpcs://{address}"
     bodies = [f"{number}".encode() for number in range(50)]
@@ -91,7 +91,7 @@ def test_executors_get_what_the_driver_has_read(address: str, files: Files) -> N
 @pytest.mark.parametrize(
     ("token", "error"), [("sender", PermissionDenied), ("nobody", Unauthenticated)]
 )
-def test_who_may_not_read_is_told_at_once(
+def test_a_query_without_permission_fails_at_once(
     address: str, files: Files, token: str, error: type[Exception]
 ) -> None:
     files.tokens.setdefault("nobody", "srk_nobody")
@@ -111,7 +111,7 @@ def test_a_server_that_another_ca_has_signed_is_not_told_the_token(address: str,
         list(peek(options, PeekShare("jobs"), RetryBudget(0.0)))
 
 
-def test_what_is_secret_is_in_no_text_of_an_option(address: str, files: Files) -> None:
+def test_secrets_are_in_no_text_of_an_option(address: str, files: Files) -> None:
     place = queue_address(f"grpcs://{address}", "jobs", credentials=credentials(files))
     for shown in (place, write_partition(f"grpcs://{address}", "jobs", credentials=credentials(files))):
         assert "srk_" not in repr(shown)

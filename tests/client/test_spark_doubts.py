@@ -50,7 +50,7 @@ def test_a_batch_that_no_task_has_read_is_not_deleted(
     assert server.deleted["jobs"] == 0
 
 
-def test_what_is_staged_has_one_digest_in_any_order_and_division(
+def test_staged_rows_have_one_digest_in_any_order_and_division(
     server: NullServer, caller: LightClient, place: QueueAddress
 ) -> None:
     rows = [

@@ -157,7 +157,7 @@ class CatalogStory:
         return None if record is None else (record.settings, record.salt, record.labels)
 
     def _check(self, engine: Engine) -> None:
-        """All processes know the same queues."""
+        """Check that all processes know the same queues."""
         for other in self.engines.values():
             if other is not engine:
                 work = other.apply([])
@@ -224,8 +224,7 @@ class CatalogStory:
         self._all_there(engine)
 
     def _all_there(self, engine: Engine) -> None:
-        """An acknowledged message is there as long as its queue is; what is there belongs to its
-        queue."""
+        """Check that acknowledged messages are there as long as their queues, and belong to them."""
         for id, (queue, salt) in self.sent.items():
             known = self._known(engine, queue)
             if known is not None and known[1] == salt:
@@ -274,7 +273,7 @@ class CatalogStory:
         self.engines[owner], self.flying[owner] = engine, []
 
     def _end(self) -> None:
-        """All that was deleted comes to its end, and each name is free again."""
+        """Check that all deletions come to their end, and that each name is free again."""
         (engine,) = self.engines.values()
         there = {name for name in NAMES if self._known(engine, name) is not None}
         asked = [DeleteQueue(name=name) for name in there]

@@ -86,7 +86,7 @@ class Flight:
     work: Work
     requests: list[Any]
     dead: set[bytes]
-    """What was found to be gone."""
+    """Bodies that were found to be gone."""
     published: set[bytes] = field(default_factory=set)
 
 
@@ -134,9 +134,9 @@ class EverythingStory:
         self.staged: dict[bytes, tuple[str, int]] = {}
         """Of each chunk that was answered its bodies, with the stage and the end of its time."""
         self.excused: set[bytes] = set()
-        """What may be gone, as that was asked for."""
+        """Bodies that may be gone, as requests asked for it."""
         self.gone: set[bytes] = set()
-        """What is durably gone."""
+        """Bodies that are durably gone."""
         self.contents: dict[str, list[bytes]] = {}
         self.names: dict[str, bytes] = {}
         """The bodies by message ids."""
@@ -289,7 +289,7 @@ class EverythingStory:
         self.disk = found
         self.engines.clear()
         self.flying.clear()
-        self.contents.clear()  # What was written since is torn, perhaps.
+        self.contents.clear()  # Later writes may be torn.
         self._start()
 
     def _start(self) -> None:
@@ -438,7 +438,7 @@ class EverythingStory:
             case _:
                 return purge_of(self.purges, queue, self.clock.now)
 
-    # What may be gone.
+    # Messages that may be gone.
 
     def _aims(self, requests: Sequence[Any]) -> set[str]:
         """Return the queues of which messages may go."""
@@ -570,7 +570,7 @@ class EverythingStory:
                         raise Broken(f"{request.bodies[place]!r} was stored, and isn't there")
 
     def _check(self, engine: Engine) -> None:
-        """The index of a process that has just committed is what the folders are."""
+        """Check that the index of a process that has just committed equals the folders."""
         mine = engine.moves.owner
         known = {entry.name.path for batch in engine.index.batches.values() for entry in batch.entries}
         there = set()
@@ -622,7 +622,7 @@ class EverythingStory:
                 raise Broken(f"{each!r} of {group} is delivered before {before}")
 
     def _check_pending(self, engine: Engine) -> None:
-        """A part with nothing pending is asked nothing, and so must have nothing to say."""
+        """Check that a part with nothing pending, which gets no call, has nothing to say."""
         for part in engine._parts:
             if any(part.pending):
                 continue
@@ -652,7 +652,7 @@ class EverythingStory:
     # The end.
 
     def _end(self) -> None:
-        """One process stays, and is asked nothing."""
+        """Keep one process, without requests."""
         while len(self.engines) > 1:
             self._bury(next(iter(self.engines)))
         (owner,) = self.engines

@@ -30,7 +30,7 @@ class RedriveStory(Story):
         self.was_in: dict[str, list[tuple[int, str]]] = {}
         """Of each message that was redriven its queues, from the last that is durable on."""
         self.started: dict[str, tuple[int, Redrive]] = {}
-        """What was answered, and the commit that makes it durable."""
+        """Answered redrives, and the commit that makes each durable."""
         self.named: dict[str, Sequence[str]] = {}
         """Of each redrive the ids that it is about."""
         self.cancelled: dict[str, int] = {}
@@ -52,7 +52,7 @@ class RedriveStory(Story):
             raise Broken("\n".join([*self.told[-40:], repr(error)])) from error
 
     def _end_all(self) -> None:
-        """Every redrive ends."""
+        """Run the commits until every redrive ends."""
         (owner,) = self.engines
         for _ in range(MOST_ROUNDS):
             self.clock.now += 1_000
@@ -276,7 +276,7 @@ class RedriveStory(Story):
         return maybe
 
     def _check_redrives(self, engine: Engine) -> None:
-        """Acknowledged messages are there; what wasn't may be gone."""
+        """Check that acknowledged redrives are there; others may be gone."""
         there = {each.id: each for each in engine.redrives.listed("", "", 1_000)}
         for id, state in self.durable.items():
             if id not in there:

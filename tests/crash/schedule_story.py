@@ -306,7 +306,7 @@ def _unix(text: str) -> int:
 
 @dataclass
 class Told:
-    """What stories met."""
+    """Counts of events in stories."""
 
     crashes: int = 0
     sent: int = 0

@@ -56,7 +56,7 @@ Key = tuple[str, int]
 
 @dataclass
 class Fate:
-    """What became of a set, and by which commit, from the last state that is durable on."""
+    """The states of a set, each with its commit, from the last durable one on."""
 
     key: Key
     ids: list[str]
@@ -89,7 +89,7 @@ class SetStory(Story):
         """Of each stream up to where it is committed, and by which commit."""
         self.maybe_sets: dict[str, list[Seen]] = {}
         self.maybe_marked: dict[str, list[int]] = {}
-        """What a process may have done that died."""
+        """Effects that a dead process may have had."""
         self.read: set[Key] = set()
         """The sets that the engine takes for read."""
         self.maybe_taken: list[tuple[str, Fate]] = []
@@ -106,7 +106,7 @@ class SetStory(Story):
             raise Broken("\n".join([*self.told[-40:], repr(error)])) from error
 
     def _finish_all(self) -> None:
-        """All that was begun is finished, if no crash comes between."""
+        """Check that begun work is finished, if no crash comes between."""
         self.told.append("no more requests")
         (owner,) = self.engines
         engine = self.engines[owner]
@@ -219,7 +219,7 @@ class SetStory(Story):
                 if not entry.name.token or entry.name.token < "g":
                     continue
                 for id in map(batch.stem.message_id, indexes(entry.held)):
-                    # What dies is leased until its own file counts.
+                    # A dying message is leased until its own file counts.
                     dying = "dying", entry.name.receives
                     may_die = SETTINGS[entry.name.queue].max_receives > 0
                     is_dying = may_die and any(state == dying for _, state in self.may.get(id, ()))
@@ -305,7 +305,7 @@ class SetStory(Story):
                 history.append((self.at, now))
 
     def _adopt_new(self, held: HeldSet, maybe: dict[str, list[Seen]] | None) -> None:
-        """A process has reserved a set, and died before it could say so."""
+        """Adopt a set of a process that died before it could answer."""
         if maybe is None:
             raise Broken(f"{held.key} was never reserved")
         token, ids = held.record.token, ids_of(held)

@@ -120,7 +120,7 @@ class StageStory(Story):
         self._become_of(life, "dropped")
 
     def _lay_down(self, key: str) -> None:
-        """A new stage may have the name of one of which nothing is left."""
+        """Forget a stage of which nothing is left: a new one may have its name."""
         life = self.lives.pop(key, None)
         if life is not None:
             if len(life.fate) > 1:
@@ -214,7 +214,7 @@ class StageStory(Story):
         life.chunks[number] = Chunk(ids, bodies, queue, delay, at)
 
     def _arrive(self, engine: Engine) -> None:
-        """A published stage becomes messages, at some commit of some process."""
+        """Turn published stages into messages, as some commit of some process does."""
         for life in self.lives.values():
             if life.now != "published":
                 continue

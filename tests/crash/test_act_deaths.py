@@ -77,7 +77,7 @@ class Scene:
             self.rig.living.discard("p1")
             self.rig = self.other
         else:
-            self.rig.queues = {}  # What isn't in config/ is not to be made again.
+            self.rig.queues = {}  # Queues without a file in config/ are not made again.
             self.rig = self.rig.restart()
         self.settle()
 

@@ -30,17 +30,17 @@ def test_written_bodies_are_sent_whole_or_leave_nothing_behind(
 
 
 def _unlinks_bodies_of_the_living(patched: pytest.MonkeyPatch) -> None:
-    """A start takes every body for one of a dead process."""
+    """Let a start take every body for one of a dead process."""
     patched.setattr(recovery, "body_owner", lambda name: "")
 
 
 def _puts_bodies_of_the_dead_aside(patched: pytest.MonkeyPatch) -> None:
-    """A start takes the body of a dead process for a foreign file."""
+    """Let a start take the body of a dead process for a foreign file."""
     patched.setattr(adoption, "body_owner", lambda name: "")
 
 
 def _keeps_bodies_of_the_dead(patched: pytest.MonkeyPatch) -> None:
-    """What a dead process was writing is taken for unlinked."""
+    """Take the unfinished body of a dead process for unlinked."""
     honest = Moves.unlink_file
 
     def unlink_file(self: Moves, path: str) -> None:
@@ -51,7 +51,7 @@ def _keeps_bodies_of_the_dead(patched: pytest.MonkeyPatch) -> None:
 
 
 def _syncs_only_what_was_written_before(patched: pytest.MonkeyPatch) -> None:
-    """The commit doesn't sync the file that it writes beside a body."""
+    """Let the commit not sync the file that it writes beside a body."""
     honest = Moves.make
 
     def make(
@@ -67,7 +67,7 @@ def _syncs_only_what_was_written_before(patched: pytest.MonkeyPatch) -> None:
 
 
 def _syncs_no_names_of_bodies(patched: pytest.MonkeyPatch) -> None:
-    """The commit doesn't sync the folder of the bodies."""
+    """Let the commit not sync the folder of the bodies."""
 
     def place_body(self: Moves, source: str, target: str) -> None:
         self.disk.rename_new(source, target)
@@ -76,28 +76,28 @@ def _syncs_no_names_of_bodies(patched: pytest.MonkeyPatch) -> None:
 
 
 def _publishes_without_a_body(patched: pytest.MonkeyPatch) -> None:
-    """A start takes a file for sent whose body has no name yet."""
+    """Let a start take a file for sent whose body has no name yet."""
     patched.setattr(recovery, "_has_body", lambda moves, stem: True)
 
 
 def _keeps_bodies_without_a_message(patched: pytest.MonkeyPatch) -> None:
-    """A start leaves a body for which its process had not made a message."""
+    """Let a start leave a body for which its process had not made a message."""
     patched.setattr(recovery, "_remove_bodies_left", lambda moves, sent_by_others: None)
 
 
 def _takes_unpublished_messages_for_none(patched: pytest.MonkeyPatch) -> None:
-    """A start unlinks the bodies of what a living process has in `new/`."""
+    """Let a start unlink the bodies of messages that a living process has in `new/`."""
     honest = recovery._remove_bodies_left
     patched.setattr(recovery, "_remove_bodies_left", lambda moves, sent_by_others: honest(moves, set()))
 
 
 def _unlinks_bodies_with_the_first_file(patched: pytest.MonkeyPatch) -> None:
-    """The body goes with the file that a dead letter was copied from."""
+    """Unlink the body with the file that a dead letter was copied from."""
     patched.setattr(Moves, "is_body_left", lambda self, entry: entry.batch.stem.is_external)
 
 
 def _keeps_bodies_of_the_deleted(patched: pytest.MonkeyPatch) -> None:
-    """The body stays when its message is gone."""
+    """Keep the body when its message is gone."""
     patched.setattr(Moves, "is_body_left", lambda self, entry: False)
 
 
@@ -107,7 +107,7 @@ PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "bodies of the dead stay": _keeps_bodies_of_the_dead,
     "the file beside a body is not synced": _syncs_only_what_was_written_before,
     "the folder of the bodies is not synced": _syncs_no_names_of_bodies,
-    "what has no body is published": _publishes_without_a_body,
+    "a message without a body is published": _publishes_without_a_body,
     "bodies without a message stay": _keeps_bodies_without_a_message,
     "bodies of what is being published are unlinked": _takes_unpublished_messages_for_none,
     "a body goes with the first of its files": _unlinks_bodies_with_the_first_file,
@@ -118,7 +118,7 @@ PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 MOST_STORIES: Final = 100
 STARTS: Final = {
     "the folder of the bodies is not synced": 17,
-    "what has no body is published": 9,
+    "a message without a body is published": 9,
     "bodies without a message stay": 11,
     "bodies of what is being published are unlinked": 28,
     "bodies of the living are unlinked": 7,

@@ -48,7 +48,7 @@ def _published_anyway(moves: object, catalog: object, entry: object) -> None:
     recovery.publish(moves, entry)  # type: ignore[arg-type]
 
 
-_bury, _doom, _go_on = Catalog._bury, Catalog._doom, Catalog.go_on
+_bury, _doom, _go_on = Catalog._go_on_with_deletion, Catalog._doom, Catalog.go_on
 
 
 def _cleared_at_once(self: Catalog, name: str, tombstone: _Tombstone) -> None:
@@ -60,26 +60,30 @@ def _cleared_at_once(self: Catalog, name: str, tombstone: _Tombstone) -> None:
 
 PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "messages deleted before the tombstone is durable": (Catalog, "_doom", _doomed_at_once),
-    "a folder removed before what left it is durable": (Catalog, "_bury", _cleared_at_once),
+    "a folder removed before what left it is durable": (
+        Catalog,
+        "_go_on_with_deletion",
+        _cleared_at_once,
+    ),
     "a tombstone unlinked before all else is durably gone": (
         Catalog,
-        "_bury",
+        "_go_on_with_deletion",
         _buried_at_once,
     ),
     "old settings unlinked before newer ones are durable": (Catalog, "go_on", _superseded_at_once),
-    "what is in new/ stays when its queue goes": (Catalog, "_left", _only_its_own),
-    "other processes' settings aren't read": (Catalog, "heard", lambda self, path: None),
+    "messages in new/ stay when their queue goes": (Catalog, "_left", _only_its_own),
+    "other processes' settings aren't read": (Catalog, "path_changed", lambda self, path: None),
     "torn settings stay where they are": (Moves, "put_aside", _damaged_counts),
-    "what has no queue is published": (recovery, "_publish_or_put_aside", _published_anyway),
+    "a message without a queue is published": (recovery, "_publish_or_put_aside", _published_anyway),
 }
 
 
 STARTS: Final = {
     "messages deleted before the tombstone is durable": 35,
     "a folder removed before what left it is durable": 441,
-    "what is in new/ stays when its queue goes": 20,
+    "messages in new/ stay when their queue goes": 20,
     "a tombstone unlinked before all else is durably gone": 20,
-    "what has no queue is published": 380,
+    "a message without a queue is published": 380,
 }
 """The stories that found them. After a change of the engine others may: all are told, these first."""
 

@@ -23,7 +23,9 @@ SEEDS: Final = seeds_of_run(5)
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
-def test_what_the_disk_refuses_has_no_effect_and_stops_nothing(model: Model, processes: int) -> None:
+def test_a_request_that_the_disk_refuses_has_no_effect_and_stops_no_other(
+    model: Model, processes: int
+) -> None:
     refused = 0
     for seed in SEEDS:
         story = TroubledStory(seed, model, processes=processes, cache_bytes=10_000 * (seed % 2))

@@ -35,17 +35,17 @@ def _without_priority(*arguments: object, **more: object) -> Stem:
 
 
 def _dead_letters_lose_it(patched: pytest.MonkeyPatch) -> None:
-    """The copy of a dead letter has no priority."""
+    """Copy dead letters without their priority."""
     patched.setattr(dead_letters, "stem_of", _without_priority)
 
 
 def _sends_lose_it(patched: pytest.MonkeyPatch) -> None:
-    """A file is named without the priority of its messages."""
+    """Name a file without the priority of its messages."""
     patched.setattr(sender, "stem_of", _without_priority)
 
 
 def _never_ages(patched: pytest.MonkeyPatch) -> None:
-    """A higher priority is always first."""
+    """Deliver a higher priority always first."""
     honest = PriorityOrder._key
 
     def key(self: PriorityOrder, stem: Stem, id: str) -> str:
@@ -56,7 +56,7 @@ def _never_ages(patched: pytest.MonkeyPatch) -> None:
 
 
 def _orders_strict_groups(patched: pytest.MonkeyPatch) -> None:
-    """A strict group is in the order of its priorities, too."""
+    """Order a strict group by its priorities, too."""
     patched.setattr(GroupOrder, "_order_of", lambda self, name: PriorityOrder(aging=self._aging or 0))
 
 

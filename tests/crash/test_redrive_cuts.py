@@ -27,7 +27,7 @@ MOST_PENDING = 12
 @pytest.mark.parametrize("name", [*NEXT, "delete", "cancel", "cancel-and-receive"])
 @pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
 @pytest.mark.parametrize("waits", [False, True])
-def test_whatever_a_power_cut_leaves_of_the_next_commit_each_message_is_in_one_place(
+def test_each_message_is_in_one_place_after_any_power_cut_in_the_next_commit(
     name: str, can_sync_all: bool, waits: bool
 ) -> None:
     disk = made(tuple(QUEUES), can_sync_all=can_sync_all, model=Model.ANY_SUBSET)

@@ -57,7 +57,12 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
         _created_unsynced,
         False,
     ),
-    "a redrive of another process not heard of": (Redrives, "heard", lambda self, path: None, True),
+    "a redrive of another process not heard of": (
+        Redrives,
+        "path_changed",
+        lambda self, path: None,
+        True,
+    ),
     "a redrive that no start knows": (Redrives, "recover", lambda self: None, True),
     "all messages of a file moved, whichever are selected": (
         Redrives,

@@ -21,7 +21,7 @@ SEEDS: Final = seeds_of_run(15)
 @pytest.mark.parametrize("processes", [1, 3])
 @pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
-def test_what_was_given_up_is_where_its_answer_says_through_crashes(
+def test_released_and_rejected_messages_stay_as_answered_through_crashes(
     model: Model, can_sync_all: bool, processes: int
 ) -> None:
     hidden, rejected, told_why, crashes = tell(
@@ -32,7 +32,7 @@ def test_what_was_given_up_is_where_its_answer_says_through_crashes(
 
 
 def _draws(patched: pytest.MonkeyPatch) -> None:
-    """The end of a back-off counts from when the first process sees that the lease is over."""
+    """Count a back-off from when the first process sees that the lease is over."""
     honest = Leaser._postpone
 
     def late(self: Leaser, entry: object, members: int, until: object, receives: int) -> None:
@@ -42,23 +42,23 @@ def _draws(patched: pytest.MonkeyPatch) -> None:
 
 
 def _skips_the_content(patched: pytest.MonkeyPatch) -> None:
-    """The copy is published before its content is on stable media."""
+    """Publish the copy before its content is on stable media."""
     patched.setattr(Moves, "sync_contents", lambda self, paths: None)
 
 
 def _waits(patched: pytest.MonkeyPatch) -> None:
-    """A rejection is answered as a burial begins, two commits before it is true."""
+    """Answer a rejection as the dead-lettering begins, two commits before it is true."""
 
     def later(self: DeadLetters, wanted: object, **_: object) -> list[None]:
         for entry, index in wanted:  # type: ignore
-            self.bury(entry, 1 << index)
+            self.write_copies(entry, 1 << index)
         return [None for _ in wanted]  # type: ignore
 
-    patched.setattr(DeadLetters, "bury_now", later)
+    patched.setattr(DeadLetters, "make_dead_letters", later)
 
 
 def _counts(patched: pytest.MonkeyPatch) -> None:
-    """A receive counts that was released as one that doesn't."""
+    """Count a receive that was released as uncounted."""
     honest = Leaser._postpone
 
     def counting(self: Leaser, entry: object, members: int, until: object, receives: int) -> None:

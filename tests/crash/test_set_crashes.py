@@ -30,7 +30,9 @@ def test_a_set_is_whole_until_it_is_lost_or_committed(model: Model, can_sync_all
 
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
-def test_what_one_process_reserves_any_other_ends_or_finishes(model: Model, processes: int) -> None:
+def test_a_reservation_of_one_process_is_ended_or_finished_by_any_other(
+    model: Model, processes: int
+) -> None:
     made = lost = done = taken_back = 0
     for seed in SEEDS:
         story = SetStory(seed, model, processes=processes, cache_bytes=10_000 * (seed % 2))

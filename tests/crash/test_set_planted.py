@@ -120,7 +120,7 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
     ),
     "records of other processes that are not read": (
         Reservations,
-        "heard",
+        "path_changed",
         lambda self, path: None,
         True,
     ),

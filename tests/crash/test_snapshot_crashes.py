@@ -112,7 +112,7 @@ PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         for folder in ("new", "delay", "remove", "archive", "bodies")
     },
 }
-MOST_STORIES: Final = 100
+MOST_STORIES: Final = 400
 STARTS: Final = {
     "bodies are read after the archive": 10,
     "bodies of the archived are unlinked": 6,

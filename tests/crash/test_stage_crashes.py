@@ -125,7 +125,7 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "a chunk kept that a power cut has torn": (Stages, "_is_whole", lambda self, chunk: True),
     "a chunk kept that a death has torn": (stages, "_is_short", lambda chunk, size: False),
     "a stage that begins a life whose record may come back": (Stages, "_leave_end", _taken_at_once),
-    "another process's files not heard of": (Stages, "heard", lambda self, path: None),
+    "another process's files not heard of": (Stages, "path_changed", lambda self, path: None),
     "a stage dropped without a record": (Stages, "_drop", _unlinked_one_by_one),
     "the younger of two stages kept": (Stages, "_drop_doubles", lambda self: None),
 }

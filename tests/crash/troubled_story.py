@@ -130,7 +130,7 @@ class TroubledStory(Story):
         super()._step()
 
     def _take_away(self) -> None:
-        """A person moves the only name of a file out of the root."""
+        """Move the only name of a file out of the root, as a person might."""
         paths = self._paths()
         path = self.random.choice([*paths, ""])
         id = path.rpartition("/")[2].rpartition(":")[2][:36]
@@ -190,7 +190,7 @@ class TroubledStory(Story):
             self.flying[owner].append((self.at, work))
             self.may_lack = bool(self.taken)
         self._check_figures(engine)
-        self.clock.now += RETRY + 1  # What was refused is tried again by the next commit.
+        self.clock.now += RETRY + 1  # A refused operation is tried again by the next commit.
 
     def _sync(self, owner: str) -> None:
         known = dict(self.receipts)

@@ -32,7 +32,9 @@ def hollow(tmp_path: Path) -> Iterator[tuple[LoopDisk, Path]]:
         subprocess.run(["umount", below], check=True)
 
 
-def test_what_a_failed_sync_has_not_written_is_not_read_afresh(hollow: tuple[LoopDisk, Path]) -> None:
+def test_pages_that_a_failed_sync_did_not_write_are_not_read_afresh(
+    hollow: tuple[LoopDisk, Path],
+) -> None:
     made, below = hollow
     disk = LocalDisk(made.mount_point)
     try:
@@ -50,7 +52,7 @@ def test_what_a_failed_sync_has_not_written_is_not_read_afresh(hollow: tuple[Loo
         disk.close()
 
 
-def test_a_failed_writeback_is_reported_to_each_who_had_the_disk_open(
+def test_a_failed_writeback_is_reported_to_each_open_handle(
     hollow: tuple[LoopDisk, Path],
 ) -> None:
     made, below = hollow
@@ -68,7 +70,7 @@ def test_a_failed_writeback_is_reported_to_each_who_had_the_disk_open(
         other.close()
 
 
-def test_what_waits_to_be_written_is_read_afresh_all_the_same(tmp_path: Path) -> None:
+def test_dirty_pages_are_read_afresh_all_the_same(tmp_path: Path) -> None:
     disk = LocalDisk(tmp_path)
     disk.create("waiting", [BODY], sync=False)
     assert disk.read("waiting", afresh=True) == BODY

@@ -81,7 +81,7 @@ async def test_the_commands_of_the_page_succeed(server: Server, tmp_path: Path, 
     page = re.sub(r"```\n\$ [^`]*buf curl.*?```", "", PAGES[name], flags=re.DOTALL)
     typed = [each for each in conversation(page) if not each.shown]
     assert len(typed) >= EXAMPLES[name][1]
-    # With -e, and with what is piped: what fails ends it, and the lines after it are missed.
+    # With -e and pipefail: a failure ends it, and the lines after it are missed.
     typed[0] = typed[0]._replace(command=f"set -e -o pipefail; {typed[0].command}")
     await asyncio.to_thread(run, typed, tmp_path, names)
 

@@ -87,7 +87,7 @@ def count(verdict: Verdict, tally: Tally) -> None:
 
 def again(seed: int, folder: Path) -> str:
     program = ".venv/bin/python -m tests.e2e.campaign"
-    return f"{program} --seed {seed} --runs 1; what is left of it is in {folder}"
+    return f"{program} --seed {seed} --runs 1; its files are in {folder}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A crew, a server and a load for each test, which end with it."""
+"""Processes, a server and a load for each test, which end with it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     consumer.py URL QUEUE LEDGERS NAME --manner batches|contexts|calls [--seed N --mischief P]
 
-batches   a stream; what has come is deleted together, while more comes
+batches   a stream; received messages are deleted together, while more come
 contexts  threads that share a stream, and `with message:` in each
 calls     no stream: receive, delete_many, and again
 
@@ -44,7 +44,7 @@ THREADS: Final = 8
 
 
 class Consumer:
-    """What it does is in its ledger before it does it, and what came of it afterwards."""
+    """A consumer that writes each operation into its ledger before, and the outcome afterwards."""
 
     def __init__(self, url: str, queue: str, ledger: Ledger, seed: int, mischief: float) -> None:
         client = spoolrack.connect(url, timeout=PATIENCE)
@@ -92,7 +92,7 @@ class Consumer:
             if self._is_mischievous():
                 self._delete_unreceived()
 
-    # What they have in common.
+    # Common to all manners.
 
     def settle(self, messages: Sequence[spoolrack.Message]) -> None:
         """Delete what was received, but for some mischief."""
@@ -214,7 +214,7 @@ def main() -> None:
         try:
             getattr(consumer, f"by_{asked.manner}")()
         except OutcomeUnknown as error:
-            # The disk failed under a receive. What it may have leased comes again: ask once more.
+            # The disk failed under a receive. Its leases expire: ask once more.
             tell(f"unreceived {error.reason}")
 
 

@@ -31,7 +31,7 @@ class Letter:
 
 @dataclass(kw_only=True)
 class DeadLetters:
-    """What was put into "dead", and what was deleted since."""
+    """The messages put into "dead", and those deleted since."""
 
     client: Client
     random: Random
@@ -64,7 +64,7 @@ class DeadLetters:
         raise AssertionError(f"only {self.client.queue(DEAD).info().counts} have died, not {count}")
 
     def delete_some(self, count: int) -> None:
-        """Delete letters wherever they are. One that moves meanwhile may be found in no place."""
+        """Delete dead letters wherever they are. One that moves meanwhile may be found in no place."""
         left = sorted(self.letters.keys() - self.deleted)
         for id in self.random.sample(left, min(count, len(left))):
             for queue in (DEAD, self.letters[id].source):

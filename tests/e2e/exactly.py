@@ -35,7 +35,7 @@ WAIT: Final = Duration(nanos=200_000_000)
 PAUSE: Final = 0.02
 """Seconds between two tries."""
 AGAIN: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED})
-"""What a client hears when its server dies or drains."""
+"""Codes that a client gets when its server dies or drains."""
 _OPTIONS: Final = (
     ("grpc.max_reconnect_backoff_ms", 200),
     ("grpc.initial_reconnect_backoff_ms", 50),
@@ -45,7 +45,7 @@ _OPTIONS: Final = (
 
 @dataclass(slots=True)
 class Tally:
-    """What the pipeline has done. Threads share it."""
+    """Counts of the pipeline. Threads share it."""
 
     written: Counter[bytes] = field(default_factory=Counter)
     """Bodies that were acknowledged, each of which must be there once."""

@@ -74,7 +74,7 @@ def litter(root: Path, queue: str, outside: Outside) -> None:
 
 
 def litter_pipelines(root: Path, queue: str, outside: Outside) -> None:
-    """The same for the folders of stages, reservations and deduplication ids."""
+    """Litter the folders of stages, reservations and deduplication ids."""
     due = "@9999999999999"
     chunk = f"0:{queue}:{uuid(800)},n1"
     for where in ("staged", "published", "reserved", "keys"):
@@ -124,7 +124,7 @@ def _links_and_worse(
     directory: str,
     file: str,
 ) -> None:
-    """What has the name of a message, or of a batch, and is none."""
+    """Make entries with the name of a message, or of a batch, that are none."""
     (folder / link).symlink_to(outside.secret)
     (folder / untagged_link).symlink_to(outside.secret)
     (folder / link_to_folder).symlink_to(outside.batch)
@@ -146,8 +146,8 @@ def _listen_at(folder: Path, name: str) -> None:
 
 
 def _nonsense(folder: Path, outside: Outside) -> None:
-    """What can't be meant as anything."""
-    (folder / "README").write_text("somebody's notes")
+    """Make entries that can't be meant as anything."""
+    (folder / "README").write_text("an operator's notes")
     (folder / os.fsdecode(b"\xff\xfe")).write_bytes(b"no text")
     (folder / "two\nlines").write_bytes(b"")
     (folder / ("n" * 255)).write_bytes(b"as long as a name can be")

@@ -9,7 +9,7 @@ extend      extend all leases that it was given
 delete N    delete the first N that it still has
 
 Its answer is the command's name, and the ids for which it worked: not those whose lease was over.
-Whatever else goes wrong ends the process.
+Any other error ends the process.
 """
 
 from __future__ import annotations

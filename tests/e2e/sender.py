@@ -3,9 +3,9 @@
     sender.py URL QUEUE LEDGERS NAME --file LOG [--batch N]
     sender.py URL QUEUE LEDGERS NAME --seed N [--threads N] [--size BYTES] [--once]
 
-What was not acknowledged is sent again, as another copy. With `--once` each message has a deduplication
-id, and is sent again as the same copy; some of those that are acknowledged are sent again, too. It ends
-at the end of its file, or on SIGTERM.
+A message without an acknowledgement is sent again, as another copy. With `--once` each message has a
+deduplication id, and is sent again as the same copy; some acknowledged ones are sent again, too.
+It ends at the end of its file, or on SIGTERM.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Sender:
 
 
 def tell(what: str) -> None:
-    """One line, in one write: threads tell, too."""
+    """Write one line, in one write: threads do, too."""
     sys.stdout.write(what + "\n")
     sys.stdout.flush()
 

@@ -2,8 +2,8 @@
 
     stager.py URL QUEUE LEDGERS NAME --seed N
 
-Every call is made until it is answered, as the same call. What is published is there, all of it, though
-its ids are returned to no caller; what is dropped was never there.
+Every call is made until it is answered, as the same call. A published stage is there, all of it, though
+its ids are returned to no caller; a dropped one was never there.
 """
 
 from __future__ import annotations

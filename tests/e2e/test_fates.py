@@ -61,7 +61,7 @@ def test_a_run_without_faults_has_none() -> None:
 # Losses.
 
 
-def test_an_acknowledged_message_that_nobody_ever_saw_is_lost() -> None:
+def test_an_acknowledged_message_that_was_never_received_is_lost() -> None:
     assert faults(*sent("x")) == {"lost": ["x"]}
 
 
@@ -96,7 +96,7 @@ def test_an_unacknowledged_message_that_was_delivered_must_not_vanish() -> None:
     assert faults(Sending({"copy of x": "digest of x"}), Received([delivery("x")])) == {"lost": ["x"]}
 
 
-# What is published, or sent under a deduplication id.
+# Messages published, or sent under a deduplication id.
 
 
 def published(*ids: str) -> list[Fact]:
@@ -117,7 +117,7 @@ def test_a_published_message_that_was_deleted_by_its_id_alone_is_not_lost() -> N
     assert faults(*published("x"), Seen({"x": "copy of x"}), *deleted("x")) == {}
 
 
-def test_what_was_dropped_unpublished_must_not_appear() -> None:
+def test_an_aborted_stage_must_not_appear() -> None:
     dropped = [Sending({"copy of x": "digest of x"}), Refused(["copy of x"])]
     assert faults(*dropped, Received([delivery("x")]), *deleted("x")) == {"invented": ["x"]}
 
@@ -195,11 +195,11 @@ def test_a_lease_may_begin_when_the_one_before_it_is_due() -> None:
 # Inventions.
 
 
-def test_what_was_never_sent_is_invented() -> None:
+def test_an_unsent_message_is_invented() -> None:
     assert faults(Received([delivery("x")]), *deleted("x")) == {"invented": ["x"]}
 
 
-def test_what_was_refused_is_invented() -> None:
+def test_a_refused_message_is_invented() -> None:
     refused: list[Fact] = [Sending({"copy of x": "digest of x"}), Refused(["copy of x"])]
     assert faults(*refused, Received([delivery("x")]), *deleted("x")) == {"invented": ["x"]}
 
@@ -223,7 +223,7 @@ def test_one_id_is_one_message() -> None:
     assert faults(*clash) == {"altered": ["a"]}
 
 
-# What people and ledgers read.
+# Texts for people and ledgers.
 
 
 def test_a_verdict_tells_its_counts_and_names_some_of_the_faulty() -> None:

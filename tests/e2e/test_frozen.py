@@ -92,7 +92,9 @@ def test_the_messages_of_a_consumer_that_sleeps_go_to_another_and_stay_with_it(
     assert stage.end().redelivered == set(held)
 
 
-def test_what_waited_in_a_consumer_that_slept_is_not_handed_out(stage: Stage, crew: Crew) -> None:
+def test_prefetched_messages_of_a_suspended_consumer_are_not_handed_out(
+    stage: Stage, crew: Crew
+) -> None:
     sleeper, other = stage.puppet("sleeper"), stage.puppet("other")
     sent = stage.ask(other, "send 5")
     assert stage.ask(sleeper, "next") == [sent[0], "1"], "the others wait beside it: they came together"

@@ -84,7 +84,7 @@ WORDS: Final = {
 
 
 @pytest.mark.parametrize("reset", [False, True], ids=["ends", "reset"])
-def test_a_connection_that_breaks_off_anywhere_leaves_nothing_and_harms_nobody(
+def test_a_connection_that_breaks_off_anywhere_leaves_nothing_and_affects_no_other(
     client: spoolrack.Client, served: Served, reset: bool
 ) -> None:
     for words in WORDS.values():
@@ -127,7 +127,7 @@ BAD_NAMES: Final = (
 def test_a_bad_name_is_refused_and_touches_nothing(
     client: spoolrack.Client, served: Served, outside: Outside
 ) -> None:
-    # What each method says to a bad name is tested where the server is; here, that nothing happens.
+    # The refusals of bad names are tests of the server; here, nothing happens.
     before = {path for path in served.root.rglob("*") if "quarantine" not in path.parts}
     for name in BAD_NAMES:
         queue = client.queue(name)
@@ -175,7 +175,7 @@ def test_a_receipt_or_an_id_that_is_a_path_leads_nowhere(
     assert serves(client)
 
 
-def test_a_page_token_of_somebody_is_no_way_in(client: spoolrack.Client, served: Served) -> None:
+def test_a_forged_page_token_is_refused(client: spoolrack.Client, served: Served) -> None:
     with grpc.insecure_channel(served.address) as channel:
         stub = Stubs(channel)
         for token in ("..", "../../outside", "\0", "!" * 10_000, "=" * 7):
@@ -214,12 +214,12 @@ def test_ten_megabytes_of_attributes_in_many_shapes_are_refused_alone(
 # The folders.
 
 
-def test_what_somebody_puts_into_the_folders_of_a_running_server_stays_his_own(
+def test_files_put_into_the_folders_of_a_running_server_are_kept(
     client: spoolrack.Client, served: Served, outside: Outside
 ) -> None:
     litter(served.root, "jobs", outside)
     assert serves(client)
-    # What is adopted was put there after all the rest, and looked at in the same round.
+    # The adopted file was put there after all the rest, and looked at in the same round.
     (served.root / "new" / f"jobs:{uuid(600)}").write_bytes(b"adopt me")
     (message,) = client.queue("jobs").receive(10, wait=60)
     assert message.body == b"adopt me"
@@ -234,11 +234,11 @@ def test_what_somebody_puts_into_the_folders_of_a_running_server_stays_his_own(
     assert serves(client)
     assert outside.is_untouched()
     kept = [path for path in served.root.rglob("*") if path.name == "README"]
-    assert len(kept) == 8, "what isn't ours is never destroyed"
+    assert len(kept) == 8, "a foreign file is never destroyed"
 
 
 def assert_only_ours(client: spoolrack.Client) -> None:
-    """What the server took in at its start are regular files that say what they are: here, none."""
+    """Check that the server took in regular files with valid names alone: here, none."""
     assert serves(client)
     assert {queue.name for queue in client.list_queues()} <= {"jobs", "broken"}
 
@@ -289,7 +289,7 @@ def take_away(path: Path, outside: Outside) -> None:
     path.unlink()
 
 
-def test_messages_that_were_tampered_with_cost_nobody_but_themselves(
+def test_a_message_that_was_tampered_with_costs_no_other(
     client: spoolrack.Client, served: Served, outside: Outside
 ) -> None:
     harms = (
@@ -300,7 +300,7 @@ def test_messages_that_were_tampered_with_cost_nobody_but_themselves(
     # Their bodies are the secret's, so that size and checksum wouldn't tell a link to it from the file.
     assert zlib.crc32(SECRET)
     harmed, well = [queue.send(SECRET) for _ in harms], queue.send(b"well")
-    served.kill()  # What was sent a moment ago is delivered from memory.
+    served.kill()  # A message sent a moment ago is delivered from memory.
     served.restart()
     for harm, id in zip(harms, harmed, strict=True):
         (path,) = (path for path in served.root.rglob(f"*{id}*") if path.is_file())

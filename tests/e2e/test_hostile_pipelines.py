@@ -122,7 +122,7 @@ def value_of(field: FieldDescriptor, random: Random) -> Any:
                 body_sizes=[random.choice(LARGE) for _ in range(random.choice((0, 1, 2)))],
                 groups={random.choice(NUMBERS): random.choice(TEXTS)},
             )
-    raise AssertionError(f"what is hostile for {field.full_name}?")
+    raise AssertionError(f"no hostile value for {field.full_name}")
 
 
 def made(kind: type[Message], random: Random) -> Any:
@@ -179,7 +179,7 @@ def serves(stub: Any) -> bool:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_whatever_a_request_holds_the_server_makes_no_mistake(
+def test_any_request_is_answered_without_an_internal_error(
     served: Served, stub: Any, outside: Outside, random: Random, method: str
 ) -> None:
     descriptor = contract.METHODS[method]
@@ -256,7 +256,7 @@ def test_a_deduplication_id_is_any_text_and_never_a_path(
     assert outside.is_untouched()
 
 
-def test_what_somebody_puts_into_the_folders_of_a_running_server_harms_nobody(
+def test_files_put_into_the_folders_of_a_running_server_affect_no_message(
     served: Served, stub: Any, outside: Outside
 ) -> None:
     litter_pipelines(served.root, "jobs", outside)
@@ -281,7 +281,7 @@ def test_what_somebody_puts_into_the_folders_of_a_running_server_harms_nobody(
                 assert code_of(stub, method, request) not in OURS, (method, name)
         assert outside.is_untouched()
     kept = [path for path in served.root.rglob("README") if path.is_file()]
-    assert len(kept) == 5, "what isn't ours is never destroyed"
+    assert len(kept) == 5, "a foreign file is never destroyed"
 
 
 def test_a_foreign_file_in_a_folder_does_not_stop_a_start(crew: Crew, tmp_path: Path) -> None:

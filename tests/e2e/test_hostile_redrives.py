@@ -61,7 +61,7 @@ def serves(stub: Any) -> bool:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_whatever_a_request_holds_the_server_makes_no_mistake(
+def test_any_request_is_answered_without_an_internal_error(
     served: Served, stub: Any, outside: Outside, random: Random, method: str
 ) -> None:
     kind = GetMessageClass(contract.METHODS[method].input_type)

@@ -22,7 +22,7 @@ def test_nothing_is_undone_by_kills_of_senders_and_consumers(load: Load, random:
     check(load.finish())
 
 
-def test_nothing_is_undone_by_kills_of_everybody_in_turn(
+def test_kills_of_all_processes_in_turn_undo_nothing(
     load: Load, served: Served, random: Random
 ) -> None:
     for role in random.sample([*load.senders, *load.consumers], 5):

@@ -73,9 +73,7 @@ def test_every_message_is_there_once_after_many_kills(
     redrive_under_kills(servers, random, messages=10_000, kills=40)
 
 
-def test_what_was_cancelled_goes_no_further_though_the_server_dies(
-    served: Served, random: Random
-) -> None:
+def test_a_cancelled_redrive_moves_no_more_after_a_kill(served: Served, random: Random) -> None:
     with letters_at(served.address, random) as letters:
         letters.die(200)
         redrive = letters.client.queue(DEAD).redrive(max_messages_per_second=RATE)

@@ -73,7 +73,7 @@ def test_the_folders_hold_nothing_but_queues_and_memories_when_all_is_deleted(
     of_messages = [path for path in left if path.parts[0] not in ("config", "remove", "keys")]
     memories = [path for path in of_messages if path.parts[0] in ("published", "reserved")]
     assert {path for path in of_messages if path not in memories} == {Path("queues") / QUEUE}, (
-        "what is in remove/ waits for the reaper"
+        "files in remove/ wait for the reaper"
     )
     # Of each, the last number; and lost sets, until a call asks for them.
     assert sum(path.parts[0] == "published" for path in memories) <= 1

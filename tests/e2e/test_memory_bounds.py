@@ -31,9 +31,9 @@ from tests.support.statuses import reason_of
 MIB: Final = 1 << 20
 LIMIT: Final = 1024 * MIB
 WATERMARK: Final = 512 * MIB
-"""What `serve` would take by itself, were it started within the limit."""
+"""The watermark that `serve` would take by itself, were it started within the limit."""
 UNAUTHENTICATED: Final = 128 * MIB
-"""docs/security.md: what is refused by its metadata costs no more than a connection."""
+"""docs/security.md: a call refused by its metadata costs no more than a connection."""
 BODY: Final = 60 * MIB
 CALLERS: Final = 16
 STUCK: Final = 120.0
@@ -96,7 +96,7 @@ class Rig:
         return spoolrack.connect(f"grpcs://{self.address}", ca=self.ca, token=self.token, timeout=STUCK)
 
     def send_at_once(self, *, metadata: Any) -> Counter[str]:
-        """How the sends of all connections ended."""
+        """Send over all connections at once; return how the sends ended."""
         message = pb.OutgoingMessage(body=os.urandom(BODY))
         raw = rpc.SendRequest(queue="q", messages=[message]).SerializeToString()
         ends: list[str] = []
@@ -126,7 +126,7 @@ class Rig:
         return int(found[1]) * 1024
 
     def check(self) -> None:
-        """It lives, serves, and takes sends again."""
+        """Check that the server lives, serves, and takes sends again."""
         assert self.cage.kills == 0
         with self.client() as client:
             client.create_queue("after")
@@ -172,7 +172,7 @@ def test_large_sends_that_are_refused_leave_the_memory_bounded_again_and_again(r
         rig.check()
 
 
-def test_frames_that_nobody_reads_leave_the_memory_bounded(rig: Rig) -> None:
+def test_unread_frames_leave_the_memory_bounded(rig: Rig) -> None:
     with rig.client() as client:
         client.create_queue("q", max_message_size=64 * MIB)
         queue = client.queue("q")
@@ -197,6 +197,6 @@ def test_frames_that_nobody_reads_leave_the_memory_bounded(rig: Rig) -> None:
         rig.check()
         for stream in streams:
             stream.cancel()
-        # What was waited for is there for who reads.
+        # The awaited message is there for the next receive.
         (found,) = queue.receive(wait=STUCK)
         assert found.body == body

@@ -154,7 +154,7 @@ def test_the_checker_finds_exactly_the_faults_that_were_planted_in_a_real_run(
 ) -> None:
     load.go_on(0.0, 0.3)
     load.stop_consuming()
-    # A server that never knew the consumers leases nothing to them: what is sent now stays ready.
+    # A server that never knew the consumers leases nothing to them: new messages stay ready.
     served.kill()
     served.restart()
     doubled = planter.receive()

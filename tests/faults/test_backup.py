@@ -71,7 +71,7 @@ def test_a_snapshot_under_load_has_what_was_acknowledged_and_nothing_that_was_de
     try:
         restored.start()
         states = [message.id for message in restored.queue("jobs").peek()]
-        # What was being received when the snapshot was taken is leased in it.
+        # A message received as the snapshot was taken is leased in it.
         states += [message.id for message in restored.queue("jobs").peek(["leased"])]
     finally:
         restored.kill()

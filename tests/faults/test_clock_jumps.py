@@ -100,7 +100,7 @@ def test_a_restart_after_a_jump_loses_no_message_and_no_lease_stays_for_ever(
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_who_waits_is_served_at_once_whatever_the_clock_says(
+def test_a_waiting_receive_is_served_at_once_at_any_wall_time(
     jump: int, clock: ManualClock, queue: spoolrack.Queue
 ) -> None:
     with queue.messages(max_in_flight=1) as stream:

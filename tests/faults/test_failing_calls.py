@@ -27,7 +27,7 @@ def server(serve: Serve, traced: None) -> RealServer:
 
 @dataclass(frozen=True, kw_only=True)
 class Before:
-    """What is in the queue before a fault: in order, the first two leased."""
+    """The messages in the queue before a fault, in order, the first two leased."""
 
     ids: list[str]
     held: list[spoolrack.Message]
@@ -69,7 +69,7 @@ OPERATIONS: dict[str, tuple[Act, Check]] = {
     "purge queue": (lambda s, b: s.client.queue("q").purge(), lambda s, b: ids_in(s) == []),
     "delete queue": (lambda s, b: s.client.delete_queue("q"), lambda s, b: "q" not in _queues(s)),
 }
-"""What is done while the sync fails, and how it shows after a restart that it took place."""
+"""Operations while the sync fails, and the sign after a restart that each took place."""
 QUICK = ("send", "send many", "receive", "delete", "create queue")
 
 
@@ -114,7 +114,7 @@ def test_a_sync_that_fails_once_is_never_called_good_before_a_restart(
     server.kill()
     server.start()
     assert server.health() == WELL
-    # What was done stays done: only whether it would have survived a power cut was unknown.
+    # The operation stays done: only its durability over a power cut was unknown.
     assert took_place(server, before)
     others = [id for id in before.ids if id not in (before.ids[0], before.ids[4])]
     if operation != "purge queue":

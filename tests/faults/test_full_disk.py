@@ -139,7 +139,7 @@ def test_everything_but_what_takes_room_works_when_others_have_taken_the_last_of
 
     check()
     assert server.health() == WELL
-    # What the deletes have freed is taken as well, and then the server must start on such a disk.
+    # The room freed by deletes is filled as well, and then the server must start on such a disk.
     shutil.rmtree(foreign)
     fill_bytes(foreign) if what == "bytes" else fill_files(foreign)
     server.kill()

@@ -21,7 +21,7 @@ Serve = Callable[..., RealServer]
 
 @contextmanager
 def connecting(server: RealServer) -> Iterator[Any]:
-    """A connection that is on its way; done when it is made."""
+    """Open a connection; yield a future that is done when it is made."""
     # Else gRPC gives us one that this process has already.
     options = [("grpc.use_local_subchannel_pool", 1)]
     with grpc.insecure_channel(f"127.0.0.1:{server.port}", options) as channel:
@@ -34,7 +34,7 @@ def handles(server: RealServer) -> set[int]:
 
 @contextmanager
 def no_more_handles(server: RealServer) -> Iterator[None]:
-    """The process has what it has opened, and gets nothing more."""
+    """Limit the process to the handles that it has open."""
     before = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
     free = 0
     while free < len(handles(server)) and set(range(free + 1)) <= handles(server):
@@ -52,7 +52,7 @@ def test_a_server_without_handles_refuses_what_needs_one_and_goes_on_afterwards(
     server.client.create_queue("q", visibility_timeout=1)
     sent = [queue.send(f"{number}") for number in range(6)]
     sent += [result.id or "" for result in queue.send_many(["a", "batch"])]
-    server.restart()  # What was sent a moment ago needs no handle.
+    server.restart()  # A message sent a moment ago needs no handle.
     queue = server.queue()
     (held,) = queue.receive(1, visibility_timeout=600)
     late = ExitStack()
@@ -66,7 +66,7 @@ def test_a_server_without_handles_refuses_what_needs_one_and_goes_on_afterwards(
             queue.receive(1)
         with pytest.raises(DiskError):
             server.client.create_queue("never")
-        # What needs none goes on, its sync too.
+        # Work that needs none goes on, its sync too.
         held.extend(600)
         held.delete()
         queue.delete_by_id(sent[5])
@@ -78,7 +78,7 @@ def test_a_server_without_handles_refuses_what_needs_one_and_goes_on_afterwards(
     assert server.health() == WELL
     left = [*sent[1:5], *sent[6:]]
     assert [message.id for message in queue.peek()] == left
-    # What a receive had taken and couldn't read comes back.
+    # A message that a receive had taken and couldn't read comes back.
     received: list[spoolrack.Message] = []
     while len(received) < len(left):
         received += queue.receive(10, wait=20, visibility_timeout=600)
@@ -88,7 +88,7 @@ def test_a_server_without_handles_refuses_what_needs_one_and_goes_on_afterwards(
     assert [message.id for message in server.queue().peek()][:-1] == left
 
 
-def test_connections_that_take_all_handles_cost_nobody_a_message(serve: Serve) -> None:
+def test_connections_that_take_all_handles_lose_no_message(serve: Serve) -> None:
     server = serve()
     server.client.create_queue("q")
     queue = server.queue()

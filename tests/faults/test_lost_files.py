@@ -1,7 +1,7 @@
 """Files of the store's own that are removed or overwritten by hand: no message goes out of service.
 
-Each fault is done beside a running server, or before a start. What the log then says names what has
-happened, to what, and what to do.
+Each fault is done beside a running server, or before a start. The log then names the event, its object
+and a remedy.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def ask_all(store: Store) -> list[Message]:
 
 
 def make_root(root: Path, clock: ManualClock) -> None:
-    """A queue with a message that is ready, one leased, one delayed, one deleted, and a batch."""
+    """Make a queue with a ready, a leased, a delayed and a deleted message, and a batch."""
     with Store.open(root, clock=clock) as store:
         settings = QueueSettings(visibility_timeout=HOUR)
         store.submit(CreateQueue(name="q", settings=settings)).result(STUCK)
@@ -101,7 +101,7 @@ HIDDEN = {b"leased", b"delayed"}
             ALL,
         ),
         (remove_format, ("no FORMAT file",), ALL),
-        # What lay in them was what the fault has taken; nothing else goes with it.
+        # Their content is lost by the fault itself; nothing else goes with it.
         (removing("delay"), ("no folder delay", *IS_MADE_ANEW), ALL - HIDDEN),
         (removing("queues"), ("no folder queues", *IS_MADE_ANEW), HIDDEN),
         *(

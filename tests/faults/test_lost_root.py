@@ -151,7 +151,7 @@ def test_a_file_system_that_turns_read_only_gets_nothing_acknowledged_until_a_re
         with pytest.raises(StoreFailed):
             call()
     assert server.is_failed()
-    assert ids_in(server) == sent, "what is there can be looked at"
+    assert ids_in(server) == sent, "messages can still be listed"
     code, said = RealServer(made.mount_point / "root", made.image.parent / "log").refuse_start()
     assert code != 0
     assert said.splitlines()[-1].startswith("spoolrack: ")
@@ -275,7 +275,7 @@ def test_a_start_with_a_forbidden_folder_loses_nothing(folder: str, mortal: Real
 
 def test_a_message_that_may_not_be_read_waits_and_the_others_go_on(mortal: RealServer) -> None:
     sent = [mortal.queue().send(f"{number}") for number in range(3)]
-    mortal.restart()  # What was sent a moment ago isn't read at all.
+    mortal.restart()  # A message sent a moment ago isn't read at all.
     (file,) = (path for path in (mortal.root / "queues/q").iterdir() if path.name.startswith(sent[0]))
     file.chmod(0o000)
     assert [message.id for message in mortal.queue().receive(5)] == sent[1:]

@@ -1,4 +1,4 @@
-"""A folder of very many entries: what a receive, a send, a delete and a start ask of the system.
+"""A folder of very many entries: system calls of a receive, a send, a delete and a start.
 
 Counted in calls and not in seconds: a start lists each folder once and reads no message, and nothing
 else lists anything.
@@ -68,7 +68,7 @@ def id_of(number: int) -> str:
 
 
 def prepare(root: Path, count: int) -> None:
-    """A queue of so many ready messages, without bodies."""
+    """Make a queue of `count` ready messages, without bodies."""
     root.mkdir()
     with opened(root) as rig:
         rig.ask(CreateQueue(name="q", settings=QueueSettings(visibility_timeout=Millis(600_000))))

@@ -70,8 +70,8 @@ OUR_NAMES = {
     "reserved": ("stream.1", f"stream.2@{DUE}"),
     "redrives": ("{id},m0,f0", "{id},m0,f0,oabcdefgh"),
 }
-"""Names that we might give, for things that are not ours. What has one in remove/ is deleted, and in
-keys/ torn."""
+"""Names that the store might give, for foreign files. Such a file in remove/ is deleted, and in keys/
+torn."""
 
 
 def plant(root: Path) -> None:
@@ -92,7 +92,7 @@ def use(server: RealServer, there: list[str]) -> list[str]:
     sent += [result.id or "" for result in queue.send_many(["in", "a", "batch"])]
     sent.append(queue.send("delayed", delay=600))
     held = queue.receive(3, visibility_timeout=600)
-    while len(held) < 3:  # What stood before them was put aside.
+    while len(held) < 3:  # Foreign files before them went to quarantine.
         held += queue.receive(3 - len(held), visibility_timeout=600, wait=20)
     held[0].extend(900)
     held[1].release()
@@ -117,7 +117,7 @@ def ids_in(server: RealServer) -> list[str]:
 def bystanders(root: Path) -> set[bytes]:
     """Foreign contents that are still somewhere under the root.
 
-    What has the name of a send that was never answered may go: the link to it, not the file.
+    A link with the name of an unanswered send may go, but not the file.
     """
     return {
         content
@@ -127,7 +127,7 @@ def bystanders(root: Path) -> set[bytes]:
     }
 
 
-def test_strangers_everywhere_cost_nobody_a_message_and_are_not_destroyed(serve: Serve) -> None:
+def test_foreign_files_everywhere_cost_no_message_and_are_kept(serve: Serve) -> None:
     server = serve()
     server.client.create_queue("dead")
     server.client.create_queue("q", visibility_timeout=600)
@@ -153,7 +153,7 @@ def test_strangers_everywhere_cost_nobody_a_message_and_are_not_destroyed(serve:
 
 
 @pytest.mark.parametrize("make", [make_file, make_pipe])
-def test_what_comes_to_stand_in_a_queues_place_costs_no_acknowledged_message(
+def test_a_foreign_entry_in_a_queue_s_place_costs_no_acknowledged_message(
     make: Callable[[Path], None], serve: Serve
 ) -> None:
     server = serve()

@@ -22,7 +22,7 @@ _QUIET: Final = 100
 _PAUSE: Final = 0.05
 MORE_MEMORY: Final = 128 * 1024
 """KiB by which a server may have grown. It keeps 32 MiB of what was sent last, and its threads leave
-some 10 MiB free, on a busy machine three times that; what each call leaks would come on top."""
+some 10 MiB free, on a busy machine three times that; a leak of each call would come on top."""
 
 
 class Fuzzed:
@@ -77,7 +77,7 @@ class Fuzzed:
             return {message.id: message.body for message in client.queue(queue).peek()}
 
     def check(self) -> None:
-        """It serves, and its log says nothing of mistakes."""
+        """Check that it serves, and that its log has no internal error."""
         assert self._server.health() == WELL
         new = self._server.log[self._seen :]
         self._seen += len(new)
@@ -85,7 +85,7 @@ class Fuzzed:
         assert "Traceback" not in new, new[-4_000:]
 
     def check_for_leaks(self) -> None:
-        """No file, no socket and little memory is held for calls that have ended."""
+        """Check that ended calls hold no file, no socket and little memory."""
         self.channel.close()
         for _ in range(_QUIET):
             # Watches and connections come and go; each queue that was made has a few.
@@ -96,7 +96,7 @@ class Fuzzed:
         assert self._resident() <= self._memory + MORE_MEMORY
 
     def check_folders(self) -> None:
-        """It ends when it is told to, and leaves folders without a fault."""
+        """Check that it stops, and leaves folders without a fault."""
         assert self._server.stop() == 0, self._server.log[-4_000:]
         done = subprocess.run(
             [sys.executable, "-m", "spoolrack_server", "fsck", "--data", str(self.root)],

@@ -103,7 +103,7 @@ def raw_request(random: Random, mark: bytes) -> RawRequest:
     headers += framing
     random.shuffle(headers)
     said = newline.join([line, *headers, b"", b""]) + body
-    # What a header says of the body's length may be another's word, or not be understood.
+    # A header's length of the body may be wrong, or not be understood.
     names = [header.partition(b":")[0].strip().lower() for header in headers]
     framed = names.count(b"content-length") + names.count(b"transfer-encoding")
     is_whole = is_whole and newline == b"\r\n" and framed <= 1 and b"upgrade" not in names

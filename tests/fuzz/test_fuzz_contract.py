@@ -54,7 +54,7 @@ def path(method: MethodDescriptor) -> str:
 
 
 def ask(channel: grpc.Channel, method: MethodDescriptor, raw: list[bytes]) -> grpc.RpcError | None:
-    """Send these, whatever they are; what the call fails with."""
+    """Send any bytes; return the error of the call."""
     kind = ("stream" if method.client_streaming else "unary") + (
         "_stream" if method.server_streaming else "_unary"
     )
@@ -71,7 +71,7 @@ def ask(channel: grpc.Channel, method: MethodDescriptor, raw: list[bytes]) -> gr
 
 
 def check(error: grpc.RpcError | None) -> None:
-    """It says why, in a word of the list; and is no mistake of the server."""
+    """Check that an error has a reason of the list, and is no internal error."""
     if error is None or error.code() in NOTHING:
         return
     raw = dict(error.trailing_metadata() or ()).get("grpc-status-details-bin")

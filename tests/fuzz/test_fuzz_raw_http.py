@@ -24,7 +24,7 @@ from tests.fuzz.raw_requests import QUEUE, raw_request
 TRIES: Final = int(os.environ.get("SPOOLRACK_FUZZ", "400"))
 STUCK: Final = 60.0
 UNKNOWN_END: Final = 0.2
-"""Seconds for an answer to what may have no end. What isn't heard by then counts neither way."""
+"""Seconds for an answer to a request that may have no end. A later answer counts neither way."""
 ROUND: Final = 100
 """Requests after which the server and its log are looked at."""
 _STATUS: Final = re.compile(rb"^HTTP/\d\.\d (\d{3}) [^\r\n]*\r\n", re.MULTILINE)
@@ -55,7 +55,7 @@ def answers(url: str, said: bytes, *, is_whole: bool) -> tuple[bytes, bool]:
         except TimeoutError:
             assert not is_whole, f"no answer to {said[:2_000]!r}"
         except ConnectionError:
-            return heard, False  # It hung up while there was more to come: what it said may be lost.
+            return heard, False  # It hung up while there was more to come: its answer may be lost.
         # To what may be more than one request, more may be said.
         return heard, is_whole
 

@@ -191,7 +191,7 @@ CASES: dict[str, Values] = {
         **TLS,
         "security": {"runAsUser": None, "runAsGroup": None, "fsGroup": None},
     },
-    "somebody else's account": {**TLS, "serviceAccount": {"create": False}},
+    "an existing account": {**TLS, "serviceAccount": {"create": False}},
     "placed by hand": {
         **TLS,
         "affinity": {"nodeAffinity": {}},

@@ -42,7 +42,7 @@ class Rendered:
 
     @property
     def arguments(self) -> dict[str, str]:
-        """What `spoolrack serve` is called with, by flag; "" for those without a value."""
+        """The arguments of `spoolrack serve`, by flag; "" for those without a value."""
         command, *flags = self.server["args"]
         assert command == "serve"
         return {flag.partition("=")[0]: flag.partition("=")[2] for flag in flags}

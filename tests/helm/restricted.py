@@ -27,7 +27,7 @@ SELINUX = {"container_t", "container_init_t", "container_kvm_t", "container_engi
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """What a field of a pod, or of each container, may be."""
+    """The values that a field of a pod, or of each container, may have."""
 
     name: str
     field: str

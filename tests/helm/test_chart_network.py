@@ -38,7 +38,7 @@ def test_the_network_policy_lets_in_what_the_services_offer_and_no_more(
     assert len(policy["egress"]) == bool(traces) + len(wanted.get("extraEgress", ()))
 
 
-def test_where_not_everybody_may_come_in_the_job_and_the_test_may(release: Release) -> None:
+def test_with_authentication_the_job_and_the_test_are_admitted(release: Release) -> None:
     found = release("everything")
     allowed = policy_of(found)["ingress"][0]["from"][0]["podSelector"]["matchLabels"]
     clients = [found.one("Pod"), found.one("Job")["spec"]["template"]]

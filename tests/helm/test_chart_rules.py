@@ -255,7 +255,7 @@ def test_the_pods_start_again_when_their_tokens_change_unless_told(engine: Engin
     assert sums(case) == sums(copy.deepcopy(case))
     assert sums(case) != sums(other)
     assert sums(CASES["tokens without a restart"]) is None
-    # What others keep, the server reads again by itself.
+    # Secrets of others are read again by the server itself.
     assert sums(CASES["access of one's own"]) is None
 
 

@@ -1,7 +1,7 @@
 """Commands of rendered pods are run: the server, its probes, the job, the test, and the drain.
 
-So the chart can't name a flag, a variable, a port, a path or a file that the program doesn't know. What
-a cluster does around it (scheduling, mounting, the network, Helm's own hooks) isn't tested here.
+So the chart can't name a flag, a variable, a port, a path or a file that the program doesn't know. The
+cluster's part (scheduling, mounting, the network, Helm's own hooks) isn't tested here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Deployed:
     release: Rendered
     server: Pod
     client: dict[str, Any]
-    """What a worker's client connects with, besides the URL."""
+    """A worker's arguments of `connect`, besides the URL."""
     scraper: str | None
     """The token of Prometheus."""
     context: ssl.SSLContext | None
@@ -286,7 +286,7 @@ def test_a_pod_of_several_processes_is_probed_as_one(engine: Engine, tmp_path: P
         assert deployed.server.ended(deployed.server.spec["terminationGracePeriodSeconds"]) == 0
 
 
-def test_a_pod_that_traces_serves_also_where_nobody_collects(engine: Engine, tmp_path: Path) -> None:
+def test_a_pod_that_traces_serves_also_without_a_collector(engine: Engine, tmp_path: Path) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     deployed = without_tls(engine, tmp_path, {"server": {"traces": nobody}})
     assert deployed.release.arguments["--traces"] == nobody

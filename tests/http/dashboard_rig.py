@@ -59,7 +59,7 @@ def assets() -> list[str]:
 async def guarded(
     folder: Path, rules: str, clock: Clock | None = None
 ) -> AsyncIterator[tuple[Server, Http]]:
-    """A server that knows of alice with the token "a", and of bob with "b"."""
+    """Run a server with the tokens "a" of alice and "b" of bob."""
     tokens, permissions = folder / "tokens", folder / "permissions"
     lines = [f"{name} sha256:{hashlib.sha256(token).hexdigest()}\n" for name, token in TOKENS.items()]
     tokens.write_text("".join(lines))

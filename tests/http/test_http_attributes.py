@@ -26,7 +26,7 @@ SAFE = set(range(0x20, 0x7F))
 @example({"%41": "%41", "A": "A", "a": "%", "b": "100%25"})
 @example({"x": "  ", "y": " \t ", "z": ""})
 @example({"ä\U0001f600": "\0\x7f\u2028", "content-type": b"\xff"})
-def test_what_becomes_headers_becomes_attributes_again(attributes: dict[str, str | bytes]) -> None:
+def test_headers_of_attributes_become_attributes_again(attributes: dict[str, str | bytes]) -> None:
     headers = headers_of(attributes)
     assert len({name.lower() for name in headers}) == len(headers)
     for name, value in headers.items():

@@ -1,4 +1,4 @@
-"""The dashboard's files and its JSON: its files and their headers; what is told, and what is done."""
+"""The dashboard's files with their headers, its JSON, and its actions."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_the_page_itself_holds_no_script_no_style_and_no_address_of_anothe
         assert (await get(http, f"/-/{named}")).status == 200, named
 
 
-async def test_what_somebody_has_is_not_sent_again(http: Http) -> None:
+async def test_a_cached_asset_is_not_sent_again(http: Http) -> None:
     first = await get(http, "/-/dashboard/app.js")
     again = await get(http, "/-/dashboard/app.js", **{"If-None-Match": first.headers["ETag"]})
     other = await get(http, "/-/dashboard/app.js", **{"If-None-Match": 'W/"other"'})
@@ -77,7 +77,7 @@ async def test_what_somebody_has_is_not_sent_again(http: Http) -> None:
     assert first.headers["Cache-Control"] == "no-cache"
 
 
-async def test_who_takes_gzip_gets_it(http: Http) -> None:
+async def test_a_client_that_accepts_gzip_gets_it(http: Http) -> None:
     plain = await get(http, "/-/dashboard/style.css", **{"Accept-Encoding": "identity"})
     packed = await get(http, "/-/dashboard/style.css", **{"Accept-Encoding": "gzip"})
     assert packed.headers["Content-Encoding"] == "gzip"
@@ -123,7 +123,7 @@ async def test_the_root_leads_browsers_to_the_page_and_programs_nowhere(
 
 
 @pytest.mark.parametrize("noted", [STATIC / "vendor", CHECKOUT / "tests" / "browser" / "vendor"])
-def test_what_is_vendored_is_what_npm_has_with_its_licence_beside_it(noted: Path) -> None:
+def test_vendored_files_equal_npm_s_with_their_licence_beside_them(noted: Path) -> None:
     files = set()
     for package in json.loads((noted / "vendored.json").read_text()):
         assert package["integrity"].startswith("sha512-")
@@ -275,7 +275,7 @@ async def test_why_a_server_does_not_serve_is_told_and_its_queues_still_are(tmp_
         assert len((await api(rig.http, "queues"))["queues"]) == 1
 
 
-async def test_who_has_the_root_open_is_told(server: Server, http: Http) -> None:
+async def test_the_owner_of_an_open_root_is_reported(server: Server, http: Http) -> None:
     found = await api(http, "server")
     (owner,) = found["owners"]
     assert owner["is_me"]

@@ -138,7 +138,7 @@ async def test_no_nonsense_in_a_change_is_a_mistake_of_the_server(
         "",
     ],
 )
-async def test_what_cannot_be_read_is_refused_with_a_reason(http: Http, path: str) -> None:
+async def test_an_unreadable_request_is_refused_with_a_reason(http: Http, path: str) -> None:
     await http.create()
     answer = await get(http, f"/-/api/{path}")
     assert answer.status in (400, 404)
@@ -178,7 +178,7 @@ async def test_one_sees_the_queues_that_one_may_see_and_is_offered_what_one_may_
         assert (told["identity"], told["sees_all"], "owners" in told) == ("bob", False, False)
 
 
-async def test_what_one_may_not_is_refused_whether_it_is_there_or_not(tmp_path: Path) -> None:
+async def test_a_forbidden_call_is_refused_whether_the_resource_exists_or_not(tmp_path: Path) -> None:
     async with guarded(tmp_path, RULES) as (_, http):
         await fill(http)
         refused = []

@@ -34,7 +34,7 @@ async def test_an_update_changes_what_it_names_and_nothing_else(http: Http, serv
     )
 
 
-async def test_what_is_wrong_with_settings_is_told_as_everywhere(http: Http, server: Server) -> None:
+async def test_invalid_settings_are_reported_as_over_grpc(http: Http, server: Server) -> None:
     await http.create()
     for settings, part in (
         ({"max_receives": 3}, "goes with a dead_letter_queue"),

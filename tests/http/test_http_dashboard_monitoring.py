@@ -51,7 +51,9 @@ async def test_a_history_of_an_hour_is_an_answer_of_a_few_kilobytes(
     assert len(answer.body) < 20_000
 
 
-async def test_what_deletes_left_is_in_the_rate(http: Http, server: Server, clock: ManualClock) -> None:
+async def test_messages_left_by_deletes_are_in_the_rate(
+    http: Http, server: Server, clock: ManualClock
+) -> None:
     await http.create()
     ids = [await http.send() for _ in range(20)]
     clock.advance(EVERY)

@@ -73,7 +73,7 @@ async def test_an_id_of_128_characters_is_the_longest(http: Http) -> None:
     ],
     ids=["empty", "long", "long when decoded", "two", "no UTF-8", "a surrogate", "raw bytes"],
 )
-async def test_what_cannot_be_an_id_is_refused_and_nothing_is_stored(
+async def test_an_invalid_id_is_refused_and_nothing_is_stored(
     http: Http, headers: list[tuple[str, str]]
 ) -> None:
     await http.create()

@@ -32,7 +32,7 @@ async def test_a_name_that_is_led_to_the_loopback_is_refused(tmp_path: Path, hos
     "host",
     ["localhost", "LOCALHOST:8080", "jobs.localhost", "127.0.0.1", "127.0.0.1:1", "[::1]:8080"],
 )
-async def test_who_asks_this_machine_is_served(tmp_path: Path, host: str) -> None:
+async def test_a_request_to_a_name_of_this_machine_is_served(tmp_path: Path, host: str) -> None:
     async with Server(tmp_path / "root") as server:
         assert await ask(server, host) == (201, "")
 

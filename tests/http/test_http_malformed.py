@@ -84,7 +84,7 @@ async def test_http_0_9_leases_nothing(http: Http, server: Server) -> None:
 
 
 async def test_a_target_with_a_foreign_name_in_it_is_refused(http: Http, server: Server) -> None:
-    """What stands in the target comes before the header Host."""
+    """The target's host comes before the header Host."""
     async with raw_to(server) as raw:
         await raw.say("PUT http://evil.example/q HTTP/1.1")
         assert (await raw.head())[0] == 421
@@ -106,7 +106,7 @@ async def test_a_refused_head_is_answered_with_the_id_of_its_request(server: Ser
         ("GET", "/q/messages?vsibility=60", "visibility_timeout, wait"),
         ("GET", "/q/messages?visibility_timeout=60&Wait=1", "visibility_timeout, wait"),
         ("GET", "/q/messages?=", "visibility_timeout, wait"),
-        ("POST", "/q/messages?delay=60", "none"),
+        ("POST", "/q/messages?delay=60", "use wait"),
         ("PUT", "/q?visibility_timeout=60", "none"),
         ("DELETE", "/q?if-empty", "none"),
         ("GET", "/q?x", "none"),
@@ -136,7 +136,7 @@ async def test_the_dashboards_parameters_are_held_to_the_same(http: Http, path: 
 
 
 @pytest.mark.parametrize("path", ["/-/health?x=1", "/-/health/live?x=1", "/-/dashboard?v=2"])
-async def test_pages_that_are_open_to_everybody_take_any_parameter(http: Http, path: str) -> None:
+async def test_public_pages_take_any_parameter(http: Http, path: str) -> None:
     assert (await http.ask("GET", path, described=False)).status == 200
 
 

@@ -295,7 +295,7 @@ async def chunked(body: bytes) -> Any:
     yield body
 
 
-async def test_who_expects_to_be_told_is_told_before_he_sends_too_much(
+async def test_expect_continue_is_refused_before_a_body_that_is_too_large(
     http: Http, server: Server
 ) -> None:
     await http.create()
@@ -333,7 +333,7 @@ async def test_a_body_that_can_not_be_read_is_a_bad_request(
 @pytest.mark.parametrize(
     "garbage", [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET\r\n\r\n", b"\0" * 1_000]
 )
-async def test_what_is_no_http_is_refused_and_logs_nothing(
+async def test_bytes_that_are_no_http_are_refused_and_log_nothing(
     http: Http, server: Server, garbage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with raw_to(server) as raw:

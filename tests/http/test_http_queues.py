@@ -32,7 +32,7 @@ async def test_every_queue_name_is_a_path(http: Http, client: Client, name: str)
 
 
 @pytest.mark.parametrize("name", ["-a", ".a", "x" * 81, "a%20b", "a%2Fb", "%2e", "q%00", "%C3%A4"])
-async def test_what_can_not_be_a_queues_name_is_refused(http: Http, name: str) -> None:
+async def test_an_invalid_queue_name_is_refused(http: Http, name: str) -> None:
     for method, rest in [("PUT", ""), ("GET", ""), ("GET", "/messages"), ("POST", "/messages")]:
         answer = await http.ask(method, f"/{name}{rest}")
         assert (answer.status, answer.reason) == (400, "INVALID_QUEUE_NAME")
@@ -200,7 +200,7 @@ async def test_a_wrong_method_is_told_the_right_ones(
 @pytest.mark.parametrize(
     "path", ["/", "/-", "/-/", "/-/x", "/-/messages", "/q/other", "/q/messages/a/b"]
 )
-async def test_what_is_not_there_is_said_to_be_so(http: Http, path: str) -> None:
+async def test_a_missing_resource_is_reported_as_not_found(http: Http, path: str) -> None:
     answer = await http.ask("GET", path)
     assert (answer.status, answer.reason) == (404, "NO_SUCH_PAGE")
     assert "/-/openapi.json" in answer.json["message"]

@@ -66,7 +66,7 @@ async def test_a_schedule_that_cannot_be_read_is_refused(http: Http, content: An
     assert (await http.ask("GET", SCHEDULES)).json == {"schedules": []}
 
 
-async def test_what_is_not_there_and_what_differs_is_told(http: Http) -> None:
+async def test_a_missing_and_a_differing_schedule_are_reported(http: Http) -> None:
     assert (await http.ask("GET", SCHEDULES)).reason == "QUEUE_NOT_FOUND"
     await http.create()
     for method, path in (("DELETE", "s"), ("POST", "s/pause"), ("POST", "s/resume")):

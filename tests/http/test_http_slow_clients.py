@@ -33,7 +33,7 @@ async def parked(http: Http) -> None:
 
 
 async def unseen(client: Client, body: bytes) -> None:
-    """The message is there, and its receive isn't counted."""
+    """Check that the message is there, and that its receive isn't counted."""
     (message,) = await client.receive(wait=LONG)
     assert message.body == body
     assert message.receive_count == 1
@@ -199,7 +199,7 @@ async def test_a_client_that_leaves_in_mid_body_leaves_nothing_behind(
     assert (await client.counts()).ready_count == 1
 
 
-async def test_a_delete_goes_through_though_nobody_waits_for_its_answer(tmp_path: Path) -> None:
+async def test_a_delete_is_done_though_its_client_has_disconnected(tmp_path: Path) -> None:
     async with fragile(tmp_path / "fragile") as it:
         await it.http.create()
         id = await it.http.send(b"old")
@@ -223,7 +223,7 @@ async def awake(http: Http) -> None:
         await http.ask("GET", "/-/health")
 
 
-async def test_a_request_that_is_half_closed_harms_nobody(
+async def test_a_half_closed_request_affects_no_other(
     http: Http, client: Client, server: Server
 ) -> None:
     await http.create()
@@ -248,7 +248,7 @@ async def say_all(raw: Raw, lines: list[str]) -> None:
     await raw.say(body=heads.encode())
 
 
-async def test_a_slow_reader_holds_up_nobody_else(tmp_path: Path, clock: ManualClock) -> None:
+async def test_a_slow_reader_holds_up_no_other_client(tmp_path: Path, clock: ManualClock) -> None:
     async with (
         Server(tmp_path / "other", clock=clock) as server,
         connected(server) as client,

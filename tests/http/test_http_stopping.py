@@ -59,7 +59,7 @@ async def test_a_send_under_way_when_a_drain_begins_is_stored_and_nothing_new_is
         assert message.body == b"0123456789"
 
 
-async def test_what_does_not_end_in_time_is_cut_off(server: Server, http: Http) -> None:
+async def test_a_request_that_does_not_end_in_time_is_cut_off(server: Server, http: Http) -> None:
     await http.create()
     async with raw_to(server) as raw:
         await raw.say("POST /q/messages HTTP/1.1", "Content-Length: 10", body=b"01234")
@@ -75,7 +75,7 @@ async def test_a_server_stops_though_connections_are_idle(server: Server, http: 
         await asyncio.wait_for(server.stop(grace=STUCK), STUCK / 2)
 
 
-async def test_what_can_not_be_stored_is_unavailable_and_may_be_tried_again(tmp_path: Path) -> None:
+async def test_a_send_the_disk_refuses_is_unavailable_and_retryable(tmp_path: Path) -> None:
     async with fragile(tmp_path / "root") as it:
         await it.http.create()
         it.disk.fail(errno.ENOSPC, "create", "make_folder")
@@ -86,7 +86,7 @@ async def test_what_can_not_be_stored_is_unavailable_and_may_be_tried_again(tmp_
         assert (await it.http.ask("POST", "/q/messages", b"x")).status == 201
 
 
-async def test_what_may_not_be_durable_is_never_called_stored(tmp_path: Path) -> None:
+async def test_a_message_that_may_not_be_durable_is_never_reported_as_stored(tmp_path: Path) -> None:
     async with fragile(tmp_path / "root") as it:
         await it.http.create()
         it.disk.fail(errno.EIO, "sync_folder", "sync_all")

@@ -94,7 +94,7 @@ def mount(*words: str) -> None:
 
 
 def loopback_up() -> None:
-    """As `ip link set lo up`, which not every machine has."""
+    """Set the loopback interface up, as `ip link set lo up`, which not every machine has."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         name_and_flags = struct.pack("16sh", b"lo", 0x1 | 0x40)  # IFF_UP | IFF_RUNNING
         fcntl.ioctl(any_socket, 0x8914, name_and_flags)  # SIOCSIFFLAGS

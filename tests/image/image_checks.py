@@ -1,4 +1,4 @@
-"""What must have been seen of an image's commands that ran confined."""
+"""Checks of an image's commands that ran confined."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Confine = Callable[..., dict[str, Any]]
 
 
 def assert_served(seen: dict[str, Any], image: Stage) -> None:
-    """It was served, checked, used and drained, by an arbitrary user, with one writable folder."""
+    """Check that an arbitrary user served, used and drained it, with one writable folder."""
     uid, gid = image.user.split(":")
     assert "Read-only file system" in seen["write to /"]
     assert "Read-only file system" in seen["write to /tmp"]

@@ -2,9 +2,9 @@
 
 As root:  python -m tests.image.image_steps FOLDER
 
-The base image is a minimal Debian from debootstrap, once, in FOLDER/base. What an engine does besides
-(layers, the manifest, the format of the image) is not done, and so not tested. The last stage is left
-in FOLDER/image, to be run by `confined.py`.
+The base image is a minimal Debian from debootstrap, once, in FOLDER/base. The other work of an
+engine (layers, the manifest, the format of the image) is not done, and so not tested. The last stage is
+left in FOLDER/image, to be run by `confined.py`.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def run(step: Step, root: Path) -> None:
 
 
 def _let_out(root: Path) -> None:
-    """What an engine lends to each RUN: names; and, behind a proxy that inspects, its CA."""
+    """Lend names to each RUN, as an engine does; and, behind a proxy that inspects, its CA."""
     for name in ("resolv.conf", "hosts"):
         shutil.copy(f"/etc/{name}", root / "etc" / name)
     if "PIP_CERT" in os.environ:

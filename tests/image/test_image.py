@@ -1,5 +1,5 @@
-"""The image: what its Dockerfile says, its steps as far as they run without an engine, and its commands
-as an engine would confine them. What only an engine does is named in docs/container.md.
+"""The image: its Dockerfile, its steps as far as they run without an engine, and its commands as an
+engine would confine them. docs/container.md names the engine's own part.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def test_the_image_is_built_in_stages_and_the_last_one_brings_no_builder() -> No
     assert "venv" not in said
 
 
-def test_it_runs_as_nobody_in_particular_with_one_volume_and_without_a_shell() -> None:
+def test_it_runs_as_any_user_with_one_volume_and_without_a_shell() -> None:
     assert IMAGE.user == "10001:10001", "a number: Kubernetes can't see that a name isn't root's"
     assert IMAGE.volumes == ["/var/lib/spoolrack"]
     assert Path(IMAGE.environment["SPOOLRACK_DATA"]).parent == Path(IMAGE.volumes[0])
@@ -118,7 +118,7 @@ def test_the_steps_install_the_program_and_leave_behind_what_built_it(built: Pat
     program = built / "opt" / "spoolrack" / "bin" / "spoolrack"
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
-    # What the chart's hook before the stop runs.
+    # The program that the chart's hook before the stop runs.
     assert (program.parent / "python").exists()
     installed = {path.name.partition("-")[0] for path in site_of(built).glob("*.dist-info")}
     assert {"spoolrack", "grpcio", "aiohttp", "opentelemetry_sdk"} <= installed
@@ -149,7 +149,9 @@ def site_of(built: Path) -> Path:
     return site
 
 
-def test_what_was_installed_serves_as_nobody_on_a_read_only_root(built: Path, confine: Confine) -> None:
+def test_the_installed_server_runs_as_an_unprivileged_user_on_a_read_only_root(
+    built: Path, confine: Confine
+) -> None:
     binds = {"/mnt/site": str(site_of(built))}
     python, libraries = f"{sysconfig.get_config_var('BINDIR')}/python3", dict[str, str]()
     if not python.startswith("/usr/"):  # Where the image's user can't come, such as below /root.

@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(LONG))
 
 
-# What is not there is skipped once, and by name, in test_interop_toolchains.py.
+# A missing language is skipped once, and by name, in test_interop_toolchains.py.
 @pytest.fixture(scope="session", params=[one for one in languages() if not one.missing()], ids=str)
 def language(request: pytest.FixtureRequest) -> Language:
     """One that is built."""

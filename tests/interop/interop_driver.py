@@ -58,7 +58,7 @@ def attributes(message: dict[str, Any]) -> dict[str, str | bytes]:
 
 @dataclass(eq=False)
 class Refused(Exception):
-    """What the language could read of a failure."""
+    """The facts of a failure, as the language reads them."""
 
     code: int
     message: str
@@ -92,7 +92,7 @@ class Stream:
         return taken
 
     def ended(self) -> tuple[Refused, list[dict[str, Any]]]:
-        """How it ends, and what comes before."""
+        """Read to the end; return it, and the messages before it."""
         rest: list[dict[str, Any]] = []
         while (frame := self._next()) is not None:
             rest += frame
@@ -174,7 +174,7 @@ class Driver:
         return found
 
     def change(self, op: str, queue: str, receipts: Sequence[str], **more: Any) -> list[dict[str, Any]]:
-        """`delete`, `extend` or `release`: a result for each receipt."""
+        """Call `delete`, `extend` or `release`; return a result for each receipt."""
         done = self.do(op, queue=queue, receipts=list(receipts), **more)
         results: list[dict[str, Any]] = done["results"]
         assert len(results) == len(receipts)

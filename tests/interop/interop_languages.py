@@ -1,4 +1,4 @@
-"""The languages that have an example: what each needs, how it is built, and how its programs run.
+"""The languages that have an example: their requirements, builds and programs.
 
 Owns the reading of `client/examples/<language>/interop.toml`, which PROTOCOL.md describes. A language
 whose toolchain is not there is `missing()` something; one whose build fails is broken, which is never a
@@ -23,7 +23,7 @@ EXAMPLES: Final = CHECKOUT / "client" / "examples"
 STUCK: Final = 550.0
 """Seconds, after which a build hangs: the slowest makes gRPC itself, on one core."""
 ALL_WANTED: Final = os.environ.get("SPOOLRACK_INTEROP") == "all"
-"""`make interop`: what is missing is a failure."""
+"""`make interop`: a missing language is a failure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class Language:
         return programs + [name for name in self._manifest.get("files", []) if not Path(name).exists()]
 
     def command(self, program: str) -> list[str]:
-        """How `driver`, `producer` or `worker` is started, in its folder."""
+        """Return the command that starts `driver`, `producer` or `worker`, in its folder."""
         command: list[str] = self._manifest[program]
         return command
 

@@ -164,7 +164,7 @@ def _epoch_differs(scene: Scene) -> Provoked:
 
 def _message_damaged(scene: Scene) -> Provoked:
     scene.create()
-    # What was sent over the wire is in memory yet; what is put there by hand isn't.
+    # A message sent over the wire is in memory yet; a file put there by hand isn't.
     (scene.root / "new" / f"{scene.queue}:{uuid.uuid4()}").write_bytes(b"as it was sent")
     end = time.monotonic() + ADOPTED_WITHIN
     while not (adopted := list((scene.root / "queues" / scene.queue).iterdir())):

@@ -77,7 +77,7 @@ def test_attributes_of_text_and_bytes_come_from_python(driver: Driver, queue: sp
     assert attributes(second) == {}
 
 
-def test_what_python_knows_of_a_message_the_language_knows_too(
+def test_the_language_reads_the_same_message_fields_as_python(
     driver: Driver, queue: spoolrack.Queue
 ) -> None:
     id = queue.send(b"known")

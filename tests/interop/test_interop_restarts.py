@@ -52,7 +52,7 @@ def until_somebody_waits(served: Served) -> None:
             "spoolrack_waiting_receives"
         ):
             return
-        assert time.monotonic() < until, "nobody waits"
+        assert time.monotonic() < until, "no receive waits"
 
 
 def test_a_drain_ends_a_stream_and_the_same_connection_serves_again(
@@ -221,7 +221,7 @@ def test_producer_and_worker_lose_nothing_when_the_server_goes_and_comes_back(
         while done != wanted:
             assert done < wanted
             done.add(_body(worker.hear("done")))
-        # What was deleted when the answer was lost is done, and not said to be.
+        # A delete whose answer was lost is done, without an acknowledgement.
         assert python.queue("jobs").info().counts.ready_count == 0
 
 

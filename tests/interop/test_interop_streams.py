@@ -22,7 +22,7 @@ LONG_MS: Final = 600_000
 
 @contextmanager
 def most_leased(stub: Stubs, queue: str) -> Iterator[list[int]]:
-    """How many messages were leased at once, as the server counts them all the time meanwhile."""
+    """Count the leased messages all the time meanwhile; yield the most, as the server counts."""
     most, over = [0], threading.Event()
 
     def look() -> None:
@@ -109,15 +109,15 @@ def test_a_stream_brings_what_python_sends_while_it_waits(
     assert end_of(driver, stream, name) == CANCELLED
 
 
-def test_what_comes_after_a_cancellation_is_not_leased_to_the_stream_that_is_gone(
+def test_a_message_sent_after_a_cancellation_is_not_leased_to_the_cancelled_stream(
     driver: Driver, queue: spoolrack.Queue, name: str
 ) -> None:
     stream = driver.stream(name, queue.name)
     assert end_of(driver, stream, name) == CANCELLED
 
-    driver.send(queue.name, [outgoing(b"for somebody else")])
+    driver.send(queue.name, [outgoing(b"for another consumer")])
 
-    # What the server has leased before it heard of the cancellation comes back at once.
+    # A message leased before the server noticed the cancellation returns at once.
     (message,) = queue.receive(wait=60)
     assert message.receive_count == 1
 
@@ -137,7 +137,7 @@ def test_leases_that_are_released_at_a_cancellation_in_mid_stream_come_back_at_o
     assert [message.receive_count for message in received] == [2] * 4 + [1] * 6
 
 
-def test_what_no_transport_took_of_a_cancelled_stream_comes_back_without_the_language(
+def test_undelivered_messages_of_a_cancelled_stream_return_without_the_language(
     driver: Driver, queue: spoolrack.Queue, stub: Stubs, name: str
 ) -> None:
     size, count = 1 << 20, 48
@@ -178,7 +178,7 @@ def test_a_long_poll_that_exceeds_its_deadline_says_so_and_leases_nothing_any_mo
 
     assert (refused.code, refused.reason) == (DEADLINE_EXCEEDED, "")
     # Over the connection on which the server learns that the receive was cancelled.
-    driver.send(queue.name, [outgoing(b"for somebody else")])
+    driver.send(queue.name, [outgoing(b"for another consumer")])
     (message,) = queue.receive(wait=60)
     assert message.receive_count == 1
 

@@ -32,7 +32,7 @@ def test_every_message_comes_out_as_it_went_in(driver: Driver) -> None:
         kind = GetMessageClass(TYPES[vector["type"]])
         expected, found = (kind.FromString(raw(each["binary"])) for each in (vector, recoded))
         if vector["name"].startswith("fields of a later version"):
-            # Most codecs keep them, and Node's doesn't: what is known must be there in any case.
+            # Most codecs keep them, and Node's doesn't: known fields must be there in any case.
             expected.DiscardUnknownFields()
             found.DiscardUnknownFields()
         assert found == expected, vector["name"]

@@ -1,5 +1,5 @@
 """Planted bugs in the store. Conditions on the order of moves and syncs are taken back one by one in
-`tests/crash/test_*_planted.py`; what is here is any other fault."""
+`tests/crash/test_*_planted.py`; any other fault is here."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _STAGES_ENDS: Final = "tests/store/test_stages_ends.py"
 _STORIES: Final = "tests/crash/test_engine_crashes.py"
 
 STORE_MUTANTS: Final = (
-    # What is synced.
+    # Syncs.
     Mutant(
         name="answers-before-the-sync",
         breaks="no answer leaves before what it rests on is durable",
@@ -151,19 +151,19 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="a-start-believes-what-memory-shows-of-a-message",
-        breaks="what a start takes for whole is what the disk has, also after a sync that failed",
+        breaks="a start reads files from the disk, also after a sync that failed",
         edits=edit("engine/recovery.py:_is_whole", ", afresh=True)", ")"),
         caught_by=(_AFRESH,),
     ),
     Mutant(
         name="a-start-believes-what-memory-shows-of-a-chunk",
-        breaks="what a start takes for whole is what the disk has, also after a sync that failed",
+        breaks="a start reads files from the disk, also after a sync that failed",
         edits=edit("engine/stages.py:Stages._is_whole", ", afresh=True)", ")"),
         caught_by=(_AFRESH,),
     ),
     Mutant(
         name="a-start-believes-what-memory-shows-of-a-manifest",
-        breaks="what a start takes for whole is what the disk has, also after a sync that failed",
+        breaks="a start reads files from the disk, also after a sync that failed",
         edits=edit("engine/stages.py:Stages._look_for_manifest", ", afresh=True)", ")"),
         caught_by=(_AFRESH,),
     ),
@@ -191,7 +191,7 @@ STORE_MUTANTS: Final = (
         ),
         caught_by=(AUDIT,),
     ),
-    # What a restart finds.
+    # Restarts.
     Mutant(
         name="half-a-batch-is-delivered",
         breaks="the messages of one send appear all or not at all",
@@ -204,7 +204,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="new-is-stranded-by-a-restart",
-        breaks="what was sent and not yet in its queue is delivered after a restart",
+        breaks="a message sent and not yet in its queue is delivered after a restart",
         edits=edit(
             "engine/recovery.py:_finish",
             "        if entry.held:\n",
@@ -215,7 +215,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="delay-is-stranded-by-a-restart",
-        breaks="what was leased or delayed comes back when it is due, also after a restart",
+        breaks="a leased or delayed message is ready when it is due, also after a restart",
         edits=edit(
             "engine/recovery.py:_listed",
             "(*FOLDERS, *_queue_folders(moves))",
@@ -276,7 +276,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="requeued-at-the-end",
-        breaks="what is due comes back at its old place",
+        breaks="a due message returns to its old place",
         edits=edit(
             "engine/index.py:SortedNames.add",
             "        insort(chunk, name)\n",
@@ -413,7 +413,7 @@ STORE_MUTANTS: Final = (
         name="a-rejected-copy-is-not-synced",
         breaks="a dead letter's content is on stable media before the letter is published",
         edits=edit(
-            "engine/dead_letters.py:DeadLetters.bury_now",
+            "engine/dead_letters.py:DeadLetters.make_dead_letters",
             "        self._moves.sync_contents([copy.name.path for copy in copies.values()])\n",
             "",
         ),
@@ -437,7 +437,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="a-process-that-closes-leaves-its-last-sends-in-new",
-        breaks="what a process has sent the others receive once it has closed the root",
+        breaks="messages of a process are received by others once it has closed the root",
         edits=edit(
             "engine/engine.py:Engine.close",
             "self._guarded(self._sender.go_on)\n            if not self._sender.has_durable:\n",
@@ -447,7 +447,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="a-process-that-could-not-publish-leaves-the-members",
-        breaks="what a process has sent the others receive once it has closed the root",
+        breaks="messages of a process are received by others once it has closed the root",
         edits=edit(
             "engine/engine.py:Engine.close",
             "            if not self._sender.has_durable:\n",
@@ -457,7 +457,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="a-part-stops-the-commit",
-        breaks="what the disk refuses to one part of the engine stops no other part and no request",
+        breaks="a refusal of the disk to one part of the engine stops no other part and no request",
         edits=edit(
             "engine/engine.py:Engine._guarded",
             "        except StoreError as error:\n",
@@ -487,7 +487,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="what-was-moved-away-is-delivered",
-        breaks="what was taken out of a queue by hand is not delivered",
+        breaks="a message taken out of a queue by hand is not delivered",
         edits=edit("engine/moves.py:Moves._make_name", "            raise\n", ""),
         caught_by=(_DISK,),
         ancestor=_MQ,
@@ -528,7 +528,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="a-filter-reads-files-without-bound",
-        breaks="what a page of a filter looks at is bounded",
+        breaks="a page of a filter reads a bounded number of messages",
         edits=edit(
             "engine/questions.py:Questions._sights",
             "len(unread) >= _MOST_FILES",
@@ -725,7 +725,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="a-committed-set-is-reserved-again",
-        breaks="what was committed under a name is not reserved under it again",
+        breaks="a set committed under a name is not reserved under it again",
         edits=edit(
             "engine/reservations.py:Reservations._refuse_committed",
             "        if ",
@@ -759,7 +759,7 @@ STORE_MUTANTS: Final = (
             "",
         ),
         caught_by=(
-            f"{_REAPER}::test_what_was_leased_as_it_was_sent_stays_deleted_when_its_sender_dies",
+            f"{_REAPER}::test_a_message_leased_as_it_was_sent_stays_deleted_when_its_sender_dies",
         ),
     ),
     Mutant(
@@ -770,9 +770,7 @@ STORE_MUTANTS: Final = (
             "            batch.changed = commit\n",
             "",
         ),
-        caught_by=(
-            f"{_REAPER}::test_what_was_leased_as_it_was_sent_stays_deleted_when_the_power_fails",
-        ),
+        caught_by=(f"{_REAPER}::test_a_message_leased_as_it_was_sent_stays_deleted_after_power_loss",),
     ),
     # Dead letters and redrives.
     Mutant(

@@ -43,18 +43,18 @@ _UNWRITTEN: Final = r"'new/.*': its checksum differs|'published/[^/]*': no manif
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What came of one run."""
+    """The outcome of one run."""
 
     verdict: Verdict
     survey: Survey
     unwritten: Sequence[str]
     """The notes about sends and publications without an answer, and whose files have their length and
-    not their content: what ext4 leaves of them. Recovery can't tell them from rot, and puts them
+    not their content, as ext4 leaves them. Recovery can't tell them from rot, and puts them
     aside."""
     quarantined: Sequence[str]
     """The notes about all else in quarantine: nothing is damaged or foreign, so there may be none."""
     inspection: str
-    """What `spoolrack fsck` said at the end; empty if it found nothing."""
+    """The output of `spoolrack fsck` at the end; empty if it found nothing."""
 
     @property
     def broken(self) -> list[str]:
@@ -75,7 +75,7 @@ class Outages:
     def __init__(
         self, kind: str, folder: Path, random: Random, *, options: str = "", bug: str | None = None
     ) -> None:
-        """`bug`: what a planted server forgets, see `forgetful_server`."""
+        """Prepare a run; `bug` names a planted server's fault, see `forgetful_server`."""
         self.survey = Survey()
         self._random = random
         self._frozen: list[Member] = []
@@ -145,7 +145,7 @@ class Outages:
     def cut_and_live_on(self) -> str:
         """Cut the power, and let the server find out: it must say so, and acknowledge nothing.
 
-        Returns the reason that it gave. What the clients believe to be acknowledged is judged with
+        Returns the reason that it gave. The clients' acknowledgements are judged with
         the rest.
         """
         self._disk.cut_power()

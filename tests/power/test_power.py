@@ -1,4 +1,4 @@
-"""The power fails under a real server on real file systems: what was acknowledged is so afterwards.
+"""The power fails under a real server on real file systems: acknowledged operations hold afterwards.
 
 SPOOLRACK_TEST_CUTS=200 cuts more often on each file system, SPOOLRACK_TEST_SEED=... repeats a run, as
 far as processes and a kernel can be repeated. `campaign.py` goes on for as long as it is told to.

@@ -61,7 +61,7 @@ def test_an_error_is_raised() -> None:
         asyncio.run(answer(failed))
 
 
-def test_who_is_cancelled_takes_his_question_back() -> None:
+def test_a_cancelled_caller_withdraws_its_question() -> None:
     async def leave(future: Future[None]) -> None:
         asking = asyncio.create_task(answer(future))
         await asyncio.sleep(0)
@@ -76,5 +76,5 @@ def test_who_is_cancelled_takes_his_question_back() -> None:
     begun: Future[None] = Future()
     begun.set_running_or_notify_cancel()
     asyncio.run(leave(begun))
-    assert not begun.done(), "what has begun goes on"
+    assert not begun.done(), "a begun request goes on"
     begun.set_result(None)  # Its loop is closed: there is no listener.

@@ -138,7 +138,7 @@ def test_without_a_mask_an_update_changes_what_is_present() -> None:
     assert labelled.replaces_labels
 
 
-def test_what_a_mask_names_and_the_settings_leave_out_gets_its_default() -> None:
+def test_a_setting_named_in_the_mask_alone_gets_its_default() -> None:
     named = ("visibility_timeout", "max_message_size", "lease_durability")
     mask = FieldMask(paths=[f"settings.{name}" for name in named])
     queue = pb.Queue(name="q", settings=pb.QueueSettings(max_messages=5))
@@ -257,7 +257,7 @@ def test_a_word_is_of_letters_digits_underscores_and_dashes(name: str) -> None:
     assert convert.word(name, "stage", most=10) == name
 
 
-def test_what_counts_from_zero_is_neither_negative_nor_too_large() -> None:
+def test_an_unsigned_value_is_neither_negative_nor_too_large() -> None:
     assert convert.place(0, "chunk", most=9) == 0
     assert convert.place(9, "chunk", most=9) == 9
     for wrong in (-1, 10):
@@ -306,7 +306,7 @@ def test_a_received_message_tells_all_the_store_knows() -> None:
     assert told.state == pb.MESSAGE_STATE_LEASED
 
 
-def test_what_a_ready_message_does_not_have_is_absent() -> None:
+def test_lease_fields_are_absent_in_a_ready_message() -> None:
     told = convert.message(
         Message(
             queue="q",

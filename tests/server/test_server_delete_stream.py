@@ -69,7 +69,7 @@ async def test_a_client_may_ask_for_many_before_it_reads_an_answer(client: Clien
     assert await call.read() is grpc.aio.EOF
 
 
-async def test_what_is_wrong_with_one_request_is_in_its_answer_and_the_stream_goes_on(
+async def test_an_invalid_request_is_answered_and_its_stream_goes_on(
     client: Client,
 ) -> None:
     first, second, third, stale = await leased(client, 4)
@@ -143,7 +143,7 @@ async def test_garbage_ends_a_stream_after_the_answers_to_what_came_before(clien
     assert (await client.counts()).leased_count == 0
 
 
-async def test_a_request_of_a_client_that_left_took_place_or_not_and_harms_nobody(
+async def test_a_request_of_a_disconnected_client_is_done_or_not_and_affects_no_other(
     client: Client,
 ) -> None:
     receipts = await leased(client, 50)

@@ -96,7 +96,7 @@ async def test_a_call_that_comes_during_a_drain_is_told_to_try_again(
     await stopping
 
 
-async def test_what_a_stream_of_sends_has_an_answer_for_is_all_that_is_stored(tmp_path: Path) -> None:
+async def test_only_answered_requests_of_a_send_stream_are_stored(tmp_path: Path) -> None:
     loop, first = asyncio.get_running_loop(), asyncio.Event()
     answered: list[str] = []
 
@@ -141,7 +141,7 @@ async def test_a_lease_outlives_a_restart(tmp_path: Path) -> None:
         assert await client.delete(message.receipt) == []
 
 
-async def test_stopping_waits_for_nobody_who_only_watches(server: Server, client: Client) -> None:
+async def test_shutdown_waits_for_no_health_watch(server: Server, client: Client) -> None:
     stuck: Client = client
     await stuck.create()
     call = client.channel.stream_stream(

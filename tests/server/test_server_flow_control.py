@@ -87,7 +87,7 @@ async def test_a_stream_that_waits_for_credits_ends_when_it_is_told() -> None:
         await due
 
 
-async def test_a_consumer_who_holds_all_but_one_gets_the_next(client: Client) -> None:
+async def test_a_consumer_that_holds_all_but_one_message_gets_the_next(client: Client) -> None:
     await client.create()
     await client.send(*[b"%d" % n for n in range(9)])
     stream = client.stream(8)

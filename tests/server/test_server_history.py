@@ -26,7 +26,7 @@ def queue(name: str = "q", **figures: int) -> QueueMetrics:
 
 
 def sample(history: History, slot: int, *queues: QueueMetrics) -> None:
-    """A sample `slot` slots after the beginning."""
+    """Take a sample `slot` slots after the beginning."""
     history.sample(queues, Millis(BEGAN + slot * EVERY), Millis(slot * EVERY))
 
 
@@ -59,7 +59,7 @@ def test_a_queue_that_is_new_has_its_first_messages_in_its_rate() -> None:
     history = History()
     sample(history, 0)
     sample(history, 1, queue(entered=50, left=20))
-    # Deleted and made again under its name: what is counted begins at zero.
+    # Deleted and made again under its name: counters begin at zero.
     sample(history, 2, queue(entered=10, left=0))
     series = history.of("q")
     assert series is not None
@@ -116,7 +116,7 @@ def test_with_too_many_queues_the_one_that_is_idle_longest_gives_its_place() -> 
     assert history.of("a") is not None
 
 
-def test_what_a_number_cannot_hold_is_kept_as_the_largest() -> None:
+def test_a_value_beyond_a_number_s_range_is_kept_as_the_largest() -> None:
     history = History()
     sample(history, 0, queue(ready=2**40))
     series = history.of("q")

@@ -45,7 +45,7 @@ def test_no_value_of_an_event_reaches_a_terminal_raw(format: LogFormat, value: o
         assert value != RAW or first["detail"] == RAW
 
 
-def test_what_is_below_the_level_is_not_written() -> None:
+def test_records_below_the_level_are_not_written() -> None:
     stream = io.StringIO()
     make_log(stream=stream).debug("a call")
     assert stream.getvalue() == ""

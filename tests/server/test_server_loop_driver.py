@@ -101,7 +101,7 @@ async def test_a_short_commit_is_done_by_the_loop_and_synced_by_another_thread(t
         assert threading.get_ident() not in disk.syncing
 
 
-async def test_what_may_take_long_is_done_by_another_thread(tmp_path: Path) -> None:
+async def test_long_work_is_done_by_another_thread(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, disk):
         await answer(store.submit(sending(b"one")))
         disk.changing.clear()
@@ -134,7 +134,7 @@ async def test_a_failed_sync_is_told_and_ends_all(tmp_path: Path) -> None:
         assert store.failure is not None
 
 
-def test_ctrl_c_in_the_midst_of_a_commit_ends_the_store_and_keeps_nobody_waiting(
+def test_ctrl_c_during_a_commit_ends_the_store_and_all_waiting_calls(
     tmp_path: Path,
 ) -> None:
     async def interrupted() -> None:
@@ -172,7 +172,7 @@ async def made(clock: SystemClock) -> LoopDriver:
     return LoopDriver(clock)
 
 
-async def test_a_sync_that_breaks_off_ends_the_store_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+async def test_an_interrupted_sync_ends_the_store_and_all_waiting_calls(tmp_path: Path) -> None:
     class BreaksOff(BaseException):
         pass
 

@@ -31,7 +31,7 @@ WATERMARK = 1 << 40
 
 
 class Measured:
-    """What a server believes of its memory."""
+    """A server's view of its memory, as a test sets it."""
 
     def __init__(self, server: Server) -> None:
         self._memory = server._memory
@@ -185,7 +185,7 @@ async def test_unread_frames_are_bounded_and_others_wait_for_their_room(
         for _ in range(100):
             assert (await client.counts()).leased_count == 1
             assert not reading.done()
-        # What doesn't need much room isn't held up.
+        # A small message isn't held up.
         await client.create("small")
         await client.send(b"x", queue="small")
         assert [each.body for each in await client.receive(queue="small")] == [b"x"]
@@ -215,7 +215,7 @@ async def test_a_budget_is_shared_by_connections_and_given_back() -> None:
 
 async def test_the_resident_memory_is_measured() -> None:
     before = resident()
-    # Of the system: what tests before it have freed could be given again.
+    # Memory of the system: freed memory of earlier tests could be given again.
     with mmap(-1, 64 * MIB) as held:
         for page in range(0, 64 * MIB, PAGESIZE):
             held[page] = 1

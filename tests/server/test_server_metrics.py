@@ -122,7 +122,7 @@ async def test_dead_letters_are_counted_at_the_queue_that_has_them(
     found = await scrape(server)
 
     assert found.value("spoolrack_dead_letters", queue="dead") == 1
-    assert found.value("spoolrack_messages_total", process="0", queue="q", operation="bury") == 1
+    assert found.value("spoolrack_messages_total", process="0", queue="q", operation="dead_letter") == 1
 
 
 async def test_a_call_is_counted_by_what_it_asked_for_and_how_it_ended(

@@ -125,7 +125,7 @@ async def test_each_kind_of_request_is_answered_as_its_unary_call_is(client: Cli
     assert (await client.counts("dead")).ready_count == 1
 
 
-async def test_what_is_wrong_with_one_request_is_in_its_answer_and_the_stream_goes_on(
+async def test_an_invalid_request_is_answered_and_its_stream_goes_on(
     client: Client,
 ) -> None:
     await client.create()

@@ -151,7 +151,7 @@ async def test_a_stream_ends_when_its_queue_is_deleted(client: Client) -> None:
     assert (await refused(stream.read())).reason in GONE
 
 
-async def test_what_was_handed_over_stays_leased_when_its_stream_ends(
+async def test_a_delivered_message_stays_leased_when_its_stream_ends(
     client: Client, clock: ManualClock
 ) -> None:
     await client.create()
@@ -233,7 +233,7 @@ async def test_a_frame_behind_one_that_no_transport_took_is_given_back(
         assert [message.receive_count for (message,) in found] == [1, 1]
 
 
-async def test_what_is_leased_just_when_its_client_leaves_is_given_back(tmp_path: Path) -> None:
+async def test_a_message_leased_as_its_client_disconnects_is_released(tmp_path: Path) -> None:
     clock = ManualClock()
     with Store.open(tmp_path, clock=clock) as store:
         service = QueueService(store, clock, make_log())

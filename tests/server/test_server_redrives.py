@@ -133,7 +133,7 @@ async def test_redrives_are_listed_in_pages(client: Client, clock: ManualClock) 
     assert token == ""
 
 
-async def test_what_is_not_there_is_said(client: Client) -> None:
+async def test_a_missing_resource_is_not_found(client: Client) -> None:
     await client.create("dead")
     for call in (get(client, NOWHERE), cancel(client, NOWHERE)):
         no = await refused(call)
@@ -164,7 +164,7 @@ BEYOND: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("method", "request_"), BEYOND)
-async def test_what_is_beyond_its_bounds_is_refused(client: Client, method: str, request_: Any) -> None:
+async def test_a_value_beyond_its_bounds_is_refused(client: Client, method: str, request_: Any) -> None:
     await client.create("dead")
     no = await refused(getattr(client.stub, method)(request_))
     assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
@@ -203,7 +203,7 @@ async def test_a_redrive_goes_on_after_a_restart(tmp_path: Path, clock: ManualCl
         assert found == done
 
 
-async def test_a_redrive_serves_who_waits_for_its_messages(client: Client, clock: ManualClock) -> None:
+async def test_a_redrive_wakes_waiting_receives(client: Client, clock: ManualClock) -> None:
     await die(client, clock, b"a")
     stream = client.stream()
     reading = asyncio.ensure_future(stream.read())
@@ -216,9 +216,7 @@ async def test_a_redrive_serves_who_waits_for_its_messages(client: Client, clock
 # Dead-letter records.
 
 
-async def test_a_dead_letter_tells_how_it_died_to_who_looks_at_it(
-    client: Client, clock: ManualClock
-) -> None:
+async def test_a_peeked_dead_letter_has_its_record(client: Client, clock: ManualClock) -> None:
     begin = clock.wall()
     (id,) = await die(client, clock, b"poison")
     request = queues.GetMessageRequest(queue="dead", id=id)

@@ -75,7 +75,7 @@ async def test_a_part_of_a_reservation_can_be_read(client: Client) -> None:
     assert await bodies(client, begin_index=10) == []
 
 
-async def test_what_was_deleted_since_is_left_out_and_keeps_its_place(client: Client) -> None:
+async def test_a_message_deleted_since_is_left_out_and_keeps_its_place(client: Client) -> None:
     await client.create()
     ids = await client.send(b"0", b"1", b"2", b"3")
     await reserve(client)
@@ -165,7 +165,7 @@ async def test_a_commit_deletes_all_sets_up_to_a_number_and_may_be_repeated(clie
     assert (counts.ready_count, counts.leased_count) == (1, 1)
 
 
-async def test_what_is_committed_cannot_be_reserved_again(client: Client) -> None:
+async def test_a_committed_reservation_cannot_be_reserved_again(client: Client) -> None:
     await client.create()
     await client.send(b"1", b"2")
     await reserve(client, 5, max_messages=1)
@@ -217,7 +217,7 @@ async def test_a_hold_that_is_over_is_told_as_lost(client: Client, clock: Manual
     assert await client.delete(message.receipt) == []
 
 
-async def test_what_was_never_reserved_is_not_found(client: Client) -> None:
+async def test_an_unknown_reservation_is_not_found(client: Client) -> None:
     for call in (
         client.stub.ExtendReservation(rpc.ExtendReservationRequest(stream="r", sequence_number=3)),
         reading(client, 3).read(),

@@ -60,7 +60,7 @@ BEYOND: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("method", "request_"), BEYOND)
-async def test_what_is_beyond_its_bounds_is_refused(client: Client, method: str, request_: Any) -> None:
+async def test_a_value_beyond_its_bounds_is_refused(client: Client, method: str, request_: Any) -> None:
     await client.create()
     await client.send(b"x")
     no = await refused(getattr(client.stub, method)(request_))

@@ -38,7 +38,7 @@ async def test_a_read_is_never_far_ahead_of_its_reader(client: Client) -> None:
     await reserve(client, max_bytes=BIG)
     call = reading(client)
     first = await call.read()
-    # The reader pauses, while others delete: what was read ahead would still come.
+    # The reader pauses, while others delete: messages read ahead would still come.
     for _ in range(100):
         await client.counts()
     target = queues.DeleteTarget(id=ids[-1])
@@ -63,7 +63,7 @@ async def test_a_drain_ends_a_read_with_a_status_that_says_try_again(tmp_path: P
         await stopping
 
 
-async def test_a_reader_that_leaves_harms_nobody(client: Client) -> None:
+async def test_a_reader_that_leaves_affects_no_other(client: Client) -> None:
     await client.create()
     for _ in range(16):
         await client.send(bytes(MIB))

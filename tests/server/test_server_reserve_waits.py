@@ -91,7 +91,7 @@ async def test_a_client_that_left_before_anything_was_ready_leaves_nothing_reser
 
 
 @pytest.mark.parametrize("asked_again", [False, True])
-async def test_what_is_reserved_just_when_its_client_leaves_is_undone_unless_it_was_asked_for_again(
+async def test_a_reservation_made_as_its_client_disconnects_is_undone_unless_repeated(
     tmp_path: Path, asked_again: bool
 ) -> None:
     clock = ManualClock()

@@ -58,7 +58,7 @@ async def test_a_client_may_send_many_before_it_reads_an_answer(client: Client) 
     assert await call.read() is grpc.aio.EOF
 
 
-async def test_what_is_wrong_with_one_request_is_in_its_answer_and_the_stream_goes_on(
+async def test_an_invalid_request_is_answered_and_its_stream_goes_on(
     client: Client,
 ) -> None:
     await client.create(max_message_size=3)
@@ -108,7 +108,7 @@ async def test_garbage_ends_a_stream_after_the_answers_to_what_came_before(clien
     assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
 
 
-async def test_what_a_client_sent_before_it_left_is_whole_or_not_there(client: Client) -> None:
+async def test_messages_of_a_disconnected_client_are_whole_or_absent(client: Client) -> None:
     await client.create()
     for n in range(50):
         call = client.stub.StreamSend()

@@ -48,7 +48,7 @@ async def bodies(client: Client, queue: str = "q") -> list[bytes]:
     return [message.body for message in await client.receive(1_000, queue=queue)]
 
 
-async def test_what_is_staged_is_seen_by_nobody_and_appears_when_it_is_published(
+async def test_staged_messages_are_invisible_until_they_are_published(
     client: Client, clock: ManualClock
 ) -> None:
     await client.create()
@@ -112,7 +112,7 @@ async def test_an_epoch_publishes_once_and_an_older_one_never(client: Client) ->
     for epoch in (5, 4, 0):
         again = await publish(client, "two", epoch=epoch)
         assert (again.message_count, again.duplicate, again.last_epoch) == (0, True, 5)
-    # What was published is gone, and the repetition doesn't ask for it.
+    # The published stage is gone, and the repetition doesn't need it.
     assert (await publish(client, "one", epoch=5)).duplicate
     assert (await publish(client, "two", epoch=0, writer="other")).message_count == 1
     assert await bodies(client) == [b"1", b"2"]
@@ -158,7 +158,7 @@ async def test_an_abort_tells_how_many_it_dropped_and_a_repetition_none(client: 
     assert await bodies(client) == [b"4"]
 
 
-async def test_what_nobody_publishes_in_time_is_gone(client: Client, clock: ManualClock) -> None:
+async def test_a_stage_not_published_in_time_is_gone(client: Client, clock: ManualClock) -> None:
     await client.create()
     await stage(client, b"1", time_to_live=Duration(seconds=10))
     await stage(client, b"2", name="long")
@@ -333,7 +333,7 @@ BEYOND: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("method", "request_"), BEYOND)
-async def test_what_is_beyond_its_bounds_is_refused(client: Client, method: str, request_: Any) -> None:
+async def test_a_value_beyond_its_bounds_is_refused(client: Client, method: str, request_: Any) -> None:
     await client.create()
     no = await refused(getattr(client.stub, method)(request_))
     assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")

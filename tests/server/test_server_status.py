@@ -75,7 +75,7 @@ def test_a_failed_call_carries_the_same_facts_as_the_result_of_one_message(
 @pytest.mark.parametrize(
     "fact", ["a" * 10_000_000, "\N{SNAKE}" * 1_000, "\U000f0000" * 1_000, "\0" * 999]
 )
-def test_what_a_client_sent_never_overflows_the_headers_of_its_answer(
+def test_a_client_s_text_never_overflows_the_headers_of_the_answer(
     kind: type[StoreError], fact: str
 ) -> None:
     failure = status.failure_of(example(kind, fact))

@@ -69,7 +69,7 @@ async def test_a_message_keeps_the_trace_that_it_carries(client: Client, server:
         PARENT + "\n",
     ],
 )
-def test_what_is_no_trace_context_is_left_where_it_is(parent: str) -> None:
+def test_an_invalid_trace_context_is_left_in_place(parent: str) -> None:
     assert not is_traceparent(parent)
     assert context_in([("traceparent", parent)]) == {}
 
@@ -96,12 +96,12 @@ def in_span(provider: TracerProvider) -> Iterator[str]:
 
 @pytest.fixture
 def global_provider(provider: TracerProvider, monkeypatch: pytest.MonkeyPatch) -> None:
-    # What set_tracer_provider does, which can be done once in a process and not be undone.
+    # As set_tracer_provider, which can be called once in a process and not be undone.
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
 
 
 @pytest.mark.usefixtures("global_provider")
-def test_a_worker_continues_the_trace_of_whoever_sent_the_message(
+def test_a_worker_continues_the_trace_of_the_sender(
     tmp_path: Path, provider: TracerProvider, exporter: InMemorySpanExporter
 ) -> None:
     with spoolrack.connect(f"file://{tmp_path}/root") as client:

@@ -210,7 +210,7 @@ async def test_an_endpoint_that_is_not_there_holds_up_no_call(tmp_path: Path, cl
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:4317", "ftp://x", "http://", ""])
-def test_what_is_no_endpoint_is_told(url: str) -> None:
+def test_an_invalid_endpoint_is_reported(url: str) -> None:
     with pytest.raises(TracingUnavailable, match="OTLP endpoint"):
         otlp_traces(url)
 

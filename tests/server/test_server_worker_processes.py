@@ -201,7 +201,7 @@ async def end(*tasks: asyncio.Task[None]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_who_asks_one_that_is_gone_gets_no_answer() -> None:
+async def test_a_question_to_an_ended_worker_process_gets_no_answer() -> None:
     workers = WorkerProcesses()
     first, tasks = await lined(workers, 0, Told())
     _, others = await lined(workers, 1, Told())

@@ -1,4 +1,4 @@
-"""What test_spark_archives.py submits: executors write, and say where they found the package.
+"""The job of test_spark_archives.py: executors write, and say where they found the package.
 
 archived_job.py HOST:PORT QUEUE rows|source
 """

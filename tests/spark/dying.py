@@ -1,4 +1,4 @@
-"""Who made a call, and the end of it. The processes are found by the connection that a call came on."""
+"""The caller of a call, and its end. Processes are found by the connection that a call came on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def caller_of(context: grpc.ServicerContext) -> int:
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal() and caller in set(_files(folder / "fd")):
             return int(folder.name)
-    raise LookupError(f"nobody here has port {port}")
+    raise LookupError(f"no process here has port {port}")
 
 
 def _port(address: str) -> int:
@@ -51,7 +51,7 @@ def parent_of(pid: int) -> int:
 
 
 def session_of(leader: int) -> list[int]:
-    """Return all processes in the session that a process has begun. Who is orphaned stays in it."""
+    """Return all processes in the session that a process has begun. An orphan stays in it."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():

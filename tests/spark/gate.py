@@ -1,8 +1,8 @@
 """Stands between clients and a server that is a process of its own, and knows which call is under way.
 
 Calls go through as bytes, in both directions, with their errors. At a planted moment something is done:
-who called is ended, or the server is. What can fail: nothing of its own; a server that is away is
-`UNAVAILABLE`, as it is without a gate.
+the caller is ended, or the server is. What can fail: nothing of its own; a server that is away is
+`UNAVAILABLE`, as it is without a proxy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LONGEST: Final = 120.0
 
 @dataclass(slots=True)
 class Moment:
-    """What is done when a call comes, or when the server has answered it and nobody knows."""
+    """The action when a call comes, or when the server has answered it and no client knows."""
 
     method: str
     """`frame` is each part of a read's answer."""

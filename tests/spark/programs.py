@@ -1,6 +1,6 @@
 """Runs `moving.py` as a program of its own, which is killed and started again until it ends well.
 
-What it started ends with it: all of it is in a session that the program has begun.
+Its child processes end with it: all are in a session that the program has begun.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Move = Callable[..., int]
 
 @contextlib.contextmanager
 def moving(folder: Path, endpoint: str) -> Iterator[Move]:
-    """A function that runs the program until it ends well; it answers how often it didn't."""
+    """Yield a function that runs the program until it ends well, and returns how often it didn't."""
     (folder / "marks").mkdir()
     # The fixed folder in which a local cluster keeps the executors' logs.
     work = Path(pyspark.__file__).parent / "work"

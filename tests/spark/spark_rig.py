@@ -61,8 +61,7 @@ def home(folder: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the variables that make a Spark one of the tests: what it keeps meanwhile is in this
-    folder."""
+    """Return the variables that make a Spark one of the tests, with its files in this folder."""
     java = java_home()
     assert java is not None, missing()
     return {

@@ -20,7 +20,7 @@ LOCAL = "local[2]"
 CLUSTER = "local-cluster[1,2,1024]"
 """An executor with two cores, in a process and with a folder of its own."""
 BESIDE = ("google", "grpc", "typing_extensions.py")
-"""What the client needs of others."""
+"""The packages of others that the client needs."""
 ROWS = {str(number).encode() for number in range(20)}
 
 

@@ -27,8 +27,8 @@ def test_the_report_is_the_age_of_each_queue_and_its_dead_letters(
     made.batch("slow", NOW - 2000 * MINUTE, 7)
     made.hidden("jobs", NOW - 7 * MINUTE, 3, due=NOW + MINUTE, leased=True)
     made.hidden("jobs", NOW - 7 * MINUTE, 1, due=NOW + MINUTE, leased=False)
-    made.dead("letters", NOW - 100 * MINUTE, 4)
-    made.ready("letters", NOW + 5 * MINUTE, 1)  # another machine's clock
+    made.dead("dead.jobs", NOW - 100 * MINUTE, 4)
+    made.ready("dead.jobs", NOW + 5 * MINUTE, 1)  # another machine's clock
 
     words = report(heaps(names(spark, str(made.path), 4), NOW), NOW)
 
@@ -40,4 +40,4 @@ def test_the_report_is_the_age_of_each_queue_and_its_dead_letters(
     assert "jobs delayed 1 0.0 7.0" in lines
     assert "slow ready 14 0.0 2000.0" in lines
     dead = lines[lines.index("Dead letters") :]
-    assert dead[2:] == ["TOTAL 4 0 0 0 0 0 4 0 0 0 0", "letters 4 0 0 0 0 0 4 0 0 0 0"]
+    assert dead[2:] == ["TOTAL 4 0 0 0 0 0 4 0 0 0 0", "dead.jobs 4 0 0 0 0 0 4 0 0 0 0"]

@@ -2,7 +2,7 @@
 doubled.
 
 The queries of the shared session are started again from their checkpoint, as an orchestrator would.
-What repeats tasks by itself, or dies with its driver, is in test_spark_fates. Each death takes seconds:
+Repeated tasks, and deaths with the driver, are in test_spark_fates. Each death takes seconds:
 some are for every run, the others are slow.
 """
 

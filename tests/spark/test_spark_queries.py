@@ -367,7 +367,7 @@ def test_partitions_are_written_by_hand(spark: SparkSession, server: NullServer)
         (["body"], {"credentials": "x"}, "append", "parts NAME=VALUE"),
     ],
 )
-def test_what_can_not_be_written_is_refused_before_any_row(
+def test_a_frame_that_can_not_be_written_is_refused_before_any_row(
     spark: SparkSession,
     server: NullServer,
     columns: list[str],

@@ -1,7 +1,7 @@
 """Checkpoints that are restored, copied or begun anew, over a real server: no row is lost unsaid.
 
-Each query runs until what is there is done. What a query is refused with is read from its failure, as a
-user reads it.
+Each query runs until its input is done. A refusal is read from the query's failure, as a user reads
+it.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def test_a_file_sink_that_skips_a_batch_deletes_nothing(
 
     assert bodies(client, "in") == lines("b")
     assert in_files(spark, out) == lines("a")
-    # What the failure says to do.
+    # The remedy in the failure's text.
     found = re.search(r"spoolrack reservations release (\S+) (\d+)'", str(refused.value))
     assert found is not None
     client.reservations.release(found[1], int(found[2]))
@@ -201,7 +201,7 @@ def test_a_query_may_leave_batches_unread_on_purpose(
     send(client, "a")
 
     def drop(frame: DataFrame, batch: int) -> None:
-        """Nothing is read."""
+        """Read nothing."""
 
     for unread in ("fail", "delete"):
         frame = of_queue(spark, server, onUnreadBatch=unread)

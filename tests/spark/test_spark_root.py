@@ -331,7 +331,7 @@ def test_a_message_that_moves_while_it_is_read_is_a_row(root: Path, client: spoo
         leased = jobs.receive(2)
         leased[0].delete()
         for name in (root / "queues" / "jobs").iterdir():
-            # What the reaper does: names that hold nothing go.
+            # As the reaper does: names that hold nothing go.
             if leased[0].id in name.name or leased[1].id in name.name:
                 name.unlink()
         return found
@@ -418,10 +418,10 @@ def test_a_folder_that_is_no_root_is_an_error_and_not_an_empty_table(
 def test_without_the_store_an_error_names_the_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
     from spoolrack.spark import _root_source
 
-    monkeypatch.delattr("spoolrack.spark._root")
+    monkeypatch.delattr("spoolrack.spark._root_reader")
     for name in [name for name in sys.modules if name.startswith("spoolrack_store")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "spoolrack.spark._root")
+    monkeypatch.delitem(sys.modules, "spoolrack.spark._root_reader")
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if not entry.endswith("/server")])
 
     with pytest.raises(ImportError, match="install 'spoolrack\\[spark\\]'"):

@@ -81,7 +81,7 @@ def test_a_server_that_is_restarted_in_mid_batch_is_waited_for(
     write(spark, server, "in")
     query = drain(spark, server, tmp_path / "checkpoint")
     for _ in range(3):
-        threading.Event().wait(0.7)  # anywhere: what is promised holds at each moment
+        threading.Event().wait(0.7)  # anywhere: the promise holds at each moment
         server.restart()
 
     assert query.awaitTermination(STUCK)

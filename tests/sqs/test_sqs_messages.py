@@ -264,6 +264,22 @@ async def test_a_body_that_isnt_text_comes_as_base64_and_says_so(sqs: Sqs, serve
     assert message["MessageAttributes"]["body-encoding"]["StringValue"] == "base64"
 
 
+async def test_an_attribute_that_sqs_cant_carry_is_binary_or_left_out(sqs: Sqs, server: Server) -> None:
+    url = await sqs.create("q")
+    attributes = {0: {"text": "a\1", "na\1me": "x", "fine": "x"}}
+    await asyncio.wrap_future(
+        server.store.submit(Send(queue="q", bodies=[b"x"], attributes=attributes))
+    )
+    (message,) = await sqs.receive(url)
+    shown = {
+        "fine": {"DataType": "String", "StringValue": "x"},
+        "text": {"DataType": "Binary", "BinaryValue": b"a\1"},
+    }
+    assert message["MessageAttributes"] == shown
+    sent = await sqs.send(url, "x", MessageAttributes=shown)
+    assert message["MD5OfMessageAttributes"] == sent["MD5OfMessageAttributes"]
+
+
 async def test_a_message_that_is_sent_over_sqs_is_the_same_over_grpc(sqs: Sqs, server: Server) -> None:
     url = await sqs.create("q")
     attributes = {"color": {"DataType": "String", "StringValue": "red"}}

@@ -212,6 +212,34 @@ async def test_dead_letters_move_back_by_a_task(sqs: Sqs, server: Server) -> Non
     assert (await refused(ended)).status == 404
 
 
+async def test_a_task_that_runs_is_alone_and_ends_when_it_is_cancelled(sqs: Sqs) -> None:
+    dead = await sqs.create("dead")
+    await sqs.create("target")
+    arn = (await sqs.attributes(dead))["QueueArn"]
+    for body in "abc":
+        await sqs.send(dead, body)
+    # Its second message is a second later, and the clock stands still.
+    target = arn.replace("dead", "target")
+    started = await sqs.start_message_move_task(
+        SourceArn=arn, DestinationArn=target, MaxNumberOfMessagesPerSecond=1
+    )
+    (task,) = (await sqs.list_message_move_tasks(SourceArn=arn))["Results"]
+    assert (task["Status"], task["TaskHandle"]) == ("RUNNING", started["TaskHandle"])
+    assert task["ApproximateNumberOfMessagesToMove"] == 3
+    refusal = await refused(sqs.start_message_move_task(SourceArn=arn, DestinationArn=target))
+    assert refusal.shape == "UnsupportedOperation"
+    ended = await sqs.cancel_message_move_task(TaskHandle=started["TaskHandle"])
+    (task,) = (await sqs.list_message_move_tasks(SourceArn=arn))["Results"]
+    assert (task["Status"], task["DestinationArn"]) == ("CANCELLED", target)
+    assert "TaskHandle" not in task
+    moved = ended["ApproximateNumberOfMessagesMoved"]
+    assert task["ApproximateNumberOfMessagesMoved"] == moved <= 1
+    assert task["ApproximateNumberOfMessagesToMove"] == moved
+    refusal = await refused(sqs.cancel_message_move_task(TaskHandle=started["TaskHandle"]))
+    assert (refusal.shape, refusal.status) == ("ResourceNotFoundException", 404)
+    await sqs.start_message_move_task(SourceArn=arn, DestinationArn=target)
+
+
 async def test_a_task_of_a_queue_that_isnt_there_is_not_found(sqs: Sqs) -> None:
     arn = "arn:aws:sqs:eu-west-1:000000000000:none"
     for call in (

@@ -339,7 +339,7 @@ async def test_a_key_that_is_taken_back_ends_its_long_poll(server: Server, keys:
         await receiving
 
 
-async def test_a_server_that_asks_who_calls_serves_no_sqs_without_keys(tmp_path: Path) -> None:
+async def test_a_server_with_authentication_serves_no_sqs_without_keys(tmp_path: Path) -> None:
     files = Files(tmp_path)
     for security, host in (
         (Security(tokens=files.write_tokens("admin")), "127.0.0.1"),

@@ -109,7 +109,7 @@ class RefusingDisk(LinkedDisk):
     """Refuses some calls with an error of the disk."""
 
     refused: Sequence[str] = ()
-    """What a call must begin with."""
+    """Beginnings of the calls that are refused."""
 
     def _refuse(self, call: str) -> None:
         if call.startswith(tuple(self.refused)):

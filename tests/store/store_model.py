@@ -56,7 +56,7 @@ class StoreModel:
         self.queues: dict[str, ModelQueue] = {}
         self.doomed: set[str] = set()
         self.entering: list[tuple[str, ModelMessage]] = []
-        """What the commit sends, in order."""
+        """The messages that the commit sends, in order."""
         self.gone: set[str] = set()
         """Ids of messages that were deleted, expired or purged: never to be seen again."""
         self.limits: dict[str, int] = {}
@@ -71,7 +71,7 @@ class StoreModel:
                     self._bring_back(name, message)
 
     def finish(self) -> None:
-        """The commit is durable, and so are those that go on with its work."""
+        """Finish a durable commit, and those that go on with its work."""
         for source in list(self.queues.values()):
             for message in list(source.messages.values()):
                 target, message.dies_into = message.dies_into, ""

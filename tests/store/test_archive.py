@@ -74,7 +74,7 @@ def days(root: Path, queue: str = "kept") -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
-def test_what_is_deleted_is_in_the_archive_with_all_that_was_sent(tmp_path: Path) -> None:
+def test_a_deleted_message_is_in_the_archive_with_all_its_fields(tmp_path: Path) -> None:
     with opened(tmp_path) as rig:
         keep(rig)
         rig.ask(Send(queue="kept", bodies=[b"a", b"b"], attributes={1: {"k": "v"}}, groups={0: "g"}))
@@ -112,7 +112,7 @@ def test_a_batch_is_kept_once_when_the_last_of_it_is_deleted(tmp_path: Path) -> 
         assert bodies(tmp_path) == [b"a", b"b", b"c"]
 
 
-def test_what_is_purged_or_too_old_is_kept(tmp_path: Path) -> None:
+def test_purged_and_expired_messages_are_archived(tmp_path: Path) -> None:
     clock = ManualClock()
     with opened(tmp_path, clock) as rig:
         keep(rig)

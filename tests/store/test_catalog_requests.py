@@ -97,7 +97,7 @@ def test_a_name_that_is_none_is_refused(rig: Rig, name: str) -> None:
     assert isinstance(rig.create(name), InvalidQueueName)
 
 
-def test_what_is_asked_of_no_queue_is_refused(rig: Rig) -> None:
+def test_a_request_to_a_missing_queue_is_refused(rig: Rig) -> None:
     for request in (DeleteQueue(name="q"), UpdateQueue(name="q", changes={"retention": 1})):
         assert isinstance(rig.do(request), QueueNotFound)
 
@@ -215,7 +215,7 @@ def test_a_deletion_goes_on_after_a_restart(rig: Rig) -> None:
     assert rig.names("config") == rig.names("queues") == []
 
 
-def test_what_an_operator_put_into_a_deleted_queues_folder_is_kept(rig: Rig) -> None:
+def test_an_operator_s_files_in_a_deleted_queue_s_folder_are_kept(rig: Rig) -> None:
     rig.create()
     rig.disk.create("queues/q/notes.txt", [b"mine"], sync=True)
     rig.do(DeleteQueue(name="q"))

@@ -209,7 +209,7 @@ def test_a_deleted_message_stays_while_its_key_cannot_be_written(
     rig.settle()
     assert rig.names("remove")
     monkeypatch.undo()
-    rig.clock.now += 1_000  # What the disk refused is tried again then.
+    rig.clock.now += 1_000  # A refused operation is tried again then.
     rig.settle()
     assert not rig.names("remove")
     assert rig.send("a").results == first.results
@@ -311,7 +311,7 @@ def test_a_process_that_joins_knows_what_was_stored_before(end: str) -> None:
 
 @pytest.mark.parametrize("ids", [("a",), ("a", "b", "c")])
 @pytest.mark.parametrize("third", [False, True])
-def test_what_a_process_has_written_and_died_is_refused_and_delivered(
+def test_a_key_written_by_a_dead_process_is_refused_and_its_message_delivered(
     ids: tuple[str, ...], third: bool
 ) -> None:
     rig = Rig()
@@ -331,7 +331,7 @@ def test_what_a_process_has_written_and_died_is_refused_and_delivered(
 
 
 @pytest.mark.parametrize("ids", [("a",), ("a", "b", "c")])
-def test_what_a_dead_process_was_still_writing_takes_no_id(ids: tuple[str, ...]) -> None:
+def test_an_unfinished_write_of_a_dead_process_takes_no_id(ids: tuple[str, ...]) -> None:
     rig = Rig()
     rig.living += ["p0", "p1"]
     dying = rig.start("p1", rig.living)

@@ -1,5 +1,5 @@
-"""An engine that is asked nothing rests between the times at which it has something to do: what is due,
-and can't be done by a commit, would make the committer commit without end."""
+"""An engine without requests rests between the times at which work is due: due work that a commit
+can't do would make the committer commit without end."""
 
 from __future__ import annotations
 

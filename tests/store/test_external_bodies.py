@@ -196,13 +196,14 @@ def test_a_body_goes_to_the_archive_with_its_message(tmp_path: Path) -> None:
         until_removed(rig)
         assert bodies(rig) == []
         told: list[str] = []
-        found = read_archive(
+        small, large = read_archive(
             rig.path / "archive" / "files", Millis(0), LAST, lambda path, why: told.append(why)
         )
-        assert [(message.id, message.body) for message in found] == [(ids[0], CONTENT)]
-        assert [why.partition(":")[0] for why in told] == [
-            f"its body of {HUGE} bytes is too large for memory"
-        ]
+        assert (small.id, small.body, small.body_path) == (ids[0], CONTENT, None)
+        assert (large.id, large.body) == (ids[1], b"")
+        assert large.body_path is not None
+        assert Path(large.body_path).stat().st_size == HUGE
+        assert told == []
 
 
 def test_a_snapshot_has_the_bodies(tmp_path: Path) -> None:
@@ -242,7 +243,7 @@ def test_a_start_unlinks_a_body_without_a_message_and_puts_aside_what_is_none(tm
         (".", "must be a regular file"),
     ],
 )
-def test_what_can_not_be_linked_is_refused(tmp_path: Path, path: str, why: str) -> None:
+def test_a_file_that_cannot_be_linked_is_refused(tmp_path: Path, path: str, why: str) -> None:
     with opened(tmp_path / "root") as rig, pytest.raises(InvalidRequest, match=why):
         rig.store.link_body(tmp_path / path)
 

@@ -20,7 +20,7 @@ def _rig() -> Rig:
 
 
 def _fail_to_sync(rig: Rig, *requests: Any) -> None:
-    """Let the sync of a commit fail, and start anew: what it wrote is in memory only, and stays so."""
+    """Let the sync of a commit fail, and start anew: its writes are in memory only, and stay so."""
     work = rig.engine.apply(requests)
     assert work is not None
     rig.disk.disk.give_up(None)

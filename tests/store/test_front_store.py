@@ -38,7 +38,7 @@ def test_a_message_that_is_sent_is_received_and_deleted(tmp_path: Path) -> None:
         assert rig.receive() == []
 
 
-def test_what_was_answered_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_an_acknowledged_message_survives_a_restart(tmp_path: Path) -> None:
     with opened(tmp_path) as rig:
         rig.send(b"a")
     with opened(tmp_path) as rig:
@@ -71,7 +71,7 @@ def test_a_receive_that_has_waited_for_its_time_gets_nothing(tmp_path: Path) -> 
         assert future.result(GIVE_UP) == []
 
 
-def test_what_is_sent_to_an_idle_store_is_published_at_once(tmp_path: Path) -> None:
+def test_a_message_sent_to_an_idle_store_is_published_at_once(tmp_path: Path) -> None:
     clock = ManualClock()
     with opened(tmp_path, clock) as rig:
         pause = threading.Event()
@@ -236,7 +236,7 @@ def test_a_store_closes_on_a_disk_that_syncs_no_more(tmp_path: Path) -> None:
         assert bodies_of(rig.receive()) == [b"a"]
 
 
-def test_what_becomes_of_a_senders_attributes_later_changes_no_message(tmp_path: Path) -> None:
+def test_later_changes_of_a_sender_s_attributes_change_no_message(tmp_path: Path) -> None:
     with opened(tmp_path) as rig:
         attributes: dict[str, str | bytes] = {"a": "b"}
         future = rig.store.submit(Send(queue="q", bodies=[b"x"], attributes={0: attributes}))

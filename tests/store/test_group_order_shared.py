@@ -23,7 +23,7 @@ def sent(body: bytes, **more: object) -> Send:
     return Send(queue="q", bodies=[body], groups=GROUP, **more)  # type: ignore[arg-type]
 
 
-def test_what_another_process_answered_before_is_received_before(both: TwoProcesses) -> None:
+def test_messages_that_another_process_answered_before_are_received_before(both: TwoProcesses) -> None:
     for number in range(9):
         both.commit((both.first, both.second)[number % 2], sent(b"%d" % number))
     both.commit(both.second)

@@ -33,7 +33,7 @@ with Store.open(sys.argv[1]) as store:
 """
 
 
-def test_what_one_process_sends_another_receives_and_answers(tmp_path: Path) -> None:
+def test_messages_pass_from_one_process_to_another_and_back(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
         for queue in ("there", "back"):
             store.submit(CreateQueue(name=queue, settings=QueueSettings())).result(GIVE_UP)

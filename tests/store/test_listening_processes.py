@@ -39,7 +39,7 @@ def test_a_receive_hears_of_a_send_before_it_would_look(tmp_path: Path) -> None:
         assert bodies_of(future.result(GIVE_UP)) == [b"a"]
 
 
-def test_what_is_sent_while_a_receive_begins_to_wait_is_not_missed(tmp_path: Path) -> None:
+def test_a_message_sent_as_a_receive_begins_to_wait_is_not_missed(tmp_path: Path) -> None:
     clock = ManualClock()
     with opened(tmp_path, clock) as rig, opened(tmp_path, clock) as other:
         pause = threading.Event()
@@ -97,7 +97,7 @@ def test_where_a_file_cannot_be_watched_a_receive_looks_often(
         assert bodies_of(future.result(GIVE_UP)) == [b"a"]
 
 
-def test_what_is_heard_while_another_process_holds_the_lock_is_looked_at_soon_after(
+def test_a_change_noticed_while_the_lock_is_taken_is_read_soon_after(
     tmp_path: Path,
 ) -> None:
     clock = ManualClock()

@@ -82,7 +82,7 @@ def test_a_look_beside_a_server_shows_what_is_there_and_keeps_it_from_nothing(tm
         rig.send(b"more")
 
 
-def test_what_a_start_would_decide_is_shown_and_not_done(tmp_path: Path) -> None:
+def test_decisions_of_a_start_are_shown_and_not_done(tmp_path: Path) -> None:
     clock = ManualClock()
     with opened(tmp_path, clock) as rig:
         fill(rig)
@@ -95,7 +95,7 @@ def test_what_a_start_would_decide_is_shown_and_not_done(tmp_path: Path) -> None
     before = state_of(tmp_path)
     with open_read_only(tmp_path, clock=clock) as store:
         assert bodies(store) == [b"two", b"three", b"four", b"hello"]
-        assert store.queue("q").counts.ready_count == 4, "what is due has come back"
+        assert store.queue("q").counts.ready_count == 4, "the due message is ready"
         assert bodies(store, "gone") == [b"x"], "with the default settings"
     assert state_of(tmp_path) == before
     with opened(tmp_path, clock) as rig:

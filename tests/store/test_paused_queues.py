@@ -1,4 +1,4 @@
-"""A queue that is paused takes no sends, or hands out nothing; what was leased before ends as ever."""
+"""A paused queue takes no sends, or hands out nothing; leases from before end as ever."""
 
 from __future__ import annotations
 

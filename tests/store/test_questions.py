@@ -102,7 +102,7 @@ def test_a_list_passes_over_as_many_messages_as_it_is_told_and_ends_where_it_is_
             assert page.last == ""
 
 
-def test_what_changes_its_state_after_it_was_listed_is_listed_in_the_other_one(rig: FrontRig) -> None:
+def test_a_message_that_changes_state_after_listing_is_listed_in_the_new_state(rig: FrontRig) -> None:
     ids = rig.send(b"1", b"2", b"3")
     assert all_of(rig, 10, State.LEASED) == []
     got = rig.receive(2)
@@ -211,7 +211,7 @@ def test_a_filter_reads_no_body_and_each_file_once(rig: FrontRig) -> None:
         assert len(paths) == 2  # The lone ones have no attributes, as their names tell.
 
 
-def test_what_a_page_of_a_filter_looks_at_is_bounded(
+def test_a_filtered_page_reads_a_bounded_number_of_messages(
     rig: FrontRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = []
@@ -346,7 +346,7 @@ def test_a_file_that_can_not_be_read_for_now_is_told_as_that(tmp_path: Path) -> 
             rig.store.message("q", id)
 
 
-def test_what_is_not_there_is_told(rig: FrontRig) -> None:
+def test_a_missing_message_is_not_found(rig: FrontRig) -> None:
     (id,) = rig.send(b"1")
     with pytest.raises(QueueNotFound):
         rig.store.message("missing", id)
@@ -426,7 +426,7 @@ def test_a_message_of_a_set_is_leased_until_the_set_ends(rig: FrontRig) -> None:
     assert rig.store.messages("q")[0].due == made.expires_at
 
 
-def test_what_another_process_did_is_seen_at_once(tmp_path: Path) -> None:
+def test_changes_by_another_process_are_seen_at_once(tmp_path: Path) -> None:
     with opened(tmp_path) as rig, opened(tmp_path) as other:
         ids = other.send(b"1", b"2")
         other.in_turn()
@@ -454,7 +454,7 @@ def test_owners_ages_and_dead_letter_queues_are_told(tmp_path: Path) -> None:
         assert {each.name for each in owners} == {overview.owner, other.store.overview.owner}
         assert all(each.about.startswith("pid ") for each in owners)
         assert overview.names() == ["in-turn", "poor", "q", "relaxed"]
-        assert overview.buries_in("q") == ["poor"]
+        assert overview.dead_letter_sources("q") == ["poor"]
         assert overview.dead_letter_queues() == {"q"}
         ages = overview.ages(["q", "missing"], [Millis(1_000), Millis(10_000)])
         assert {name: each.counts for name, each in ages.items()} == {"q": (2, 1, 0)}

@@ -20,7 +20,7 @@ from tests.support.set_rig import SetRig
 BODIES = [b"a", b"b", b"c"]
 
 
-def test_what_was_deleted_stays_so_though_a_name_that_lists_it_is_not_durably_gone() -> None:
+def test_a_deleted_message_stays_deleted_though_an_older_name_is_not_durably_gone() -> None:
     rig = Rig()
     ids = rig.send(b"a", b"b", queue="third")
     rig.engine.apply([Receive(queue="third", max_messages=1, visibility=Millis(10_000))])
@@ -41,7 +41,7 @@ def test_what_was_deleted_stays_so_though_a_name_that_lists_it_is_not_durably_go
     assert not list(rig.disk.scan("remove"))
 
 
-def test_deleted_files_are_unlinked_while_nobody_asks_for_anything(tmp_path: Path) -> None:
+def test_deleted_files_are_unlinked_while_the_store_is_idle(tmp_path: Path) -> None:
     with opened(tmp_path) as rig:
         rig.send(b"a")
         rig.send(b"b", b"c")
@@ -73,7 +73,7 @@ def test_of_a_large_purge_each_commit_hands_over_a_slice(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("receives", [(1,), (1, 2)], ids=["a part is leased", "all is leased"])
-def test_what_was_leased_as_it_was_sent_stays_deleted_when_its_sender_dies(
+def test_a_message_leased_as_it_was_sent_stays_deleted_when_its_sender_dies(
     receives: tuple[int, ...],
 ) -> None:
     one, other = _with_deletes_elsewhere(receives)
@@ -84,7 +84,7 @@ def test_what_was_leased_as_it_was_sent_stays_deleted_when_its_sender_dies(
 
 
 @pytest.mark.parametrize("receives", [(1,), (1, 2)], ids=["a part is leased", "all is leased"])
-def test_what_was_leased_as_it_was_sent_stays_deleted_when_the_power_fails(
+def test_a_message_leased_as_it_was_sent_stays_deleted_after_power_loss(
     receives: tuple[int, ...],
 ) -> None:
     one, other = _with_deletes_elsewhere(receives)

@@ -100,7 +100,9 @@ def test_with_a_destination_all_go_there(rig: Rig) -> None:
     assert rig.deaths(ids[0])[0].redriven_to == "third"
 
 
-def test_what_was_sent_to_the_queue_itself_goes_only_where_a_destination_says(rig: Rig) -> None:
+def test_a_message_sent_to_a_dead_letter_queue_itself_is_redriven_only_to_a_destination(
+    rig: Rig,
+) -> None:
     ids = rig.send(b"a", b"b", b"c", queue="dead")
     failed = rig.redrive()
     assert (failed.state, failed.moved, failed.failed) == (RedriveState.DONE, 0, 3)
@@ -113,7 +115,7 @@ def test_what_was_sent_to_the_queue_itself_goes_only_where_a_destination_says(ri
     assert rig.ids("q") == ids
 
 
-# What is told of them.
+# Dead-letter records.
 
 
 def test_the_history_says_where_a_message_went_and_when(rig: Rig) -> None:
@@ -183,7 +185,7 @@ def test_only_what_came_from_the_source_queue_goes(rig: Rig) -> None:
     assert (rig.ids("dead"), rig.ids("other")) == (mine, others)
 
 
-def test_what_is_leased_is_passed_over_and_is_no_failure(rig: Rig) -> None:
+def test_a_leased_dead_letter_is_passed_over_and_is_no_failure(rig: Rig) -> None:
     ids = rig.bury(b"a", b"b")
     (delivery,) = rig.receive("dead", 1)
     redrive = rig.redrive()
@@ -192,7 +194,7 @@ def test_what_is_leased_is_passed_over_and_is_no_failure(rig: Rig) -> None:
     assert rig.ask(Delete(queue="dead", receipts=delivery.receipts)) == [None]
 
 
-def test_what_dies_again_during_a_redrive_is_not_driven_round_in_circles(rig: Rig) -> None:
+def test_a_message_dead_lettered_again_is_not_redriven_twice(rig: Rig) -> None:
     ids = rig.bury(b"a", b"b", b"c")
     redrive = rig.start(rate=1)
     for _ in range(20):
@@ -218,7 +220,7 @@ def test_not_even_when_the_clock_steps_back(rig: Rig, monkeypatch: pytest.Monkey
     assert (rig.shown(redrive).moved, is_done(rig.shown(redrive))) == (3, True)
 
 
-def test_what_died_by_a_clock_that_was_ahead_goes_all_the_same(
+def test_a_dead_letter_of_a_clock_that_was_ahead_is_redriven(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = rig.bury(b"a")
@@ -228,7 +230,7 @@ def test_what_died_by_a_clock_that_was_ahead_goes_all_the_same(
     assert rig.ids("q") == ids
 
 
-def test_what_dies_after_the_start_is_none_of_it_after_a_restart_either(rig: Rig) -> None:
+def test_a_later_dead_letter_is_no_part_of_a_redrive_after_a_restart_either(rig: Rig) -> None:
     ids = rig.bury(b"a", b"b", b"c")
     redrive = rig.start(rate=1)
     later = rig.bury(b"d", queue="other")
@@ -242,7 +244,7 @@ def test_what_dies_after_the_start_is_none_of_it_after_a_restart_either(rig: Rig
     assert (rig.ids("q"), rig.ids("dead")) == (ids, later)
 
 
-# What can't be moved.
+# Dead letters that can't be moved.
 
 
 def test_a_message_whose_queue_is_missing_stays_and_the_others_go(rig: Rig) -> None:
@@ -276,7 +278,7 @@ def test_a_message_whose_history_cannot_be_believed_stays_and_the_others_go(
     assert rig.redrive(destination="third").moved == 1
 
 
-def test_what_is_deleted_or_received_while_it_is_about_to_be_moved_is_not_moved(rig: Rig) -> None:
+def test_a_dead_letter_deleted_or_received_meanwhile_is_not_redriven(rig: Rig) -> None:
     deleted, received, moved = rig.bury(b"a", b"b", b"c")
     rig.start(rate=10)
     assert rig.ask(Delete(queue="dead", ids=[deleted])) == [None]
@@ -346,7 +348,7 @@ def test_sends_and_a_redrive_that_meet_overfill_no_queue(rig: Rig) -> None:
     assert isinstance(sent, StoreError) != (rig.ids("dead") == ids)
 
 
-def test_what_the_disk_refuses_is_tried_again_and_is_no_failure(
+def test_a_redrive_that_the_disk_refuses_is_tried_again_and_is_no_failure(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = rig.bury(b"a")
@@ -473,7 +475,7 @@ def test_a_queue_has_one_redrive_at_a_time(rig: Rig) -> None:
         ({"source_queue": "a/b"}, StoreError),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_begins_nothing(
+def test_an_invalid_redrive_is_refused_and_starts_nothing(
     rig: Rig, request_: dict[str, Any], error: type[StoreError]
 ) -> None:
     with pytest.raises(error):

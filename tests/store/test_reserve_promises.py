@@ -46,7 +46,7 @@ def test_a_reserve_that_is_used_up_gives_its_own_file_and_then_the_delete_says_t
     assert rig.delete(receipt) == [None]
 
 
-def test_what_takes_room_for_good_gets_nothing_of_the_reserve(rig: Rig) -> None:
+def test_a_send_and_a_new_queue_get_nothing_of_the_reserve(rig: Rig) -> None:
     rig.disk.fail(errno.ENOSPC, "create", "make_folder")
     with pytest.raises(DiskFull):
         rig.ask(CreateQueue(name="other", settings=QueueSettings()))
@@ -76,9 +76,7 @@ def test_without_a_reserve_everything_works_but_on_a_full_disk(
 
 
 @pytest.mark.parametrize("kind", ["folder", "link", "pipe"])
-def test_what_stands_where_the_reserve_should_be_stops_nothing_and_is_left_alone(
-    tmp_path: Path, kind: str
-) -> None:
+def test_a_foreign_entry_in_place_of_the_reserve_is_left_alone(tmp_path: Path, kind: str) -> None:
     victim, place = tmp_path / "victim", tmp_path / "root" / "RESERVE"
     victim.write_bytes(b"mine")
     with opened(tmp_path / "root"):

@@ -322,7 +322,9 @@ def test_by_default_an_expired_lease_is_ready_at_once(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("late", [0, 1, 1_234])
-def test_the_back_off_of_an_expired_lease_ends_at_one_time_whoever_is_late(rig: Rig, late: int) -> None:
+def test_the_back_off_of_an_expired_lease_ends_at_one_time_also_if_a_process_is_late(
+    rig: Rig, late: int
+) -> None:
     rig.send("e", b"1")
     (taken,) = rig.receive("e")
     rig.restart(after=10_000 + late)

@@ -196,7 +196,7 @@ def test_a_queue_outlives_that_another_process_finds_its_settings_damaged_or_gon
     assert [delivery.bodies for delivery in got] == [[b"hello"]]  # type: ignore[attr-defined]
 
 
-def test_whatever_a_power_cut_left_in_changes_a_start_begins_anew(tmp_path: Path) -> None:
+def test_a_start_begins_changes_anew_after_any_power_cut(tmp_path: Path) -> None:
     root, engine = opened(tmp_path)
     do(engine, CreateQueue(name="q", settings=QueueSettings()))
     root.close()
@@ -213,9 +213,7 @@ def test_a_living_process_of_another_host_is_told_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("forks", [[], ["a child that lives on"]], ids=["alone", "with-a-child"])
-def test_a_process_killed_while_it_holds_the_lock_holds_up_nobody(
-    tmp_path: Path, forks: list[str]
-) -> None:
+def test_a_process_killed_with_the_lock_holds_up_no_other(tmp_path: Path, forks: list[str]) -> None:
     root, engine = opened(tmp_path)
     do(engine, CreateQueue(name="q", settings=QueueSettings()))
     with subprocess.Popen(

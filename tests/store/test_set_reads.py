@@ -178,7 +178,7 @@ def test_a_page_says_where_the_next_one_begins_whatever_was_deleted(rig: FrontRi
     assert messages_of(rig.store.read_reservation("s", 0, begin=3))[0].id == ids[3]
 
 
-def test_what_can_not_be_read_is_told_at_once(rig: FrontRig) -> None:
+def test_a_reservation_that_cannot_be_read_is_refused_at_once(rig: FrontRig) -> None:
     rig.send(b"1", b"2")
     with pytest.raises(ReservationNotFound):
         rig.store.read_reservation("s", 0)
@@ -222,7 +222,7 @@ def test_a_damaged_message_is_put_aside_and_costs_itself_only(tmp_path: Path) ->
         assert len(list(rig.path.glob("quarantine/q:*"))) == 1
 
 
-def test_what_can_neither_be_read_nor_put_aside_ends_the_read(tmp_path: Path) -> None:
+def test_a_message_neither_readable_nor_quarantined_ends_the_read(tmp_path: Path) -> None:
     with opened(tmp_path) as rig:
         ids = rig.send(b"1", b"2", b"3")
         rig.ask(asked())

@@ -302,7 +302,7 @@ def test_a_release_gives_the_messages_back_and_may_be_repeated(rig: SetRig) -> N
     assert rig.receive() == [(id, 2) for id in ids]
 
 
-def test_what_never_was_is_not_found(rig: SetRig) -> None:
+def test_a_reservation_that_never_was_is_not_found(rig: SetRig) -> None:
     for request in (
         ExtendReservation(stream="s", sequence_number=0),
         MarkRead(stream="s", sequence_number=0),
@@ -314,7 +314,7 @@ def test_what_never_was_is_not_found(rig: SetRig) -> None:
         rig.read()
 
 
-def test_what_is_deleted_by_id_or_purged_is_left_out(rig: SetRig) -> None:
+def test_messages_deleted_by_id_or_purged_are_left_out(rig: SetRig) -> None:
     ids = rig.send(b"1", b"2", b"3")
     rig.reserve()
     assert rig.ask(Delete(queue="q", ids=ids[1:2])) == [None]
@@ -389,7 +389,7 @@ def test_a_reserve_that_a_full_disk_could_not_undo_is_undone_later(rig: SetRig) 
     assert rig.receive() == [(id, 1) for id in ids]
 
 
-def test_what_was_not_told_is_not_counted_though_its_hold_is_over(rig: SetRig) -> None:
+def test_an_unanswered_reserve_is_not_counted_though_its_lease_is_over(rig: SetRig) -> None:
     ids = rig.send(b"1") + rig.send(b"2")
     assert isinstance(rig.disk, FullDisk)
     rig.disk.refused, rig.disk.spared = ("delay/", "queues/"), 1
@@ -454,7 +454,7 @@ def test_a_reservation_that_another_caller_was_told_of_is_not_undone(rig: SetRig
     assert rig.reserve() == made
 
 
-def test_what_is_long_over_is_forgotten(rig: SetRig) -> None:
+def test_an_old_reservation_is_forgotten(rig: SetRig) -> None:
     rig.send(b"1", b"2")
     rig.reserve(0, max_messages=1)
     commit(rig, 0)
@@ -577,7 +577,7 @@ def test_sets_are_listed_by_stream_and_number_a_page_at_a_time(rig: SetRig) -> N
     ],
     ids=str,
 )
-def test_what_can_not_be_is_refused(rig: SetRig, wrong: dict[str, Any]) -> None:
+def test_impossible_requests_are_refused(rig: SetRig, wrong: dict[str, Any]) -> None:
     ids = rig.send(b"1")
 
     with pytest.raises(InvalidRequest):
@@ -605,7 +605,7 @@ def test_a_queue_that_is_not_there_can_not_be_reserved_from(rig: SetRig) -> None
 # Several processes.
 
 
-def test_what_one_process_has_reserved_another_finds_reads_confirms_and_commits(rig: SetRig) -> None:
+def test_another_process_finds_reads_extends_and_commits_a_reservation(rig: SetRig) -> None:
     ids = rig.send(b"1", b"2")
     other = rig.join()
     made = rig.reserve()

@@ -14,7 +14,7 @@ def both() -> TwoProcesses:
     return TwoProcesses()
 
 
-def test_what_a_process_sent_last_is_received_by_others_once_it_has_closed(both: TwoProcesses) -> None:
+def test_the_last_messages_of_a_closed_process_are_received_by_others(both: TwoProcesses) -> None:
     both.send(b"last")
     assert both.first.close()
     both.living.discard("p1")
@@ -22,7 +22,7 @@ def test_what_a_process_sent_last_is_received_by_others_once_it_has_closed(both:
     assert both.second.sharing.is_shared is False
 
 
-def test_what_the_disk_refuses_to_publish_others_publish(
+def test_other_processes_publish_messages_that_the_disk_refuses_to_one(
     both: TwoProcesses, caplog: pytest.LogCaptureFixture
 ) -> None:
     both.send(b"last")

@@ -27,7 +27,7 @@ SNAPSHOTS = int(os.environ.get("SPOOLRACK_SNAPSHOTS", "5"))
 
 
 def fill(rig: FrontRig) -> None:
-    """Messages that are deleted, leased, delayed and ready."""
+    """Fill a queue with messages that are deleted, leased, delayed and ready."""
     rig.send(*(b"%d" % n for n in range(10)))
     rig.delete(*rig.receive(3))
     rig.receive(2)
@@ -169,7 +169,7 @@ def test_a_snapshot_that_fails_leaves_nothing(tmp_path: Path) -> None:
     take_snapshot(tmp_path / "root", tmp_path / "copy")
 
 
-def test_what_a_snapshot_that_was_cut_off_leaves_is_named(tmp_path: Path) -> None:
+def test_the_rest_of_an_interrupted_snapshot_is_named(tmp_path: Path) -> None:
     with opened(tmp_path / "root") as rig:
         rig.send(b"a")
     (tmp_path / "copy.partial").mkdir()

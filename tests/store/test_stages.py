@@ -39,14 +39,14 @@ def rig() -> Rig:
 # Staging.
 
 
-def test_what_is_staged_is_not_seen(rig: Rig) -> None:
+def test_a_staged_message_is_invisible(rig: Rig) -> None:
     staged = rig.stage("s", 0, b"a", b"b")
     assert staged == Staged(messages=2, is_repeated=False, expires_at=Millis(START + DAY))
     assert rig.receive() == []
     assert rig.engine.index.queue("q").total == 0
 
 
-def test_what_is_published_is_counted_from_the_answer_on(rig: Rig) -> None:
+def test_a_published_message_is_counted_from_the_answer_on(rig: Rig) -> None:
     rig.stage("s", 0, b"a", b"b")
     rig.publish("w", 1, "s")
     engine = rig.engine

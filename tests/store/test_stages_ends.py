@@ -24,7 +24,7 @@ def _found(rig: Rig) -> list[bytes]:
     return [body for queue in ("q", "other") for body in rig.receive(queue)]
 
 
-# What the disk refuses.
+# Refusals of the disk.
 
 
 def test_a_publication_that_the_disk_refuses_leaves_all_staged(rig: Rig) -> None:
@@ -47,7 +47,7 @@ def test_a_chunk_leaves_room_on_the_disk_for_deletes(rig: Rig) -> None:
     assert not rig.stage("s", 0, b"a").is_repeated
 
 
-def test_what_is_published_and_cannot_be_moved_yet_arrives_later(rig: Rig) -> None:
+def test_a_published_message_that_cannot_be_moved_yet_arrives_later(rig: Rig) -> None:
     rig.stage("s", 0, b"a")
     rig.disk.refused = ["rename staged/"]
     rig.publish("w", 0, "s")
@@ -157,7 +157,7 @@ def test_the_names_of_a_stage_say_what_it_is(rig: Rig) -> None:
     assert name.startswith(f"my-stage_1@{START + DAY}:12+5000:q:")
 
 
-# What a start finds.
+# Starts after a death.
 
 
 def test_wherever_a_publication_dies_all_of_it_is_published_or_nothing() -> None:
@@ -268,7 +268,7 @@ def test_a_foreign_file_among_the_stages_is_left_alone(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("end", ["deleted", "made again"])
-def test_what_is_published_to_a_queue_that_has_ended_meanwhile_is_unlinked(rig: Rig, end: str) -> None:
+def test_a_message_published_to_a_deleted_queue_is_unlinked(rig: Rig, end: str) -> None:
     rig.stage("s", 0, b"a")
     rig.stage("s", 1, b"c", queue="other")
     rig.publish("w", 0, "s")
@@ -301,7 +301,7 @@ def test_of_two_stages_of_one_name_the_older_is_the_true_one(rig: Rig) -> None:
 # Other processes.
 
 
-def test_what_one_process_has_staged_another_publishes(rig: Rig) -> None:
+def test_another_process_publishes_a_stage(rig: Rig) -> None:
     other = rig.open("p9")
     rig.stage("s", 0, b"a")
     rig.ask(chunk("s", 1, b"b"), other)
@@ -353,9 +353,7 @@ def test_a_stage_that_one_process_drops_another_cannot_publish(rig: Rig) -> None
 
 
 @pytest.mark.parametrize("request_", [Abort(stage="s"), publication("w", 0, "s")])
-def test_what_a_process_has_not_finished_before_its_death_another_one_finishes(
-    rig: Rig, request_: Abort
-) -> None:
+def test_another_process_finishes_the_work_of_a_dead_one(rig: Rig, request_: Abort) -> None:
     other = rig.open("p9")
     rig.stage("s", 0, b"a")
     assert rig.engine.apply([request_]) is not None

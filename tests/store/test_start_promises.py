@@ -44,13 +44,13 @@ def bodies(rig: Rig) -> list[bytes]:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_what_is_whole_in_new_is_delivered(rig: Rig, count: int) -> None:
+def test_a_whole_file_in_new_is_delivered(rig: Rig, count: int) -> None:
     sent(rig, *BODIES[:count])
     assert bodies(started(rig)) == BODIES[:count]
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_what_is_torn_in_new_was_never_sent_and_leaves_nothing(rig: Rig, count: int) -> None:
+def test_a_torn_file_in_new_was_never_sent_and_leaves_nothing(rig: Rig, count: int) -> None:
     path, content = sent(rig, *BODIES[:count])
     torn = [content[:end] for end in range(len(content))]
     torn += [bytes(len(content)), content[:-2] + b"\0\0", b"X" + content[1:]]
@@ -63,7 +63,7 @@ def test_what_is_torn_in_new_was_never_sent_and_leaves_nothing(rig: Rig, count: 
         rig.disk.create(path, [content], sync=True)
 
 
-def test_what_is_delayed_in_new_keeps_its_due(rig: Rig) -> None:
+def test_a_delayed_message_in_new_keeps_its_deliver_time(rig: Rig) -> None:
     sent(rig, *BODIES, delays=dict.fromkeys(range(3), DELAY))
     rig.after(DELAY - 1_000)
     rig = started(rig)

@@ -48,7 +48,7 @@ def called(rig: Rig, *names: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("count", [1, 5])
-def test_what_is_leased_as_it_is_sent_is_not_read_and_touches_no_queue(count: int) -> None:
+def test_a_message_leased_as_it_is_sent_is_not_read_and_touches_no_queue(count: int) -> None:
     rig = Rig(cache_bytes=1 << 20)
     rig.commit()
     rig.disk.called.clear()
@@ -63,7 +63,7 @@ def test_what_is_leased_as_it_is_sent_is_not_read_and_touches_no_queue(count: in
     rig.check()
 
 
-def test_what_is_ready_comes_first_and_what_is_just_sent_fills_the_rest(rig: Rig) -> None:
+def test_ready_messages_come_first_and_new_ones_fill_the_rest(rig: Rig) -> None:
     rig.send(b"old")
     publish(rig)
     _, found = rig.commit(sending(b"new"), receiving(2))
@@ -77,7 +77,7 @@ def test_what_is_ready_comes_first_and_what_is_just_sent_fills_the_rest(rig: Rig
     rig.check()
 
 
-def test_what_is_just_sent_does_not_overtake_what_is_too_large_for_now(rig: Rig) -> None:
+def test_a_new_message_does_not_overtake_one_that_is_too_large_for_now(rig: Rig) -> None:
     rig.send(b"123")
     rig.send(b"4567")
     publish(rig)
@@ -117,7 +117,7 @@ def test_a_credit_is_not_spent_twice_by_one_commit(rig: Rig) -> None:
     assert credits.in_flight == 0
 
 
-def test_what_has_a_delay_is_not_received_before_it_is_over(rig: Rig) -> None:
+def test_a_delayed_message_is_not_received_before_its_delay_ends(rig: Rig) -> None:
     _, found = rig.commit(sending(b"late", delay=5_000), receiving())
     assert found == []
     publish(rig)
@@ -190,7 +190,7 @@ def test_a_lease_of_which_no_consumer_was_told_ends_when_it_is_due(rig: Rig, aft
     assert [body for _, body in rig.receive().values()] == [b"a", b"b"]
 
 
-def test_what_can_not_be_leased_at_once_is_sent_all_the_same(rig: Rig) -> None:
+def test_a_message_that_cannot_be_leased_at_once_is_sent_all_the_same(rig: Rig) -> None:
     rig.disk.fail(errno.EIO, "rename_new", "link", path="new/", times=1)
     stored, found = rig.commit(sending(b"a"), receiving())
     assert found == []

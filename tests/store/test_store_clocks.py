@@ -63,7 +63,7 @@ def test_a_step_of_the_wall_clock_ends_and_prolongs_nothing_that_a_running_serve
 
 
 @pytest.mark.parametrize("hidden", HIDDEN)
-def test_what_is_hidden_stays_so_over_a_restart_until_its_time(rig: Rig, hidden: str) -> None:
+def test_a_hidden_message_stays_hidden_over_a_restart_until_its_time(rig: Rig, hidden: str) -> None:
     ids = hide(rig, hidden, 20_000)
     rig.advance(5_000)
     rig.start()

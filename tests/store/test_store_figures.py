@@ -90,7 +90,7 @@ def test_the_oldest_ready_message_tells_how_often_it_was_received(rig: FrontRig)
     assert counted(rig, "short") == {"send": 1, "receive": 3, "requeue": 3}
 
 
-def test_what_was_done_is_counted_by_queue_until_the_queue_is_deleted(rig: FrontRig) -> None:
+def test_operations_are_counted_by_queue_until_the_queue_is_deleted(rig: FrontRig) -> None:
     create(rig, "other")
     rig.ask(Send(queue="q", bodies=[b"x", b"x"], deduplication_ids={0: "once", 1: "once"}))
     rig.send(b"y", b"z")
@@ -128,7 +128,7 @@ def test_dead_letters_and_expired_messages_are_counted_where_they_come_from(rig:
     for _ in range(4):
         rig.in_turn()
 
-    assert counted(rig, "poor")["bury"] == 1
+    assert counted(rig, "poor")["dead_letter"] == 1
     assert counted(rig, "brief")["expire"] == 1
     assert rig.store.tally.root().dead_letter_queues == {"dead"}
     assert of(rig, "dead").ready == 1
@@ -219,7 +219,7 @@ def test_a_published_stage_and_a_committed_set_count(rig: FrontRig) -> None:
     assert rig.store.tally.root().reservations_held == 0
 
 
-def test_what_another_process_does_is_not_counted(tmp_path: Path) -> None:
+def test_operations_of_another_process_are_not_counted(tmp_path: Path) -> None:
     with opened(tmp_path) as rig, opened(tmp_path) as other:
         other.send(b"1", b"2")
         other.in_turn()
@@ -254,7 +254,7 @@ def test_a_sync_that_failed_is_counted_and_the_store_says_that_it_has_failed(rig
     assert rig.store.tally.root().failed
 
 
-def test_what_is_overdue_is_told_by_how_long(tmp_path: Path) -> None:
+def test_overdue_work_is_reported_with_its_delay(tmp_path: Path) -> None:
     clock, disk = ManualClock(), LocalDisk(tmp_path)
     # Only requests make this store look at the time.
     with Store.open(tmp_path, clock=clock, disk=disk, chores=Chores(ticks=False)) as store:
@@ -319,7 +319,7 @@ def test_queues_are_told_the_oldest_first_so_that_each_keeps_its_place(rig: Fron
     assert [each.name for part in rig.store.tally.queues() for each in part][-2:] == ["z", "a"]
 
 
-def test_what_lies_in_quarantine_is_told_by_a_look_into_it(
+def test_quarantined_files_are_counted_by_listing(
     rig: FrontRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (rig.path / "quarantine" / "x").mkdir(parents=True)

@@ -76,7 +76,7 @@ def test_a_file_that_is_gone_when_it_is_read_is_looked_for_again(root: Path) -> 
     assert report.queues["q"].counts[State.READY] == 6
 
 
-def test_what_never_rests_is_told_as_unchecked(root: Path) -> None:
+def test_a_queue_that_never_rests_is_reported_as_unchecked(root: Path) -> None:
     path = single(root)
     stem, at = stem_of(path), [path]
 

@@ -324,7 +324,7 @@ def test_foreign_things_are_found_where_they_are_and_put_aside_as_they_are(
     assert bodies(root) == (READY[1:] if damage in gone else READY)
 
 
-# What names say together.
+# Several names of one batch.
 
 
 def test_messages_that_no_name_lists_are_found_and_kept_in_quarantine(root: Path) -> None:
@@ -396,7 +396,7 @@ def test_a_copy_of_a_message_that_was_to_become_a_dead_letter_counts_for_nothing
     assert bodies(root) == READY
 
 
-def test_what_was_never_sent_is_unfinished_and_no_problem(root: Path) -> None:
+def test_an_unsent_file_is_unfinished_and_no_problem(root: Path) -> None:
     torn = root / "new" / f"q:{ID},s10,c00000000,oabc"
     torn.write_bytes(b"half")
     part = root / "new" / f"q:{ID[:-4]}b000,n2,s4,c00000000,m4,i0,oabc"
@@ -410,7 +410,7 @@ def test_what_was_never_sent_is_unfinished_and_no_problem(root: Path) -> None:
     assert State.SENT not in report.queues["q"].counts
 
 
-def test_what_a_dead_process_has_sent_is_counted_and_unfinished(root: Path) -> None:
+def test_messages_sent_by_a_dead_process_are_counted_and_unfinished(root: Path) -> None:
     path = single(root)
     path.rename(root / "new" / f"q:{path.name},oabc")
     report = check(root)
@@ -424,7 +424,7 @@ def test_what_a_dead_process_has_sent_is_counted_and_unfinished(root: Path) -> N
     assert bodies(root) == READY
 
 
-def test_what_was_put_in_by_hand_waits_to_be_adopted(root: Path) -> None:
+def test_a_file_put_in_by_hand_waits_to_be_adopted(root: Path) -> None:
     (root / "new" / f"q:{uuid.uuid4()}").write_text("by hand")
     report = check(root)
     assert not report.problems
@@ -519,7 +519,7 @@ def test_a_missing_folder_is_found_and_made_anew(root: Path) -> None:
     assert not check(root).problems
 
 
-def test_what_lies_beside_the_folders_is_left_alone(root: Path) -> None:
+def test_files_beside_the_folders_are_left_alone(root: Path) -> None:
     (root / "notes.txt").write_text("mine")
     (root / "lost+found").mkdir()
     (root / "RESERVE").unlink()

@@ -80,7 +80,7 @@ def put_a_chunk(root: Path, name: str = f"nightly@{NOW + 1000}:7:q:{ID[:-1]}1,s5
     return path
 
 
-def test_what_is_whole_is_counted_and_no_problem(root: Path) -> None:
+def test_a_whole_root_is_counted_and_has_no_problem(root: Path) -> None:
     for put in RECORDS:
         put(root)
     put_a_chunk(root)

@@ -142,7 +142,7 @@ def test_messages_do_not_come_back_to_a_queue_that_is_being_deleted(root: Path) 
 
 
 @pytest.mark.parametrize("id", ["01890000-0000-7000-8000-000000000000", "", "..", "nothing-0g0"])
-def test_what_is_not_there_cannot_be_restored(root: Path, id: str) -> None:
+def test_a_missing_file_cannot_be_restored(root: Path, id: str) -> None:
     with pytest.raises(NotRestorable, match="nothing with the id"):
         restore(root, id)
 

@@ -363,7 +363,7 @@ class StoreStory(RuleBasedStateMachine):
         assert self.rig.engine.moves.quarantined == 0
 
     def _settle(self) -> None:
-        """What commits bring about that no request asks for. What dies once may die again."""
+        """Do the work of commits without requests. A message dead-lettered once may be again."""
         for _ in QUEUES:
             self.model.begin(self.rig.clock.wall(), self.rig.clock.monotonic())
             self.model.finish()

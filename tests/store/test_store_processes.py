@@ -116,7 +116,7 @@ def test_the_receipt_of_a_lease_that_is_over_works_with_no_process(one: Rig, oth
     assert other.ask(Delete(queue="q", receipts=[good])) == [None]
 
 
-def test_what_a_dead_process_has_leased_comes_back(one: Rig, other: Rig) -> None:
+def test_a_lease_of_a_dead_process_expires(one: Rig, other: Rig) -> None:
     one.send(b"a", b"b")
     (first, _) = receipts(lease(other))
     die(other, one)
@@ -129,9 +129,7 @@ def test_what_a_dead_process_has_leased_comes_back(one: Rig, other: Rig) -> None
 # Sends.
 
 
-def test_what_a_dead_process_has_sent_and_not_published_another_one_delivers(
-    one: Rig, other: Rig
-) -> None:
+def test_another_process_delivers_unpublished_messages_of_a_dead_one(one: Rig, other: Rig) -> None:
     begin(other, Send(queue="q", bodies=[b"a", b"b"]))
     assert lease(one) == []
     die(other, one)
@@ -188,7 +186,7 @@ def test_a_start_misses_nothing_of_what_a_living_process_leased_as_it_sent(
     assert bodies(lease(other)) == [b"b"]
 
 
-def test_what_is_leased_as_it_is_sent_no_other_process_gets_and_all_know_of(
+def test_a_message_leased_as_it_is_sent_is_known_to_all_processes_and_received_by_none(
     one: Rig, other: Rig
 ) -> None:
     work = begin(one, Send(queue="q", bodies=[b"a"]), Receive(queue="q"))
@@ -198,9 +196,7 @@ def test_what_is_leased_as_it_is_sent_no_other_process_gets_and_all_know_of(
     assert other.ask(Delete(queue="q", receipts=receipts(work.outcomes[1]))) == [None]
 
 
-def test_what_another_process_deletes_with_its_queue_as_it_is_leased_is_gone(
-    one: Rig, other: Rig
-) -> None:
+def test_a_message_leased_as_another_process_deletes_its_queue_is_gone(one: Rig, other: Rig) -> None:
     work = begin(one, Send(queue="q", bodies=[b"a", b"b"]), Receive(queue="q", max_messages=1))
     other.ask(DeleteQueue(name="q"))
     one.engine.finish(work)
@@ -215,7 +211,7 @@ def test_what_another_process_deletes_with_its_queue_as_it_is_leased_is_gone(
 
 
 @pytest.mark.parametrize("sent", [[b"a"], [b"a", b"b"]])
-def test_what_another_process_has_in_new_is_not_said_to_be_missing(
+def test_a_message_that_another_process_has_in_new_is_not_reported_missing(
     one: Rig, other: Rig, sent: list[bytes]
 ) -> None:
     (stored,) = begin(other, Send(queue="q", bodies=sent)).outcomes
@@ -231,7 +227,7 @@ def test_what_another_process_has_in_new_is_not_said_to_be_missing(
     assert [type(each) for each in one.ask(delete)] == [MessageNotFound] * len(ids)
 
 
-def test_what_is_sent_after_a_dead_process_was_found_stands_behind_its_messages(one: Rig) -> None:
+def test_messages_sent_after_orphan_recovery_stand_behind_the_dead_process_s(one: Rig) -> None:
     for number in range(20):  # All in one millisecond, in which only the ids tell who was first.
         dead = one.join(f"dead{number}")
         begin(dead, Send(queue="q", bodies=[b"first", b"second"]))
@@ -241,7 +237,7 @@ def test_what_is_sent_after_a_dead_process_was_found_stands_behind_its_messages(
         assert bodies(lease(one)) == [b"first", b"second", b"third"]
 
 
-def test_what_a_living_process_writes_is_left_alone(one: Rig, other: Rig) -> None:
+def test_files_that_a_living_process_writes_are_left_alone(one: Rig, other: Rig) -> None:
     work = begin(other, Send(queue="q", bodies=[b"a"]))
     for _ in range(4):
         one.ask(tick=True)
@@ -379,9 +375,7 @@ def test_a_queue_that_was_deleted_while_a_process_rested_does_not_come_back(
         other.send(b"a")
 
 
-def test_what_a_process_is_sending_as_its_queue_is_deleted_comes_into_no_later_queue(
-    one: Rig, other: Rig
-) -> None:
+def test_a_message_sent_as_its_queue_is_deleted_comes_into_no_later_queue(one: Rig, other: Rig) -> None:
     work = begin(other, Send(queue="q", bodies=[b"late"]))
     one.ask(DeleteQueue(name="q"))
     other.engine.finish(work)
@@ -436,7 +430,7 @@ def test_random_work_of_several_processes_leases_no_message_twice(seed: int) -> 
     assert not any(isinstance(each, StoreError) for each in sent)
 
 
-# What broke a promise once.
+# Promises that were broken once.
 
 
 def test_a_purge_takes_a_message_whose_repetition_was_answered_and_whose_sender_was_not(

@@ -238,7 +238,7 @@ def test_an_empty_queue_whose_settings_are_lost_is_gone(rig: Rig) -> None:
     rig.add("q")
 
 
-def test_what_is_no_message_makes_no_queue(rig: Rig) -> None:
+def test_a_file_that_is_no_message_makes_no_queue(rig: Rig) -> None:
     rig.disk.create("queues/q/strange", [b"x"], sync=True)
     lose_settings(rig)
     rig.start()

@@ -35,7 +35,7 @@ queues = st.sampled_from(["a", "b", "c"])
 SENDERS, CALLS, MOST = 3, 10, 5
 
 
-# What waits, in order.
+# Waiting receives, in order.
 
 
 def parked_at(queue: str, deadline: int | None = None, credits: Credits | None = None) -> Parked:
@@ -105,7 +105,7 @@ class WaitingStory(RuleBasedStateMachine):
 TestReceivesWaitInTurn = WaitingStory.TestCase
 
 
-# What ends a wait.
+# Ends of a wait.
 
 
 def test_the_end_of_a_delay_wakes_a_receive_that_waits(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_attributes_count_against_the_bytes_of_a_receive(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("end", ["delete", "release", "time", "queue"])
-def test_whatever_ends_a_lease_gives_its_credit_back(tmp_path: Path, end: str) -> None:
+def test_every_end_of_a_lease_returns_its_credit(tmp_path: Path, end: str) -> None:
     clock = ManualClock()
     with opened(tmp_path, clock) as rig:
         credits = Credits(5, lambda: None)

@@ -126,7 +126,7 @@ def test_a_delete_on_a_disk_without_any_room_says_so_and_the_message_stays(rig: 
     rig.check()
 
 
-def test_what_is_given_up_counts_only_once_it_is_synced(rig: Rig) -> None:
+def test_room_of_the_reserve_counts_only_once_it_is_synced(rig: Rig) -> None:
     rig.tick()
     rig.send(b"a")
     ((_, (receipt, _)),) = rig.receive().items()
@@ -193,7 +193,7 @@ def test_a_folder_that_was_removed_by_hand_is_made_again(rig: Rig, folder: str) 
     rig.check()
 
 
-def test_what_is_due_and_cannot_come_back_is_tried_again(rig: Rig) -> None:
+def test_a_failed_move_of_a_due_message_is_tried_again(rig: Rig) -> None:
     rig.send(b"a")
     rig.send(b"b", b"c")
     rig.receive()
@@ -271,7 +271,9 @@ def test_a_message_that_dies_twice_in_one_millisecond_is_one_dead_letter(rig: Ri
 
 
 @pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b", b"c"]])
-def test_what_was_moved_away_is_not_delivered_and_not_counted(rig: Rig, bodies: list[bytes]) -> None:
+def test_a_message_moved_away_by_hand_is_not_delivered_and_not_counted(
+    rig: Rig, bodies: list[bytes]
+) -> None:
     rig.send(*bodies)
     rig.commit()
     (path,) = rig.paths("queues/q")
@@ -324,7 +326,7 @@ def test_of_a_batch_one_of_whose_names_was_moved_away_the_others_decide(rig: Rig
     rig.check()
 
 
-def test_what_was_deleted_stays_deleted_when_its_name_in_remove_was_unlinked_by_hand(rig: Rig) -> None:
+def test_a_deleted_message_stays_deleted_when_its_name_in_remove_is_unlinked_by_hand(rig: Rig) -> None:
     rig.send(b"a", b"b", b"c")
     receipts = [receipt for receipt, _ in rig.receive().values()]
     rig.delete(receipts[0])

@@ -236,7 +236,7 @@ KINDS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("folder", ["new", "queues/q", "delay", "remove"])
-def test_what_is_none_of_ours_is_put_aside(root: Path, rig: Rig, folder: str, kind: str) -> None:
+def test_a_foreign_file_goes_to_quarantine(root: Path, rig: Rig, folder: str, kind: str) -> None:
     ids = rig.send(b"a", b"b")
     rig.commit()
     KINDS[kind](root / folder / "stranger")
@@ -276,7 +276,7 @@ def test_a_strange_name_is_put_aside(root: Path, rig: Rig, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["folder", "link", "pipe"])
-def test_what_has_a_messages_name_and_is_no_file_is_put_aside(root: Path, rig: Rig, kind: str) -> None:
+def test_a_folder_with_a_message_s_name_goes_to_quarantine(root: Path, rig: Rig, kind: str) -> None:
     KINDS[kind](root / f"queues/q/{ID},s1,c00000000")
     rig.start()
     rig.commit()
@@ -285,9 +285,7 @@ def test_what_has_a_messages_name_and_is_no_file_is_put_aside(root: Path, rig: R
     rig.check()
 
 
-def test_what_stands_among_the_queues_and_is_no_queues_folder_is_put_aside(
-    root: Path, rig: Rig
-) -> None:
+def test_a_foreign_entry_among_the_queues_goes_to_quarantine(root: Path, rig: Rig) -> None:
     (root / "queues/file").write_bytes(b"x")
     (root / "queues/no queue/inside").mkdir(parents=True)
     rig.start()
@@ -296,7 +294,7 @@ def test_what_stands_among_the_queues_and_is_no_queues_folder_is_put_aside(
     assert rig.paths("queues") == ["queues/q"]
 
 
-def test_what_was_sent_to_a_queue_that_does_not_exist_is_put_aside(root: Path, rig: Rig) -> None:
+def test_a_message_in_new_of_a_missing_queue_goes_to_quarantine(root: Path, rig: Rig) -> None:
     (id,) = rig.send(b"a")
     del rig.queues["q"]
     (root / "queues/q").rmdir()
@@ -309,7 +307,7 @@ def test_what_was_sent_to_a_queue_that_does_not_exist_is_put_aside(root: Path, r
     assert not (root / "queues/q").exists()
 
 
-def test_what_cannot_be_put_aside_is_tried_again(root: Path, rig: Rig) -> None:
+def test_a_failed_move_to_quarantine_is_tried_again(root: Path, rig: Rig) -> None:
     (root / "delay/stranger").write_bytes(b"x")
     rig.disk.fail(errno.ENOSPC, "make_folder")
     rig.start()

@@ -150,7 +150,7 @@ class Rig:
         return sorted(f"{folder}/{each.name}" for folder in folders for each in self.disk.scan(folder))
 
     def check(self) -> None:
-        """What the engine knows is what a start finds."""
+        """Check that the engine's index equals a start's."""
         there = self.paths("new", "delay", "remove", *(f"queues/{queue}" for queue in self.queues))
         batches = self.engine.index.batches.values()
         known = [entry.name.path for batch in batches for entry in batch.entries]

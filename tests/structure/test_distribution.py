@@ -1,4 +1,4 @@
-"""The distribution of the tests over the workers of pytest-xdist."""
+"""pytest-xdist distributes the tests file by file over its workers."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def endpoint(programs: Path, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_what_pip_installs_from_the_wheel_serves_sends_and_receives(
+def test_the_wheel_installed_by_pip_serves_sends_and_receives(
     endpoint: str, programs: Path, tmp_path: Path
 ) -> None:
     spoolrack = (programs / "spoolrack",)

@@ -25,7 +25,7 @@ def test_fails(): assert False
 
 @pytest.fixture
 def report(tmp_path: Path) -> Path:
-    """What pytest reports of a run in which one test was skipped."""
+    """Return pytest's report of a run in which one test was skipped."""
     tests = tmp_path / "test_sample.py"
     tests.write_text(SKIPPING)
     path = tmp_path / "report.xml"

@@ -1,4 +1,4 @@
-"""What is installed holds what the server serves: a file that isn't packed is missed by users first."""
+"""The wheel holds all files that the server serves: users miss an unpacked file first."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class _Saying:
 
 @asynccontextmanager
 async def as_caller(server: Server, *headers: str) -> AsyncIterator[Client]:
-    """A client whose calls carry these authorizations."""
+    """Open a client whose calls carry these authorizations."""
     metadata = tuple(("authorization", header) for header in headers)
     async with grpc.aio.insecure_channel(server.grpc_address, options=UNLIMITED) as channel:
         client = Client(channel)
@@ -121,7 +121,7 @@ async def serving(
 
 @contextmanager
 def in_a_thread(root: Path, security: Security) -> Iterator[str]:
-    """The address of a server that runs beside the test."""
+    """Run a server beside the test; yield its address."""
     addresses: list[str] = []
     ready = threading.Event()
     end: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []

@@ -1,8 +1,8 @@
-"""A page's conversations with a shell: what it says is typed, and what it shows of the answers.
+"""A page's conversations with a shell: the commands to type, and the output it shows.
 
 A block of a page that begins with "$ " is one; each line that begins so is a command, and the lines
-below it are in its output, with "…" for anything. Knows nothing of servers: who runs a conversation
-says what the names in it stand for.
+below it are in its output, with "…" for anything. Knows nothing of servers: the test that runs a
+conversation gives the values of its names.
 """
 
 from __future__ import annotations

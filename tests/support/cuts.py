@@ -132,8 +132,8 @@ def parse_cut(words: list[str]) -> Cut:
 def every_cut(pending: int, files: int) -> Iterator[Cut]:
     """Yield the cuts that are tried one by one where chance must not choose.
 
-    All changes, none, each prefix, each one alone and all but each; every subset of a few. What is in
-    the files is tried in full with all changes, and in turn with the rest.
+    All changes, none, each prefix, each one alone and all but each; every subset of a few. The
+    content of files is tried in full with all changes, and in turn with the rest.
     """
     kinds = list(Bytes) if files else [Bytes.WHOLE]
     for kind in kinds:

@@ -136,7 +136,7 @@ class _Known:
         ids_of_copies = defaultdict(set, {copy: set(ids) for copy, ids in self.ids.items()})
         for delivery in all_deliveries:
             ids_of_copies[delivery.copy].add(delivery.id)
-        # What was published and never seen has no id; it counts, and is lost, by its copy's name.
+        # A published message never seen has no id; it counts, and is lost, by its copy's name.
         published = {id for copy in self.published for id in ids_of_copies.get(copy, {copy})}
         acknowledged = frozenset(self.acknowledged | published)
         return Verdict(
@@ -161,7 +161,7 @@ class _Known:
         )
 
     def _came_back(self, id: str) -> bool:
-        # The clock counts milliseconds: what happened in the same one proves nothing.
+        # The clock counts milliseconds: events of the same one prove nothing.
         return any(one.began_ms > self.deleted_at[id] for one in self.deliveries.get(id, ()))
 
     def _overlap(self, deliveries: list[Delivery]) -> bool:

@@ -184,7 +184,7 @@ class Story:
             self._commit(owner)
 
     def _look(self, owner: str) -> None:
-        """A question is asked: what is sent and durable is published before it is answered."""
+        """Ask a question: durable sends are published before it is answered."""
         self.told.append(f"{owner} looks")
         if self.looks.random() < 0.1:
             self.disk.steps_left = self.looks.randint(0, 6)
@@ -253,7 +253,7 @@ class Story:
         self.flying[owner].append((self.at, work))
 
     def _look_for_dead_letters(self, engine: Engine) -> None:
-        """Messages that are dying come to the dead-letter queue, at some commit of some process."""
+        """Note dying messages that some commit of some process made dead letters."""
         for id in self.may:
             if self.now(id)[0] not in DYING:
                 continue
@@ -262,7 +262,7 @@ class Story:
                 self._is_dead_letter(id)
 
     def _purge_what_has_just_come(self, engine: Engine) -> None:
-        """A dead letter that the purging commit itself has published is purged, too."""
+        """Purge a dead letter that the purging commit itself has published, too."""
         for id in self.may:
             if self.now(id)[0] in DYING:
                 found = engine.index.holder(id)
@@ -275,7 +275,7 @@ class Story:
         self._become(id, ("ready", 0))
 
     def _die(self, owner: str) -> None:
-        """A process dies in a commit, or just before it ends."""
+        """Let a process die in a commit, or just before it ends."""
         requests = [self._request() for _ in range(self.random.randint(0, 3))]
         self.at += 1
         self.disk.steps_left = self.random.randint(0, 12)
@@ -295,7 +295,7 @@ class Story:
         self._bury(owner, maybe)
 
     def _bury(self, owner: str, maybe: dict[str, list[Seen]]) -> None:
-        """A process is gone, and its locks with it; it may have done what `maybe` says."""
+        """End a process and its locks; it may have had the effects in `maybe`."""
         self.crashes += 1
         self.dead = owner
         del self.engines[owner], self.flying[owner]
@@ -379,7 +379,7 @@ class Story:
     # Present state.
 
     def _check(self, engine: Engine) -> None:
-        """A process that has just committed knows exactly what is there."""
+        """Check that a process that has just committed knows exactly what is there."""
         mine = engine.moves.owner
         known = {entry.name.path for batch in engine.index.batches.values() for entry in batch.entries}
         there = {path for path in self._paths() if not path.startswith("new/") or f",o{mine}" in path}
@@ -501,7 +501,7 @@ class Story:
         for queue in QUEUES:
             counts = engine.index.queue(queue).counts
             words = [self.now(id)[0] for id in self.may if self.queue_of[id] == queue]
-            # What is dying is leased or ready until it is a dead letter.
+            # A dying message is leased or ready until it is a dead letter.
             here = sum(words.count(word) for word in ("ready", "leased", "dying", "held"))
             found = counts[State.READY] + counts[State.LEASED], counts[State.DELAYED]
             if found != (here, words.count("delayed")):
@@ -548,7 +548,7 @@ class Story:
     # Promises.
 
     def _bring_back(self) -> None:
-        """What is due comes back at the beginning of a commit."""
+        """Make due messages ready, as the beginning of a commit does."""
         sent = self._sent_only()
         for id in self.may:
             now = self._by_now(id, self.now(id))

@@ -68,7 +68,7 @@ class FaultyDisk(LocalDisk):
         self._torn = False
         self._held: list[tuple[Callable[[Call], bool], threading.Event, threading.Event]] = []
 
-    # What tests say.
+    # Calls of tests.
 
     def fail(
         self,
@@ -89,7 +89,7 @@ class FaultyDisk(LocalDisk):
         return fault
 
     def heal(self) -> None:
-        """No more faults."""
+        """End all faults."""
         with self._lock:
             self._faults.clear()
 

@@ -200,14 +200,14 @@ class Raw:
 
 @asynccontextmanager
 async def raw_to(server: Server | Fragile, receive_buffer: int | None = None) -> AsyncIterator[Raw]:
-    """A connection that holds at most `receive_buffer` unread bytes."""
+    """Open a connection that holds at most `receive_buffer` unread bytes."""
     assert server.http_port is not None
     made = socket.socket()
     if receive_buffer is not None:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     made.setblocking(False)
     await asyncio.get_running_loop().sock_connect(made, (server.http_host, server.http_port))
-    # A reader with no room of its own: what isn't asked for stays with the kernel.
+    # A reader with no room of its own: unread bytes stay with the kernel.
     reader, writer = await asyncio.open_connection(sock=made, limit=4096)
     try:
         yield Raw(reader, writer)

@@ -26,7 +26,7 @@ class LinkedDisk(PowerDisk):
         self.steps_left: int | None = None
         """So many more steps, and then the process at work dies; None: it lives."""
         self.changes = bytearray(SIZE)
-        """What is in `CHANGES`, which no disk keeps."""
+        """The content of `CHANGES`, which no disk keeps."""
 
     def step(self) -> None:
         if self.steps_left is not None:
@@ -46,7 +46,7 @@ class LinkedDisk(PowerDisk):
         self._change(node, None, (into, name))
 
     def touch(self, path: str) -> None:
-        """No listener."""
+        """Do nothing: there is no listener."""
 
     def rename_new(self, source: str, target: str) -> None:
         self.step()
@@ -85,7 +85,7 @@ class LinkedDisk(PowerDisk):
         self.changes[offset : offset + len(content)] = content
 
     def forget_changes(self, random: Random) -> None:
-        """The power was cut: whatever the kernel had written by chance is there."""
+        """Cut the power: keep a random part of the writes."""
         match random.randrange(3):
             case 0:
                 self.changes = bytearray(SIZE)

@@ -28,7 +28,7 @@ LOOK: Final = 0.2
 
 @dataclass(slots=True)
 class Role:
-    """What one process after the other does."""
+    """The work of one process after the other."""
 
     name: str
     program: str

@@ -2,7 +2,7 @@
 
 It needs root, loop devices and the file system's mkfs. `why_not` says what is missing, so that a test
 can skip with a reason that says what to do. The power is cut by FS_IOC_SHUTDOWN (ext4: kernel commit
-783d94854499, XFS: its own since 2001) without a flush of the log: what was neither synced nor written
+783d94854499, XFS: its own since 2001) without a flush of the log: data neither synced nor written
 back by then is gone, as when the plug is pulled. Btrfs refuses that call.
 """
 
@@ -106,7 +106,7 @@ class LoopDisk:
         self.is_mounted = True
 
     def unmount(self) -> None:
-        """Every process that has a file open there must have ended."""
+        """Unmount. Every process that has a file open there must have ended."""
         _run("umount", str(self.mount_point))
         self.is_mounted = False
 

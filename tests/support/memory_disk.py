@@ -1,8 +1,8 @@
 """A second implementation of `disk.Disk`: a tree of folders and files in memory.
 
 It answers as Linux does, errors included, and is fast enough for thousands of random stories. It only
-has what a running system sees. What would be left after a power cut is not modelled; who wants that
-keeps a second tree of what is durable, and changes it in the sync methods.
+has what a running system sees. A power cut is not modelled; a subclass that needs one keeps a second
+tree of the durable state, and changes it in the sync methods.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class MemoryDisk:
     # The tree.
 
     def free_locks(self) -> None:
-        """Its holder has died."""
+        """Free all locks, as the death of their holder does."""
         waiting: list[Node] = [self.root]
         while waiting:
             node = waiting.pop()

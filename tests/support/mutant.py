@@ -72,9 +72,9 @@ class Mutant:
     """The promise that it breaks."""
     edits: tuple[Edit, ...]
     caught_by: tuple[str, ...]
-    """What pytest is told to run first: quick, and expected to fail."""
+    """Tests that run first: quick, and expected to fail."""
     ancestor: str | None = None
-    """Whose known fault this is."""
+    """The ancestor with this known fault."""
 
     def mutated(self, checkout: Path) -> dict[Path, str]:
         """Return the files as they are with the bug in them, by their paths; raises `DoesNotApply`."""

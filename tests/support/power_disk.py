@@ -79,7 +79,7 @@ class PowerDisk(MemoryDisk):
     def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
         node = self.node(path)
         if afresh and isinstance(node, File) and node in self._given_up:
-            # Its pages count as clean: what is read from the disk takes their place.
+            # Its pages count as clean: a read from the disk takes their place.
             node.content = b""
             del self._given_up[node]
         return super().read(path, limit)
@@ -114,7 +114,7 @@ class PowerDisk(MemoryDisk):
         for change in covered:
             change.waits_for.discard(folder)
         if self.model is Model.ORDERED and covered:
-            # One journal: what came before is on disk as well.
+            # One journal: earlier changes are on disk as well.
             last = self._changes.index(covered[-1])
             for change in self._changes[: last + 1]:
                 change.waits_for.clear()
@@ -128,7 +128,7 @@ class PowerDisk(MemoryDisk):
         self._compact()
 
     def set_aside(self, path: str, size: int) -> None:
-        """Its loss is no harm, so nothing is noted: a power cut takes it."""
+        """Make a file whose loss is no harm: nothing is noted, and a power cut takes it."""
         parent, name = self._parent(path)
         parent.entries[name] = File(_zeros(size))
 
@@ -136,12 +136,12 @@ class PowerDisk(MemoryDisk):
 
     @property
     def given_up(self) -> set[bytes]:
-        """What is in the files of which a sync has failed."""
+        """The contents of files of which a sync has failed."""
         return {file.content for file in self._given_up}
 
     def give_up(self, path: str | None) -> None:
-        """A sync of the file at `path`, or of everything, fails: what it should have written is never
-        written any more, though a read finds it until the power is cut."""
+        """Fail a sync of the file at `path`, or of everything: its data is never written any more,
+        though a read finds it until the power is cut."""
         given = list(self._unsynced)
         if path is not None:
             node = self.node(path)
@@ -242,7 +242,7 @@ class PowerDisk(MemoryDisk):
         self._changes.append(Change(node, source, target, folders))
 
     def _compact(self) -> None:
-        """What is durable up to the first change that isn't can't be lost any more."""
+        """Drop the changes before the first undurable one: they can't be lost any more."""
         done = 0
         for change in self._changes:
             if change.waits_for:

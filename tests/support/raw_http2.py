@@ -10,7 +10,7 @@ from typing import Final
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, SETTINGS = 0, 1, 4
 HUNG_UP: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN})
-"""What the system says when the server has hung up on us, which is its right."""
+"""Errors of the system when the server has hung up, which is its right."""
 END_STREAM, END_HEADERS = 1, 4
 
 

@@ -36,7 +36,7 @@ AS_MORTAL: Final = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search
 
 
 MakeDisk = Callable[..., LoopDisk]
-"""Makes a small disk of a kind; what `LoopDisk` takes besides."""
+"""Makes a small disk of a kind, with the other arguments of `LoopDisk`."""
 
 
 class Health(NamedTuple):

@@ -23,7 +23,7 @@ class Tally:
     campaign: str
     runs: int = 0
     crashes: int = 0
-    """Power cuts, kills and failed system calls: whatever the queue had to survive."""
+    """Power cuts, kills and failed system calls."""
     messages: int = 0
     """Acknowledged sends."""
     lost: int = 0
@@ -36,7 +36,7 @@ class Tally:
     other: int = 0
     """Any other broken promise, such as wrong counts."""
     broken: list[str] = field(default_factory=list)
-    """What was broken, and the command that shows it again."""
+    """Broken promises, each with the command that shows it again."""
 
     def add(self, other: Tally) -> None:
         for name in COUNTS:

@@ -1,7 +1,7 @@
 """The processes of a run: a server, senders and consumers, that are killed, stopped and started again.
 
-What they tell, a line at a time, is what the test waits for. Each is ended by its own pid, with the
-crew at the latest. A process that ends without having been killed fails the test, with its last words.
+The test waits for their lines of output. Each is ended by its own pid, with all others at the
+latest. A process that ends without having been killed fails the test, with its last words.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Crew:
                 return told.line
             if told.member is member and told.line is None and not told.is_log:
                 raise AssertionError(f"{member.name} has ended:\n" + "\n".join(member.last_words))
-        raise AssertionError("unreachable: what is told has no end")
+        raise AssertionError("unreachable: the output has no end")
 
     def end(self) -> None:
         """Kill all that are alive."""
@@ -179,7 +179,7 @@ class Served:
         """`options` are more of `spoolrack serve`'s. HTTP is served if it is asked for."""
         self.root = root
         self.program: Sequence[str] = ("spoolrack_server",)
-        """What begins the command of the next server: a module and arguments."""
+        """The beginning of the next server's command: a module and arguments."""
         self._options = options
         self.member: Member
         self._crew = crew
@@ -223,7 +223,7 @@ class Served:
 
     def restart(self) -> None:
         """Start it again; return once it serves."""
-        # What was killed may for a moment still have its ports.
+        # A killed server may for a moment still have its ports.
         for _ in range(STARTS):
             self.begin_restart()
             member = self.member

@@ -22,15 +22,15 @@ from tests.support.statuses import info_of, retry_millis_of
 
 UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 LONG = Duration(seconds=3600)
-"""Longer than any test: what is waited for must come by itself, because the clock stands still."""
+"""Longer than any test: the awaited event must come by itself, because the clock stands still."""
 GONE = {"QUEUE_NOT_FOUND", "QUEUE_BEING_DELETED"}
-"""What a deleted queue says: the second until its messages are put away."""
+"""Reasons of a deleted queue: the second until its messages are removed."""
 MANY_LOOKS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """What a client can read of a failed call."""
+    """The facts of a failed call, as a client reads them."""
 
     code: grpc.StatusCode
     reason: str

@@ -1,4 +1,4 @@
-"""Engines on one disk in memory, with a clock that a test moves: what the tests of reservations ask."""
+"""Engines on one disk in memory, with a manual clock, for the tests of reservations."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class SetRig:
         return engine
 
     def restart(self) -> None:
-        """All processes are gone, and another one takes the root over."""
+        """End all processes, and let another one take the root over."""
         gone, self.living = self.living, []
         self.disk.free_locks()
         self.living = [f"gone{len(gone)}"] * len(gone)

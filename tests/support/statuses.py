@@ -1,4 +1,4 @@
-"""What a `google.rpc.Status` says of an error, in trailers and in the results of messages."""
+"""Errors read from a `google.rpc.Status`, in trailers and in the results of messages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Reads what strace has written: one call at a time, as it begins and as it ends.
 
 strace stops a thread where a call enters the kernel and where it leaves, and writes a line at a time.
-What one thread does because another has finished stands below it. So the order of the lines is the
+A thread's reaction to another's call stands below it. So the order of the lines is the
 order of the calls, exactly, as far as one can depend on another, and no clock is needed. Pure: it
 knows the text of strace 5.3 and newer with `-f -y -xx`, where every string is in hexadecimal.
 """
@@ -44,9 +44,9 @@ class Call:
 
     @property
     def descriptors(self) -> list[str]:
-        """What the open descriptors among the arguments are: a path, or `socket:[…]`.
+        """The open descriptors among the arguments: each a path, or `socket:[…]`.
 
-        What has no name any more is "".
+        An unlinked file is "".
         """
         found = _DESCRIPTOR.finditer(self.arguments)
         return ["" if each["gone"] else _bytes(each["path"]).decode(errors="replace") for each in found]

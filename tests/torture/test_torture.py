@@ -21,7 +21,7 @@ def program(folder: Path, text: str) -> Campaign:
     return Campaign(name="some", program=[str(path)])
 
 
-def test_what_campaigns_of_one_name_counted_is_added_up(summary: Summary) -> None:
+def test_counts_of_campaigns_of_one_name_are_added_up(summary: Summary) -> None:
     for _ in range(2):
         summary.add("some", Tally(campaign="some", runs=1, crashes=1_000, messages=3))
 

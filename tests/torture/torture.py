@@ -32,7 +32,7 @@ SEEDS_APART: Final = 1 << 32
 class Campaign:
     name: str
     program: Sequence[str]
-    """What python is given before the arguments: a module or a file."""
+    """Python's first arguments: a module or a file."""
     arguments: Sequence[str] = ()
     absent: str | None = None
     """Why it can't run here."""

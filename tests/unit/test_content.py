@@ -1,4 +1,4 @@
-"""What is in a file reads as it was written, and a torn or damaged one is told from it."""
+"""A file's content reads as it was written, and a torn or damaged file is detected."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_line_of_garbage_is_damage_and_nothing_worse(garbage: bytes) -> None:
         decode(stem, content, len(content))
 
 
-def test_what_a_later_version_adds_to_a_line_is_passed_over() -> None:
+def test_fields_of_a_later_version_are_ignored_in_a_line() -> None:
     stem, content = with_line(
         json.dumps(KNOWN | {"attributes": {"0": {"a": "b"}}, "later": [1]}).encode()
     )

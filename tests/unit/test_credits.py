@@ -1,4 +1,4 @@
-"""Credits: what is in flight is never free, and what comes back is told."""
+"""Credits in flight are never free, and a returned credit notifies its listeners."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from spoolrack_store.model.credits import Credits
 
 
 @given(st.integers(0, 100), st.lists(st.integers(0, 20), max_size=30))
-def test_what_is_in_flight_and_what_is_free_make_the_limit(limit: int, wishes: list[int]) -> None:
+def test_credits_in_flight_and_free_credits_add_up_to_the_limit(limit: int, wishes: list[int]) -> None:
     returns = 0
 
     def on_return() -> None:
@@ -51,7 +51,7 @@ def test_more_in_flight_than_a_lowered_limit_leaves_nothing_free() -> None:
     assert credits.free == 1
 
 
-def test_a_charge_tells_nobody() -> None:
+def test_a_charge_notifies_no_listener() -> None:
     called: list[bool] = []
     Credits(1, lambda: called.append(True)).charge(1)
     assert not called

@@ -113,7 +113,7 @@ def test_a_delay_before_a_retry_is_short_and_positive(kind: type[StoreError]) ->
 
 
 @pytest.mark.parametrize("text", ["{0}", "{name.__class__}", "{", "}", "%s", "{name!r:>1000000}"])
-def test_what_a_caller_sent_is_never_taken_for_a_field(text: str) -> None:
+def test_a_caller_s_text_is_never_taken_for_a_field(text: str) -> None:
     assert text in str(QueueNotFound(queue=text))
     assert text in str(InvalidReceipt(receipt=text))
 

@@ -1,4 +1,4 @@
-"""Deduplication keys: what stands in names and segments for the ids that senders give."""
+"""Deduplication keys stand in names and segments for the ids that senders give."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_key_is_of_one_id_in_one_queue() -> None:
 
 
 @pytest.mark.parametrize("id", ["", "x" * 129, "\ud800"])
-def test_what_is_no_id_is_refused(id: str) -> None:
+def test_an_invalid_id_is_refused(id: str) -> None:
     with pytest.raises(InvalidMessage):
         key_of(id, "")
 

@@ -1,4 +1,4 @@
-"""The clock that tests move: what it wakes, and that it can't deadlock with its waiters."""
+"""The manual clock wakes its waiters, and can't deadlock with them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_wait_for_what_has_come_returns_at_once(clock: ManualClock, until: int
 
 
 @pytest.mark.parametrize("until", [None, Millis(101), Millis(10**15)])
-def test_an_advance_wakes_who_waits_also_before_its_time(
+def test_an_advance_wakes_waiters_also_before_their_deadline(
     clock: ManualClock, until: Millis | None
 ) -> None:
     with Sleeper(clock, threading.Condition(), until) as sleeper:
@@ -93,7 +93,7 @@ def test_an_advance_wakes_who_waits_also_before_its_time(
 
 
 @pytest.mark.parametrize("until", [None, Millis(10**15)])
-def test_a_notification_wakes_who_waits(clock: ManualClock, until: Millis | None) -> None:
+def test_a_notification_wakes_all_waiters(clock: ManualClock, until: Millis | None) -> None:
     condition = threading.Condition()
     with Sleeper(clock, condition, until) as sleeper:
         with condition:
@@ -112,7 +112,7 @@ def test_an_advance_wakes_all_waiters_on_all_conditions(clock: ManualClock) -> N
         assert [sleeper.woken() for sleeper in (first, second, third)] == [103] * 3
 
 
-def test_a_step_of_the_wall_clock_wakes_nobody(clock: ManualClock) -> None:
+def test_a_step_of_the_wall_clock_wakes_no_waiter(clock: ManualClock) -> None:
     with Sleeper(clock, threading.Condition(), Millis(10**9)) as sleeper:
         clock.step_wall(10**9)
         # Had the step woken it, it could say 100 here.

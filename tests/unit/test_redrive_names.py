@@ -1,4 +1,4 @@
-"""The names and contents of redrives' files: what is formatted is parsed again, and nothing else is."""
+"""The names and contents of redrives' files: formatted text is parsed again, and nothing else is."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_name_is_parsed_as_it_was_formatted(name: RedriveName) -> None:
 
 
 @given(redrive_names(), st.integers(0, 300), st.sampled_from(list(",@~:/xofmw0.\n")))
-def test_what_is_parsed_is_formatted_to_the_same_text(name: RedriveName, at: int, extra: str) -> None:
+def test_a_parsed_name_is_formatted_to_the_same_text(name: RedriveName, at: int, extra: str) -> None:
     text = str(name)
     for changed in (text[:at] + extra + text[at:], text[:at] + text[at + 1 :]):
         try:

@@ -170,7 +170,7 @@ def test_a_refused_change_changes_nothing() -> None:
     assert settings == QueueSettings(retention=Millis(5))
 
 
-# Files: what stands in them is not always ours.
+# Files, whose text is not always ours.
 
 
 @given(changes, st.dictionaries(st.text().map("later_".__add__), json_values, max_size=3))

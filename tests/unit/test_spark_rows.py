@@ -1,4 +1,4 @@
-"""Rows become messages, and messages requests of a good size; what can't be a message is told."""
+"""Rows become messages, and messages requests of a good size; an invalid row is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of stages and publications, and manifests: what parses is formatted as it was."""
+"""Names of stages and publications, and manifests: a parsed name is formatted as it was."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_chunk_comes_back_from_its_name(stem: Stem, delay: int | None) -> None
     assert parse_chunk(chunk.path.removeprefix("staged/")) == chunk
 
 
-def test_what_is_published_comes_back_from_its_name() -> None:
+def test_a_published_name_is_parsed_to_its_value() -> None:
     by = Publication(writer="w" * 80, epoch=MAX_EPOCH)
     assert parse_published(str(by)) == by
 
@@ -60,7 +60,7 @@ def test_what_is_published_comes_back_from_its_name() -> None:
         f"s@{DUE}x",
     ],
 )
-def test_what_is_no_stages_folder_is_refused(text: str) -> None:
+def test_an_invalid_stage_folder_is_refused(text: str) -> None:
     with pytest.raises(NotAName):
         parse_stage_folder(text)
 
@@ -90,7 +90,7 @@ def test_what_is_no_stages_folder_is_refused(text: str) -> None:
     ],
     ids=lambda text: text[:40],
 )
-def test_what_is_no_chunk_is_refused(text: str) -> None:
+def test_an_invalid_chunk_name_is_refused(text: str) -> None:
     with pytest.raises(NotAName):
         parse_chunk(text)
 
@@ -99,7 +99,7 @@ def test_what_is_no_chunk_is_refused(text: str) -> None:
     "text",
     ["", "w", "w.", "w.01", f"w.{2**63}", ".1", "w.1.", "w.1.s", f"w.1.s@{DUE}~dropped", f"w..s@{DUE}"],
 )
-def test_what_nobody_published_is_refused(text: str) -> None:
+def test_an_invalid_published_name_is_refused(text: str) -> None:
     with pytest.raises(NotAName):
         parse_published(text)
 
@@ -127,6 +127,6 @@ def test_a_manifest_that_is_not_whole_is_none() -> None:
 
 
 @pytest.mark.parametrize("line", [b"[]\n", b"{}\n", b'{"stages":1}\n', b"\xff\n"])
-def test_what_has_a_checksum_and_says_nothing_is_no_manifest(line: bytes) -> None:
+def test_an_empty_object_with_a_checksum_is_no_manifest(line: bytes) -> None:
     with pytest.raises(NotWhole):
         decode(line + f"{zlib.crc32(line):08x}\n".encode())

@@ -10,7 +10,7 @@ from spoolrack_store.model.terminal_text import printable
 
 
 @given(st.one_of(st.binary(), st.text()))
-def test_what_is_printed_is_printable(content: str | bytes) -> None:
+def test_printed_text_is_printable(content: str | bytes) -> None:
     assert printable(content).isprintable()
 
 

@@ -1,4 +1,4 @@
-"""The table of legal moves: what it promises as a whole."""
+"""The table of legal moves: its properties as a whole."""
 
 from __future__ import annotations
 

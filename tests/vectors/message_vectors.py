@@ -1,6 +1,6 @@
 """The messages of the contract: for each request and response of each RPC, in JSON and in binary.
 
-What is said of each type is made from the contract itself, so that a new RPC or field has its vectors
+The vectors of each type are made from the contract itself, so that a new RPC or field has its vectors
 without a change here: one in which nothing is set, and one for each choice of a oneof in which
 everything is. By hand come those that a codec may get wrong. Knows nothing of servers.
 """
@@ -46,7 +46,7 @@ Choices = dict[str, int]
 
 
 def _full_status() -> Status:
-    """Return an error with a delay. What is in its details has the order of its keys."""
+    """Return an error with a delay. Its details are in the order of their keys."""
     status = Status(code=8, message="The queue jobs is full, with 5 of 5 messages.")
     info = ErrorInfo(
         reason="QUEUE_FULL",

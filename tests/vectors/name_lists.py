@@ -263,4 +263,4 @@ RECORDS: Final = (
     (3, 0, f"remove/jobs:{FIVE},v9", ""),
     (4, 0, "", "config/jobs.1.json"),
 )
-"""What CHANGES holds: kind, due, source, target."""
+"""Records of CHANGES: kind, due, source, target."""

@@ -1,6 +1,6 @@
 """The vectors of `names.json`: names, members, listings, contents, receipts and CHANGES.
 
-Each text is written by hand in `name_lists`; what it says is what the store makes of it.
+Each text is written by hand in `name_lists`; the store parses it to its meaning.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def _changes() -> dict[str, Any]:
     for kind, due, source, target in lists.RECORDS:
         changes.intend(Change(ChangeKind(kind), source, target, due))
     reader = Changes(memory, "p2")
-    reader.look()
+    reader.read_header()
     in_doubt = reader.in_doubt()
     assert in_doubt is not None
     records = [*reader.news(), in_doubt]

@@ -1,7 +1,7 @@
 """The names and the content of files that hold no messages, but for settings.
 
-Each text is written by hand in `record_lists`; what it says is what the store's own grammar makes of
-it. An invalid text must be refused, and a valid one must be spelt the same again.
+Each text is written by hand in `record_lists`; the store's own grammar parses it to its meaning. An
+invalid text must be refused, and a valid one must be spelt the same again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GRAMMARS: Final[dict[str, tuple[Parse, tuple[str, ...], tuple[str, ...]]]] = {
     "redrive": (parse_redrive, lists.REDRIVES, lists.NO_REDRIVES),
     "reserved": (parse_reservation_name, lists.RESERVED, lists.NOT_RESERVED),
 }
-"""By kind: what parses it, what is one, and what is none."""
+"""By kind: the parser, valid texts and invalid ones."""
 
 
 def vectors() -> dict[str, Any]:

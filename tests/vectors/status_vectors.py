@@ -31,7 +31,7 @@ FACTS: Final[dict[str, object]] = {
     "rule": "must be from 1 to 1000",
     "receipt": "\x00 no receipt, 世界",
 }
-"""What is not here has its own name as its text."""
+"""Texts of facts; any other fact has its own name as its text."""
 
 
 def vectors() -> list[dict[str, Any]]:

@@ -204,7 +204,7 @@ def test_changes_is_a_header_and_a_ring_of_records() -> None:
     assert done == places[vector["in_doubt"]]
 
 
-# Whatever is no name is refused, and never becomes a path.
+# An invalid name is refused, and never becomes a path.
 
 CHARACTERS = st.sampled_from(list("0123456789abcdefgknvsmribo,.-_:@~/ \n\0%Aé٣")) | st.characters(
     codec="utf-8"
@@ -226,7 +226,9 @@ def spoiled(draw: st.DrawFn) -> str:
 @example("new/" + "9" * 5000)
 @example(f"queues/q/018bcfe5-6800-7194-90e5-78aa9611a000,n1000,s1,c00000000,b0.{'v' * 5000}")
 @example(f"queues/q/018bcfe5-6800-7194-90e5-78aa9611a000,n1000,s1,c00000000,i{'1.' * 5000}3")
-def test_what_is_spelled_otherwise_is_refused_and_what_is_not_stays_in_its_folder(path: str) -> None:
+def test_an_alternative_spelling_is_refused_and_the_canonical_one_stays_in_its_folder(
+    path: str,
+) -> None:
     try:
         name = parse(path)
     except NotAName:

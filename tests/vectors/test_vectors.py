@@ -23,7 +23,7 @@ from spoolrack_server.status import CODES, INTERNAL
 HERE = Path(__file__).parent
 WELL_KNOWN = "google.protobuf."
 LATER = {"a state of a later version", "fields of a later version, which must not hurt"}
-"""What a codec keeps, and JSON can't say or not in words."""
+"""Vectors that a codec keeps, and JSON can't say or not in words."""
 KINDS = {"stage", "chunk", "published", "redrive", "reserved"}
 
 
@@ -51,8 +51,8 @@ def test_the_implementation_makes_the_vectors_that_are_kept() -> None:
         timeout=120,
     )
     assert compared.returncode == 0, (
-        f"{compared.stderr}What is on the wire or on disk has changed. If that is meant, and breaks "
-        "nobody: .venv/bin/python tests/vectors/make.py"
+        f"{compared.stderr}The bytes on the wire or on disk have changed. If that is meant, and breaks "
+        "no reader: .venv/bin/python tests/vectors/make.py"
     )
 
 

@@ -71,7 +71,7 @@ BOTH_WAYS = pytest.mark.parametrize(
 
 
 @BOTH_WAYS
-def test_what_one_publishes_the_other_receives_in_order_and_deletes(
+def test_messages_of_one_client_are_received_in_order_and_deleted_by_the_other(
     start: Start, folder: Path, one: str, other: str
 ) -> None:
     publisher, consumer = start(one), start(other)
@@ -95,7 +95,7 @@ def test_a_publish_of_one_wakes_the_other(start: Start, one: str, other: str) ->
 
 
 @BOTH_WAYS
-def test_what_one_has_leased_is_hidden_from_the_other_until_the_lease_is_over(
+def test_a_leased_message_is_hidden_from_the_other_until_the_lease_expires(
     start: Start, one: str, other: str
 ) -> None:
     first, second = start(one), start(other)

@@ -68,10 +68,10 @@ def test_a_large_message_is_written_whole(queue: Queue, monkeypatch: pytest.Monk
     assert queue.receive() == (id, body)
 
 
-# What else may be in the folder, and happen to it.
+# Other entries in the folder, and accidents to it.
 
 
-def test_what_is_no_message_is_left_alone(queue: Queue, folder: Path, micros: Micros) -> None:
+def test_a_file_that_is_no_message_is_left_alone(queue: Queue, folder: Path, micros: Micros) -> None:
     queue.size()  # it listens from here on
     (folder / "1").mkdir()
     (folder / "2").symlink_to("note")

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack.vsqs import State, stored_messages
-from spoolrack.vsqs import _names as names
+from spoolrack.vsqs import _file_names as names
+from spoolrack.vsqs._file_names import FileName, parse
 from spoolrack.vsqs._folder_index import Content
-from spoolrack.vsqs._names import FileName, parse
 
 NUMBERS = st.integers(min_value=0, max_value=10**17)
 
 
 @given(NUMBERS, NUMBERS)
-def test_what_is_written_is_read(number: int, expiration: int) -> None:
+def test_a_written_value_is_read_back(number: int, expiration: int) -> None:
     assert parse(names.new(number)) == FileName(f"{number}.new", number, State.NEW)
     assert parse(names.ready(number)) == FileName(str(number), number, State.READY)
     lease = parse(names.leased(number, expiration))

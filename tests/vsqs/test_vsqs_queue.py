@@ -144,7 +144,7 @@ def test_all_that_is_over_is_put_back_before_the_next_message_is_taken(
     assert set(files(folder)) == {"1.2000000", "2", "3", "4"}
 
 
-def test_a_lease_that_ends_wakes_who_waits(queue: Queue) -> None:
+def test_a_lease_that_ends_wakes_a_waiting_receive(queue: Queue) -> None:
     id = queue.publish(b"foo")
     queue.receive(visibility_timeout=0.2)
     assert queue.receive(timeout=STUCK) == (id, b"foo")
@@ -230,7 +230,7 @@ def test_a_deletion_of_what_is_not_there_touches_nothing(queue: Queue, folder: P
 # Waiting.
 
 
-def test_a_publish_wakes_who_waits(opened: Opener) -> None:
+def test_a_publish_wakes_a_waiting_receive(opened: Opener) -> None:
     consumer, publisher = opened(), opened()
     waiting = Beside(consumer.receive)
     assert not waiting.is_done(0.05)
@@ -285,7 +285,7 @@ def test_a_capacity_holds_for_many_threads(queue: Queue) -> None:
     assert (queue.size(), full) == (5, 15)
 
 
-def test_a_closed_queue_lets_nobody_wait(queue: Queue) -> None:
+def test_a_closed_queue_wakes_its_waiters(queue: Queue) -> None:
     queue.capacity = 1
     queue.publish(b"foo")
     queue.receive(visibility_timeout=3600)

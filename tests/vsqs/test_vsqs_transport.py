@@ -1,5 +1,5 @@
-"""`spoolrack.connect("vsqs:///queue-directory")`: what a client's surface over a vsqs folder does and
-doesn't. The contract tests show the rest."""
+"""`spoolrack.connect("vsqs:///queue-directory")`: features of a client over a vsqs folder, and missing
+ones. The contract tests show the rest."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_folder_that_is_not_there_is_no_queue_until_it_is_made(client: Client,
         client.queue("jobs").receive()
 
 
-# What it shares.
+# Shared features.
 
 
 def test_it_shares_the_folder_with_the_module(jobs: Queue, folder: Path) -> None:
@@ -201,10 +201,10 @@ def test_a_capacity_refuses_until_there_is_room(url: str, jobs: Queue) -> None:
         jobs.send("d")  # a capacity is each program's own
 
 
-# What it can't do.
+# Missing features.
 
 
-def test_what_vsqs_does_not_have_is_refused_by_name(jobs: Queue, client: Client) -> None:
+def test_features_missing_in_vsqs_are_refused_by_name(jobs: Queue, client: Client) -> None:
     results = jobs.send_many(
         ["a", Outgoing(body="b", attributes={"n": "v"}), Outgoing(body="c", delay=5), "d"]
     )

@@ -73,7 +73,7 @@ def test_a_folder_is_listed_once_and_then_heard(
     assert listings() <= 2
 
 
-def test_who_waits_sleeps(queue: Queue, listings: Callable[[], int]) -> None:
+def test_a_waiting_receive_sleeps(queue: Queue, listings: Callable[[], int]) -> None:
     queue.publish(b"foo")
     queue.receive(visibility_timeout=3600)
     queue.capacity = 1
@@ -91,7 +91,7 @@ def test_who_waits_sleeps(queue: Queue, listings: Callable[[], int]) -> None:
         assert work.is_done(STUCK)
 
 
-def test_what_one_thread_hears_while_another_goes_to_sleep_wakes_that_one(
+def test_an_event_read_by_one_thread_wakes_another_that_goes_to_sleep(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Hesitant.comes, Hesitant.may_sleep = threading.Event(), threading.Event()
@@ -106,7 +106,7 @@ def test_what_one_thread_hears_while_another_goes_to_sleep_wakes_that_one(
             assert waiting.result() == (id, b"foo")
 
 
-def test_who_leaves_lets_another_listen(queue: Queue, folder: Path) -> None:
+def test_a_leaving_listener_lets_another_listen(queue: Queue, folder: Path) -> None:
     with Queue(folder) as other:
         listener = Beside(lambda: queue.receive(timeout=0.3))
         assert not listener.is_done(0.1)

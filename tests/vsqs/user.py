@@ -4,9 +4,9 @@
     python user.py original|ours FOLDER QUEUE produce TAG COUNT
     python user.py original|ours FOLDER QUEUE consume STOP
 
-`obey` reads calls as lines of JSON, [name, arguments, keywords], and answers each with a line: what it
-returned, or the exception. `produce` and `consume` say what they did, a line each, and `consume` ends
-when there is nothing for a second and the file STOP exists.
+`obey` reads calls as lines of JSON, [name, arguments, keywords], and answers each with a line: the
+returned value, or the exception. `produce` and `consume` write their operations, a line each, and
+`consume` ends when there is nothing for a second and the file STOP exists.
 """
 
 from __future__ import annotations

@@ -43,9 +43,9 @@ from ..errors import (
     StaleReceipt,
     Unsupported,
 )
+from ..vsqs._file_names import SECOND, FileName, in_micros
 from ..vsqs._folder import Full, MessageFolder
 from ..vsqs._folder_index import Content
-from ..vsqs._names import SECOND, FileName, in_micros
 from ..vsqs.queue import now
 from .vsqs_values import (
     VsqsUrl,

@@ -13,8 +13,8 @@ from .. import tracing
 from .._settings import QueueSettings
 from .._values import Envelope, MessageState, Outgoing, seconds_of
 from ..errors import InvalidReceipt, InvalidUrl, MessageNotFound, SpoolrackError, Unsupported
-from ..vsqs import _names as names
-from ..vsqs._names import FileName
+from ..vsqs import _file_names as names
+from ..vsqs._file_names import FileName
 
 _LAST_MS: Final = 10**13 - 1
 _RECEIPT: Final = re.compile(r"(0|[1-9][0-9]*)\.[0-9]+(\.[0-9]+)?", re.ASCII)

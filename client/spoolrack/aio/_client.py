@@ -25,7 +25,7 @@ from .._values import (
 )
 from ..errors import InvalidRequest, InvalidSetting, QueueNotFound
 from ._batch import Batch
-from ._pages import pages
+from ._pagination import pages
 from ._queue import Queue
 from ._redrives import Redrives
 from ._reservations import Reservations
@@ -105,10 +105,10 @@ class Client:
     async def _list_queues(self, prefix: str, timeout: float | None) -> AsyncIterator[QueueInfo]:
         transport = self._context.transport
 
-        async def ask(token: str, left: float) -> QueuePage:
+        async def fetch(token: str, left: float) -> QueuePage:
             return await transport.list_queues(prefix=prefix, token=token, limit=0, timeout=left)
 
-        async for page in pages(self._context, ask, timeout):
+        async for page in pages(self._context, fetch, timeout):
             for queue in page.queues:
                 yield queue
 

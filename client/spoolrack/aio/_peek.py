@@ -16,7 +16,7 @@ from .._values import (
     MessageState,
     Seconds,
 )
-from ._pages import pages
+from ._pagination import pages
 
 
 def peek_envelopes(
@@ -79,7 +79,7 @@ async def _envelopes(
 ) -> AsyncIterator[Envelope]:
     left_over = limit
 
-    async def ask(token: str, left: float) -> MessagePage:
+    async def fetch(token: str, left: float) -> MessagePage:
         return await context.transport.list_messages(
             queue,
             wanted=wanted,
@@ -92,7 +92,7 @@ async def _envelopes(
 
     if limit == 0:
         return
-    async for page in pages(context, ask, timeout):
+    async for page in pages(context, fetch, timeout):
         for envelope in page.messages[:left_over]:
             yield envelope
         if left_over is not None:

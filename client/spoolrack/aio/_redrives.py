@@ -9,7 +9,7 @@ from .._client_context import ClientContext
 from .._redrive_values import MAX_REDRIVEN_IDS, Redrive, RedrivePage
 from .._values import Seconds
 from ..errors import InvalidRequest, RedriveRunning, Unreachable
-from ._pages import pages
+from ._pagination import pages
 
 
 class Redrives:
@@ -37,10 +37,10 @@ class Redrives:
     async def _list(self, queue: str, timeout: float | None) -> AsyncIterator[Redrive]:
         redriving = self._context.transport.redrives
 
-        async def ask(token: str, left: float) -> RedrivePage:
+        async def fetch(token: str, left: float) -> RedrivePage:
             return await redriving.list_redrives(queue=queue, token=token, limit=0, timeout=left)
 
-        async for page in pages(self._context, ask, timeout):
+        async for page in pages(self._context, fetch, timeout):
             for redrive in page.redrives:
                 yield redrive
 

@@ -11,7 +11,7 @@ from .._message_base import MessageFacts
 from .._reservation_reader import ReservationReader
 from .._reservation_values import CommitResult, Reservation, ReservationPage
 from .._values import Envelope, Seconds
-from ._pages import pages
+from ._pagination import pages
 
 
 class Reservations:
@@ -112,12 +112,12 @@ class Reservations:
     async def _list(self, queue: str, stream: str, timeout: float | None) -> AsyncIterator[Reservation]:
         reserving = self._context.transport.reservations
 
-        async def ask(token: str, left: float) -> ReservationPage:
+        async def fetch(token: str, left: float) -> ReservationPage:
             return await reserving.list_reservations(
                 queue=queue, stream=stream, token=token, limit=0, timeout=left
             )
 
-        async for page in pages(self._context, ask, timeout):
+        async for page in pages(self._context, fetch, timeout):
             for reservation in page.reservations:
                 yield reservation
 

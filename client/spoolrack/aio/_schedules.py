@@ -8,7 +8,7 @@ from .. import _arguments as arguments
 from .._client_context import ClientContext
 from .._schedule_values import Schedule, SchedulePage
 from .._values import Attributes, Outgoing, Seconds
-from ._pages import pages
+from ._pagination import pages
 
 
 class Schedules:
@@ -55,10 +55,10 @@ class Schedules:
     async def _list(self, queue: str, timeout: float | None) -> AsyncIterator[Schedule]:
         schedules = self._context.transport.schedules
 
-        async def ask(token: str, left: float) -> SchedulePage:
+        async def fetch(token: str, left: float) -> SchedulePage:
             return await schedules.list_schedules(queue=queue, token=token, limit=0, timeout=left)
 
-        async for page in pages(self._context, ask, timeout):
+        async for page in pages(self._context, fetch, timeout):
             for schedule in page.schedules:
                 yield schedule
 

@@ -9,7 +9,7 @@ from .._client_context import ClientContext
 from .._outgoing import outgoing_of_all
 from .._stage_values import PublishResult, StageInfo, StagePage, StageResult
 from .._values import MAX_BATCH, Outgoing, Seconds
-from ._pages import pages
+from ._pagination import pages
 
 
 class Staging:
@@ -76,9 +76,9 @@ class Staging:
     async def _list(self, timeout: float | None) -> AsyncIterator[StageInfo]:
         staging = self._context.transport.staging
 
-        async def ask(token: str, left: float) -> StagePage:
+        async def fetch(token: str, left: float) -> StagePage:
             return await staging.list_stages(token=token, limit=0, timeout=left)
 
-        async for page in pages(self._context, ask, timeout):
+        async for page in pages(self._context, fetch, timeout):
             for stage in page.stages:
                 yield stage

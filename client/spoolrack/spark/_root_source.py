@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from ._rows import InvalidColumn
 
 if TYPE_CHECKING:
-    from ._root import Range, RootOptions
+    from ._root_reader import Range, RootOptions
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class SpoolrackRootDataSource(DataSource):
         return "spoolrack.root"
 
     def schema(self) -> str:
-        root = _root()
+        root = _root_reader()
         return str(root.ddl(root.root_options(self.options).columns))
 
     def reader(self, schema: StructType) -> RootReader:
-        options = _root().root_options(self.options)
+        options = _root_reader().root_options(self.options)
         if tuple(schema.fieldNames()) != options.columns:
             raise InvalidColumn(
                 "The columns of a root are chosen by .option('columns', 'queue, state, ...'), not by "
@@ -53,17 +53,17 @@ class RootReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [RootPart(each) for each in _root().ranges(self._options)]
+        return [RootPart(each) for each in _root_reader().ranges(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RootPart)
-        yield from _root().read(self._options, partition.range)
+        yield from _root_reader().read(self._options, partition.range)
 
 
-def _root() -> Any:
+def _root_reader() -> Any:
     """Return the module that reads roots; raise `ImportError` where the store's package is missing."""
     try:
-        from . import _root
+        from . import _root_reader
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "spoolrack_store":
             raise
@@ -72,4 +72,4 @@ def _root() -> Any:
             "The wheel of spoolrack has it: install 'spoolrack[spark]' for the driver and for each "
             "executor, or ship the whole wheel with --py-files (docs/spark.md)."
         ) from error
-    return _root
+    return _root_reader

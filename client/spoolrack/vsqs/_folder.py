@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from . import _names as names
+from . import _file_names as names
+from ._file_names import SECOND, FileName
 from ._folder_index import Content
-from ._names import SECOND, FileName
 from ._watched_folder import Watched
 
 LONGEST_WAIT: Final = 10.0

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ._names import FileName, State, parse
+from ._file_names import FileName, State, parse
 
 _SLACK: Final = 64
 

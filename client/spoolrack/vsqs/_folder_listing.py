@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ._names import State, in_micros, parse
+from ._file_names import State, in_micros, parse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

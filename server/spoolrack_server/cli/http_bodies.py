@@ -73,7 +73,7 @@ class HttpBodies:
         if message.priority:
             sent[headers.PRIORITY] = str(message.priority)
         with open(path, "rb") as file:
-            asked = self._asked(
+            asked = self._request(
                 "POST",
                 f"/{quote(queue)}/messages?wait={wait:f}",
                 _pieces(file, advance),
@@ -84,12 +84,12 @@ class HttpBodies:
                 return response.headers["X-Message-Id"]
 
     async def _save(self, queue: str, id: str, file: IO[bytes]) -> None:
-        async with self._asked("GET", f"/{quote(queue)}/messages/{quote(id)}") as response:
+        async with self._request("GET", f"/{quote(queue)}/messages/{quote(id)}") as response:
             async for piece in response.content.iter_chunked(PIECE):
                 file.write(piece)
 
     @asynccontextmanager
-    async def _asked(
+    async def _request(
         self,
         method: str,
         path: str,

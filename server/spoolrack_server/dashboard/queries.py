@@ -159,7 +159,7 @@ class DashboardViews:
         found |= {"at": self._clock.monotonic(), "by": store.overview.owner, "bounds": bounds}
         if ages is not None:
             found["ages"] = {"counts": ages.counts, "is_exact": ages.is_exact}
-        sources = await self._context.read(store.overview.buries_in, name)
+        sources = await self._context.read(store.overview.dead_letter_sources, name)
         # A caller without permission on the source queues sees none of them, but that this is a
         # dead-letter queue.
         found["is_dead_letter_queue"] = bool(sources)

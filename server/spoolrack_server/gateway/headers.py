@@ -31,7 +31,7 @@ from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 from spoolrack_store.model.transitions import State
 
 from ..convert import MAX_DEDUPLICATION_ID, MAX_WAIT
-from ..pages import page_size as size_of_page
+from ..page_tokens import page_size as size_of_page
 from .http_errors import RangeNotSatisfiable
 
 TEXT: Final = "x-attribute-"

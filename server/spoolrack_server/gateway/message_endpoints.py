@@ -43,7 +43,7 @@ from spoolrack_store.model.transitions import State
 from .. import convert
 from ..lease_requests import receipts_of
 from ..observability.trace_context import context_in, inherit_context
-from ..pages import PageTokens, filter_texts
+from ..page_tokens import PageTokens, filter_texts
 from . import headers, request_bodies
 from .context import GatewayContext
 from .queue_endpoints import name_of

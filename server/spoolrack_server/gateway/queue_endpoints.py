@@ -47,7 +47,7 @@ class QueueEndpoints:
     async def put(self, request: web.Request) -> web.StreamResponse:
         name = name_of(request)
         version = headers.required_version(request.headers)
-        asked = await self.asked(request, name)
+        asked = await self.json_object(request, name)
         wanted = creation(name, asked)
         if wanted.settings.dead_letter_queue:
             # Dead letters are sent there.
@@ -80,7 +80,7 @@ class QueueEndpoints:
             return web.Response()
         return web.Response()
 
-    async def asked(self, request: web.Request, name: str) -> dict[str, Any]:
+    async def json_object(self, request: web.Request, name: str) -> dict[str, Any]:
         """Return the object in the body; an empty one if there is none, or it isn't JSON at all."""
         if request.content_type != "application/json" or not request.can_read_body:
             return {}

@@ -49,7 +49,7 @@ class ScheduleEndpoints:
         queue = name_of(request)
         # A schedule sends messages to its queue.
         self._context.guard.require(request[IDENTITY], Permission.SEND, queue)
-        asked = await self._queues.asked(request, queue)
+        asked = await self._queues.json_object(request, queue)
         made = await self._context.submit(
             creation_of(self._clock, queue, request.match_info["schedule"], asked)
         )

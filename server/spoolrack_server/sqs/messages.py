@@ -288,13 +288,23 @@ def _body_of(message: Message) -> tuple[str, bool]:
 
 
 def _shown_attributes(attributes: Attributes, wanted: Collection[str]) -> dict[str, Shown]:
-    """Return the data type and the value of each attribute that a receive asks for, by name."""
+    """Return the data type and the value of each attribute that a receive asks for, by name; leave out
+    a name that SQS can't carry."""
     types = _types_of(attributes)
     return {
-        name: (types.get(name, _plain_type(value)), value)
+        name: _shown(types.get(name), value)
         for name, value in attributes.items()
-        if not name.startswith(RESERVED) and _is_wanted(name, wanted)
+        if not name.startswith(RESERVED) and _is_wanted(name, wanted) and not NOT_XML.search(name)
     }
+
+
+def _shown(kind: str | None, value: str | bytes) -> Shown:
+    """Return the data type and the value of an attribute: text that SQS can't carry is Binary."""
+    if isinstance(value, str):
+        raw = value.encode()
+        if _not_xml(value, raw):
+            return "Binary", raw
+    return kind or _plain_type(value), value
 
 
 def _types_of(attributes: Attributes) -> Mapping[str, str]:

@@ -305,7 +305,7 @@ class Catalog(Part):
                 with suppress(OSError):  # It has something foreign in it.
                     self._moves.disk.remove_folder(f"queues/{each.name}")
 
-    def heard(self, path: str) -> None:
+    def path_changed(self, path: str) -> None:
         match = _FILE.fullmatch(path.removeprefix(f"{CONFIG}/"))
         if match is None:
             return
@@ -432,7 +432,7 @@ class Catalog(Part):
         for name, tombstone in list(self._doomed.items()):
             if tombstone.written <= synced:
                 try:
-                    self._bury(name, tombstone)
+                    self._go_on_with_deletion(name, tombstone)
                 except StoreError as error:
                     log.warning("the deleted queue %s has to wait: %s", name, error)
 
@@ -444,7 +444,7 @@ class Catalog(Part):
             return
         del self._old[path]
 
-    def _bury(self, name: str, tombstone: _Tombstone) -> None:
+    def _go_on_with_deletion(self, name: str, tombstone: _Tombstone) -> None:
         """Do the next step: its messages, its folder and older settings, the tombstone."""
         moves = self._moves
         if tombstone.emptied is None:

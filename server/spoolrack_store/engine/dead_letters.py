@@ -58,7 +58,7 @@ def records_of(name: Name, line: Line) -> Sequence[DeadLetterRecord]:
 
 
 @dataclass(slots=True)
-class _Burial:
+class _Transfer:
     """A copy that is written, and what it is a copy of."""
 
     commit: int
@@ -77,10 +77,10 @@ class DeadLetters(Part):
         self._catalog = catalog
         self._reader = reader
         self._clock = clock
-        self._burials: list[_Burial] = []
-        self._burying: dict[Entry, int] = {}
+        self._transfers: list[_Transfer] = []
+        self._transferring: dict[Entry, int] = {}
         """The messages of which a copy is written."""
-        self.pending = (self._burials, moves.index.superseded)
+        self.pending = (self._transfers, moves.index.superseded)
         self._alarmed: set[str] = set()
         """Queues whose dead-letter queue is missing, which is logged once."""
 
@@ -112,12 +112,12 @@ class DeadLetters(Part):
             return False
         return self.is_dead(entry)
 
-    def bury(self, entry: Entry, members: int) -> None:
+    def write_copies(self, entry: Entry, members: int) -> None:
         """Write a copy of each of `members`; raise `DiskFull` or `DiskError`.
 
         An unreadable message goes to quarantine.
         """
-        for index in indexes(members & ~self._burying.get(entry, 0)):
+        for index in indexes(members & ~self._transferring.get(entry, 0)):
             if (entry.batch, index) in self._moves.index.superseded:
                 continue
             try:
@@ -126,16 +126,16 @@ class DeadLetters(Part):
                 log.error("message %s goes to quarantine: %s", entry.batch.stem.message_id(index), why)
                 self._moves.move(entry, 1 << index, State.QUARANTINED)
                 continue
-            self._burying[entry] = self._burying.get(entry, 0) | 1 << index
-            for burial in self._burials:
-                if burial.copy is copy:
-                    self._is_over(burial)
-                    burial.source, burial.held_as = entry, entry.name
+            self._transferring[entry] = self._transferring.get(entry, 0) | 1 << index
+            for transfer in self._transfers:
+                if transfer.copy is copy:
+                    self._is_over(transfer)
+                    transfer.source, transfer.held_as = entry, entry.name
                     break
             else:
-                self._burials.append(_Burial(self._moves.commit, copy, entry, index, entry.name))
+                self._transfers.append(_Transfer(self._moves.commit, copy, entry, index, entry.name))
 
-    def bury_now(
+    def make_dead_letters(
         self, wanted: Sequence[tuple[Entry, int]], *, reason: str, explanation: str
     ) -> list[StoreError | None]:
         """Make each message, an entry and its index in it, a dead letter with this commit.
@@ -171,7 +171,7 @@ class DeadLetters(Part):
             queue = wanted[position][0].name.queue
             try:
                 self._moves.move(copy, 1, State.READY)
-                self._moves.statistics.count(queue, "bury", 1)
+                self._moves.statistics.count(queue, "dead_letter", 1)
             except StoreError as error:
                 results[position] = error
                 self._moves.unlink(copy)
@@ -183,42 +183,42 @@ class DeadLetters(Part):
 
     def _finish(self) -> None:
         """Publish the copies that are durable, and delete what they are copies of."""
-        waiting: list[_Burial] = []
-        for burial in self._burials:
-            if burial.commit > self._moves.synced:
-                waiting.append(burial)
+        waiting: list[_Transfer] = []
+        for transfer in self._transfers:
+            if transfer.commit > self._moves.synced:
+                waiting.append(transfer)
                 continue
-            source, bit = burial.source, 1 << burial.index
+            source, bit = transfer.source, 1 << transfer.index
             try:
-                is_here = source.held & bit and source.name == burial.held_as
+                is_here = source.held & bit and source.name == transfer.held_as
                 if is_here:
                     self._moves.require_there(source)
                 # Another process may have published a copy of its own, or deleted the queue it is for.
-                if not burial.copy.held:
+                if not transfer.copy.held:
                     if is_here and source.name.state is State.LEASED:
                         # Its lease is over, and it would be looked at no more.
                         self._moves.index.put_back_due(source, self._clock.monotonic())
-                elif is_here and (source.batch, burial.index) not in self._moves.index.superseded:
-                    self._moves.move(burial.copy, 1, State.READY)
-                    self._moves.statistics.count(source.name.queue, "bury", 1)
-                elif burial.copy in burial.copy.batch.entries:
-                    self._moves.unlink(burial.copy)
+                elif is_here and (source.batch, transfer.index) not in self._moves.index.superseded:
+                    self._moves.move(transfer.copy, 1, State.READY)
+                    self._moves.statistics.count(source.name.queue, "dead_letter", 1)
+                elif transfer.copy in transfer.copy.batch.entries:
+                    self._moves.unlink(transfer.copy)
             except NameVanished:
                 # Without its copy the message dies again; without the message the copy is unlinked.
-                if burial.copy in burial.copy.batch.entries:
-                    waiting.append(burial)
+                if transfer.copy in transfer.copy.batch.entries:
+                    waiting.append(transfer)
                     continue
             except StoreError as error:
                 log.warning("a dead letter has to wait: %s", error)
-                waiting.append(burial)
+                waiting.append(transfer)
                 continue
-            self._is_over(burial)
-        self._burials[:] = waiting
+            self._is_over(transfer)
+        self._transfers[:] = waiting
 
-    def _is_over(self, burial: _Burial) -> None:
-        left = self._burying.pop(burial.source) & ~(1 << burial.index)
+    def _is_over(self, transfer: _Transfer) -> None:
+        left = self._transferring.pop(transfer.source) & ~(1 << transfer.index)
         if left:
-            self._burying[burial.source] = left
+            self._transferring[transfer.source] = left
 
     def _delete_superseded(self) -> None:
         """Delete messages where they were, once the dead letter's own file is durably published."""
@@ -240,7 +240,7 @@ class DeadLetters(Part):
 
     def not_to_be_leased(self) -> dict[Entry, int]:
         """Return the messages that are on their way to a dead-letter queue."""
-        found = dict(self._burying)
+        found = dict(self._transferring)
         for batch, index in self._moves.index.superseded:
             entry = batch.holder(index)
             if entry is not None:

@@ -123,7 +123,7 @@ class Deduplication(Part):
                 self._moves.syncer.lone_file_written(path)
         self._moves.syncer.folder_changed(FOLDER)
 
-    def heard(self, path: str) -> None:
+    def path_changed(self, path: str) -> None:
         self._heard[path] = None
 
     def go_on(self) -> None:

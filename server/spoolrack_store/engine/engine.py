@@ -124,7 +124,7 @@ class Sharing:
         members = frozenset(changes.read_members())
         living = frozenset(filter(self._is_living, members))
         if living:
-            changes.look()
+            changes.read_header()
             self._decide()
             changes.join()
         else:
@@ -144,7 +144,7 @@ class Sharing:
         if not self._take_lock():
             return False
         try:
-            self._changes.look()
+            self._changes.read_header()
             self._decide()
             try:
                 unheard, self._unheard = self._unheard, {}
@@ -319,7 +319,7 @@ class Sharing:
 
     def _tell(self, part: Part, path: str) -> None:
         try:
-            part.heard(path)
+            part.path_changed(path)
         except StoreError as error:
             log.error("%s can't be looked at for now: %s", path, error)
             self._unheard[part, path] = None

@@ -204,7 +204,7 @@ class Leaser(Part):
                     break
         for entry, members in dead.items():
             try:
-                self._dead_letters.bury(entry, members)
+                self._dead_letters.write_copies(entry, members)
             except StoreError as error:
                 log.warning("%s has dead letters that have to wait: %s", entry.name.path, error)
         return picked
@@ -515,14 +515,14 @@ class Leaser(Part):
                 if is_dead and request.explanation:
                     wanted = [(entry, index) for index in indexes(members)]
                     reason, explanation = MAX_RECEIVES_REASON, request.explanation
-                    refused = self._dead_letters.bury_now(
+                    refused = self._dead_letters.make_dead_letters(
                         wanted, reason=reason, explanation=explanation
                     )
                     by_index = dict(zip(indexes(members), refused, strict=True))
                     for index, position in places:
                         results[position] = by_index[index] or results[position]
                 elif is_dead:
-                    self._dead_letters.bury(entry, members)
+                    self._dead_letters.write_copies(entry, members)
                 else:
                     count = entry.name.receives
                     if request.is_uncounted:
@@ -563,7 +563,7 @@ class Leaser(Part):
         for entry, found in together.items():
             for index, position in found:
                 places.setdefault((entry, index), []).append(position)
-        refused = self._dead_letters.bury_now(
+        refused = self._dead_letters.make_dead_letters(
             list(places), reason=REJECTED, explanation=request.explanation
         )
         for positions, error in zip(places.values(), refused, strict=True):
@@ -590,7 +590,7 @@ class Leaser(Part):
         """End the lease or the delay of `members`; a message received too often becomes a dead letter,
         here or as the next receive reaches it."""
         if entry.name.state is State.LEASED and self._dead_letters.dies_with_lease(entry):
-            self._dead_letters.bury(entry, members)
+            self._dead_letters.write_copies(entry, members)
         else:
             self._moves.move(entry, members, State.READY)
 

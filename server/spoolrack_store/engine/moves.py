@@ -59,7 +59,7 @@ class Part:
         """Take in its own files: at the start, when all names are known, and again when other processes
         changed more than `CHANGES` holds."""
 
-    def heard(self, path: str) -> None:
+    def path_changed(self, path: str) -> None:
         """Another process has made, renamed or unlinked this file, or died while it did: look what is
         there."""
 
@@ -583,7 +583,7 @@ class Moves:
                     continue
                 self.refused_at = self.clock.monotonic()
                 if error.errno == errno.EIO:
-                    self.syncer.doubt()
+                    self.syncer.note_io_error()
                 raise
 
     def _make_folder_of(self, path: str) -> bool:

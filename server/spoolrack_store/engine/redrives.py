@@ -207,7 +207,7 @@ class Redrives(Part):
             self._ids.rise_above(name.id)
             self._take_in(name, self._clock.monotonic())
 
-    def heard(self, path: str) -> None:
+    def path_changed(self, path: str) -> None:
         id = path.rpartition("/")[2].partition(",")[0]
         for text in self._texts():
             if text.startswith(f"{id},"):

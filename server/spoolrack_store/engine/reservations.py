@@ -739,7 +739,7 @@ class Reservations(Part):
         self._may_have_unnamed = True
         self._news.add(FOLDER)
 
-    def heard(self, path: str) -> None:
+    def path_changed(self, path: str) -> None:
         try:
             name = parse_reservation_name(path.removeprefix(f"{FOLDER}/"))
         except NotAName:

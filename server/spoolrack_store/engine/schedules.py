@@ -58,7 +58,7 @@ class Schedules:
             for part in _SAME:
                 if getattr(there, part) != getattr(request, part):
                     raise ScheduleExists(queue=record.name, schedule=request.name, differing=part)
-            return self._told(record.name, request.name, there)
+            return self._queued(record.name, request.name, there)
         _check(record, request)
         now = self._clock.wall()
         made = Schedule(
@@ -72,7 +72,7 @@ class Schedules:
             token=make_token(self._random),
         )
         self._catalog.change_schedules(record, {**record.schedules, request.name: made})
-        return self._told(record.name, request.name, made)
+        return self._queued(record.name, request.name, made)
 
     def pause(self, request: PauseSchedule) -> QueuedSchedule:
         record, there = self._require(request.queue, request.name)
@@ -80,7 +80,7 @@ class Schedules:
             since = there.since if request.is_paused else self._clock.wall()
             there = replace(there, is_paused=request.is_paused, since=since)
             self._catalog.change_schedules(record, {**record.schedules, request.name: there})
-        return self._told(record.name, request.name, there)
+        return self._queued(record.name, request.name, there)
 
     def delete(self, request: DeleteSchedule) -> None:
         record, _ = self._require(request.queue, request.name)
@@ -119,7 +119,7 @@ class Schedules:
         )
         records = self._catalog.records
         return [
-            self._told(place, name, records[place].schedules[name]) for place, name in found[:limit]
+            self._queued(place, name, records[place].schedules[name]) for place, name in found[:limit]
         ]
 
     def _stage(self, request: Fire) -> Publish | None:
@@ -154,7 +154,7 @@ class Schedules:
             raise ScheduleNotFound(queue=queue, schedule=name)
         return record, there
 
-    def _told(self, queue: str, name: str, schedule: Schedule) -> QueuedSchedule:
+    def _queued(self, queue: str, name: str, schedule: Schedule) -> QueuedSchedule:
         last = self._stages.last_epoch(schedule.writer)
         return QueuedSchedule(queue=queue, name=name, schedule=schedule, last_tick=last)
 

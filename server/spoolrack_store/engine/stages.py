@@ -420,7 +420,7 @@ class Stages(Part):
         for folder in self.folders:
             self._moves.syncer.folder_changed(folder)
 
-    def heard(self, path: str) -> None:
+    def path_changed(self, path: str) -> None:
         self._unheard.add(path)
         if path.startswith(f"{PUBLISHED}/"):
             self._look_for_manifest(path)

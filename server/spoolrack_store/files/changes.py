@@ -174,7 +174,7 @@ class Changes:
         _, head, _, poison = _HEADER.unpack(self._memory.read(0, _HEADER.size))
         return bool(head != self._seen or poison)
 
-    def look(self) -> None:
+    def read_header(self) -> None:
         """Take in the header. Raise `Poisoned`."""
         _, self._head, self._done, poison = _HEADER.unpack(self._memory.read(0, _HEADER.size))
         if poison:

@@ -218,7 +218,7 @@ class Syncer:
             del self._files[source]
             self._files[target] = None
 
-    def doubt(self) -> None:
+    def note_io_error(self) -> None:
         """Note a change that was refused with an I/O error: one place may be damaged, or the disk
         dead."""
         self._dirty[_ROOT] = None

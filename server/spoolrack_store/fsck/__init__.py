@@ -5,6 +5,6 @@ from __future__ import annotations
 from ..model.errors import NotRestorable
 from .commands import check, repair, restore
 from .findings import Progress
-from .leases import receipts_of
+from .lease_receipts import receipts_of
 
 __all__ = ["NotRestorable", "Progress", "check", "receipts_of", "repair", "restore"]

@@ -83,7 +83,7 @@ class Statistics:
         """Count a commit that began then and is answered now.
 
         One addition for each request, none for a message. All else is counted where a file moves:
-        `send`, `requeue`, `expire`, `bury`, `publish`, `commit` and `redrive`.
+        `send`, `requeue`, `expire`, `dead_letter`, `publish`, `commit` and `redrive`.
         """
         if not requests:
             return

@@ -48,7 +48,7 @@ class Move(Enum):
     REQUEUE = "requeue"
     POSTPONE = "postpone"
     """The lease is over, and the message stays hidden: a release with a delay, or a back-off."""
-    BURY = "bury"
+    DEAD_LETTER = "dead-letter"
     """To the dead-letter queue, where it is ready."""
     REDRIVE = "redrive"
     """From there to the queue that it came from, or another one, where it is ready."""
@@ -71,7 +71,7 @@ LEGAL: Final = frozenset(
         (Move.EXTEND, State.DELAYED, State.LEASED),
         (Move.REQUEUE, State.LEASED, State.READY),
         (Move.POSTPONE, State.LEASED, State.DELAYED),
-        (Move.BURY, State.READY, State.READY),
+        (Move.DEAD_LETTER, State.READY, State.READY),
         (Move.REDRIVE, State.READY, State.READY),
         (Move.DELETE, State.SENT, State.REMOVED),
         (Move.DELETE, State.READY, State.REMOVED),

@@ -93,8 +93,8 @@ async def test_a_stream_is_iterated_and_gives_back_the_rest(
                 seen.append(message.text)
             if len(seen) == 3:
                 break
-        # A message in flight when a stream ends comes only when its lease is over. What was sent before
-        # an answer has come with it.
+        # A message in flight when a stream ends comes only when its lease is over. A message sent
+        # before an answer has come with it.
         await until_true(four_are_leased)
         assert await leased(aio_client) == 4
     assert seen == ["0", "1", "2"]

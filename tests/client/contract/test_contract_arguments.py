@@ -342,7 +342,7 @@ async def test_the_options_of_a_client_are_checked_when_it_is_made(connect: Any)
             RetryPolicy(attempts=value)
 
 
-def test_what_is_said_of_a_value_names_argument_value_and_rule(jobs: spoolrack.Queue) -> None:
+def test_an_argument_error_names_argument_value_and_rule(jobs: spoolrack.Queue) -> None:
     with pytest.raises(InvalidRequest) as raised:
         jobs.messages(max_in_flight=10**12)
     assert str(raised.value) == (

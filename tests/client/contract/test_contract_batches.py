@@ -229,7 +229,7 @@ def test_nothing_is_staged_for_a_queue_that_is_not_there(client: spoolrack.Clien
     assert list(client.staging.list()) == []
 
 
-def test_what_was_aborted_never_appears(client: spoolrack.Client, jobs: Queue) -> None:
+def test_an_aborted_batch_never_appears(client: spoolrack.Client, jobs: Queue) -> None:
     client.staging.stage("s", 0, "jobs", ["a", "b"])
     client.staging.stage("s", 1, "jobs", ["c"])
     assert client.staging.abort("s") == 3
@@ -239,7 +239,7 @@ def test_what_was_aborted_never_appears(client: spoolrack.Client, jobs: Queue) -
     assert jobs.receive() == []
 
 
-def test_what_nobody_publishes_expires(client: spoolrack.Client, jobs: Queue, world: World) -> None:
+def test_an_unpublished_stage_expires(client: spoolrack.Client, jobs: Queue, world: World) -> None:
     client.staging.stage("short", 0, "jobs", ["a"], time_to_live=10)
     client.staging.stage("long", 0, "jobs", ["b"])
     world.advance(5)

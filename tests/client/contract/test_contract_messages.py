@@ -147,7 +147,7 @@ def test_a_receipt_alone_does_not_tell_its_receive(jobs: Queue) -> None:
         jobs.extend(message.receipt, 60, allow_expired=True)
 
 
-def test_what_is_no_receipt_is_refused(jobs: Queue) -> None:
+def test_an_invalid_receipt_is_refused(jobs: Queue) -> None:
     for nonsense in ("", "x", "a/b/c", "\0", "ä" * 200):
         with pytest.raises(InvalidReceipt):
             jobs.delete(nonsense)

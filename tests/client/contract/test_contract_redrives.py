@@ -173,7 +173,9 @@ def test_a_queue_has_one_redrive_at_a_time(
     assert ended(client, other.queue("dead").redrive()).state is RedriveState.DONE
 
 
-def test_what_cannot_go_back_stays_and_is_counted(world: World, client: Client) -> None:
+def test_a_dead_letter_that_cannot_be_redriven_stays_and_is_counted(
+    world: World, client: Client
+) -> None:
     die(world, client, "a")
     die(world, client, "m", queue="mail")
     client.delete_queue("mail")
@@ -186,7 +188,7 @@ def test_what_cannot_go_back_stays_and_is_counted(world: World, client: Client) 
     assert (redrive.moved_count, redrive.failed_count) == (2, 0)
 
 
-def test_who_dies_again_tells_of_both_deaths(world: World, client: Client) -> None:
+def test_a_message_dead_lettered_twice_has_both_records(world: World, client: Client) -> None:
     (id,) = die(world, client, "a")
     redrive = ended(client, client.queue("dead").redrive())
     jobs = client.queue("jobs")
@@ -214,7 +216,7 @@ def test_redrives_are_listed_by_queue_the_oldest_first(world: World, client: Cli
     assert list(client.redrives.list("jobs")) == []
 
 
-def test_what_is_not_there_is_said(client: Client) -> None:
+def test_a_missing_resource_is_not_found(client: Client) -> None:
     client.create_queue("dead")
     for call in (client.redrives.get, client.redrives.cancel):
         with pytest.raises(RedriveNotFound):
@@ -227,7 +229,7 @@ def test_what_is_not_there_is_said(client: Client) -> None:
 
 
 @pytest.mark.needs("validation")
-def test_what_cannot_be_is_refused(client: Client) -> None:
+def test_impossible_arguments_are_refused(client: Client) -> None:
     client.create_queue("dead")
     dead = client.queue("dead")
     for wrong in (

@@ -199,7 +199,7 @@ def test_streams_are_apart(client: spoolrack.Client, five: Queue) -> None:
     assert client.reservations.commit("nobody", 3).deleted_count == 0
 
 
-def test_what_is_deleted_meanwhile_is_left_out(client: spoolrack.Client, five: Queue) -> None:
+def test_a_message_deleted_meanwhile_is_left_out(client: spoolrack.Client, five: Queue) -> None:
     five.reserve("s", 0)
     (second,) = [message for message in five.peek() if message.text == "b"]
     five.delete_by_id(second.id)
@@ -219,7 +219,7 @@ def test_a_release_gives_the_messages_back(client: spoolrack.Client, five: Queue
     assert [message.text for message in five.receive(10)] == ["a", "b", "c", "d", "e"]
 
 
-def test_what_was_never_reserved_is_not_found(client: spoolrack.Client, jobs: Queue) -> None:
+def test_an_unknown_reservation_is_not_found(client: spoolrack.Client, jobs: Queue) -> None:
     with pytest.raises(ReservationNotFound):
         client.reservations.extend("s", 0)
     with pytest.raises(ReservationNotFound):
@@ -282,7 +282,7 @@ def test_a_read_may_be_left_in_the_middle(client: spoolrack.Client, five: Queue)
 
 
 @pytest.mark.needs("cancelled calls")
-async def test_a_reserve_that_nobody_waits_for_any_more_is_undone_or_found_again(
+async def test_a_cancelled_reserve_is_undone_or_found_again(
     aio_client: aio.Client, aio_jobs: aio.Queue
 ) -> None:
     for turns in range(30):

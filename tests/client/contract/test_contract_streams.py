@@ -198,7 +198,7 @@ class Broken(Exception):
 
 
 def ignore(message: spoolrack.Message, error: Exception) -> None:
-    """The failures of a handler that is meant to fail."""
+    """Ignore the failures of a handler that is meant to fail."""
 
 
 def fail_on(message: spoolrack.Message) -> None:
@@ -341,7 +341,7 @@ def test_a_worker_deletes_what_succeeds_and_puts_off_what_fails(
 
 @contextlib.contextmanager
 def working(worker: Worker) -> Iterator[None]:
-    """A worker that runs in a thread of its own."""
+    """Run a worker in a thread of its own."""
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:

@@ -20,7 +20,7 @@ export function Failed({ error, again, isOld }) {
   const told = error.message || String(error);
   return html`<div class="failed" role="alert">
     <strong>${title}.</strong> ${told}${" "}
-    ${isOld && html`<span>What you see is as it was before. </span>`}
+    ${isOld && html`<span>The page shows the state before that. </span>`}
     ${again && html`<button type="button" onClick=${again}>Try again</button>`}
   </div>`;
 }

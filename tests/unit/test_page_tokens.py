@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spoolrack_server.pages import PageTokens, page_size
+from spoolrack_server.page_tokens import PageTokens, page_size
 from spoolrack_store.model.errors import InvalidRequest
 
 
@@ -43,6 +43,6 @@ def test_a_token_of_another_list_or_filter_is_refused(other: PageTokens) -> None
 
 
 @given(st.text(min_size=1, max_size=100))
-def test_what_is_no_token_is_refused(text: str) -> None:
+def test_an_invalid_token_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="page_token"):
         PageTokens("ListQueues").after(text, str, "")

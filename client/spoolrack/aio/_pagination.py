@@ -18,14 +18,14 @@ Page = TypeVar("Page", bound=_Page)
 
 
 async def pages(
-    context: ClientContext, ask: Callable[[str, float], Awaitable[Page]], timeout: Seconds | None
+    context: ClientContext, fetch: Callable[[str, float], Awaitable[Page]], timeout: Seconds | None
 ) -> AsyncGenerator[Page, None]:
-    """Ask for one page after the other: `ask(token, seconds)`. `timeout` is for each of them."""
+    """Fetch one page after the other: `fetch(token, seconds)`. `timeout` is for each of them."""
     token = ""
     while True:
 
         async def once(left: float, token: str = token) -> Page:
-            return await ask(token, left)
+            return await fetch(token, left)
 
         page = await context.call(once, timeout)
         yield page
