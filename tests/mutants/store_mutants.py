@@ -823,6 +823,16 @@ STORE_MUTANTS: Final = (
         ),
         caught_by=(_REDRIVES,),
     ),
+    Mutant(
+        name="a-message-that-is-back-loses-its-place",
+        breaks="a message that a redrive brings back is received, though its first file is still there",
+        edits=edit(
+            "engine/index.py:EntryOrder.change",
+            "            if key in self._by_first:\n",
+            "            if False:\n",
+        ),
+        caught_by=("tests/store/test_redrive_promises.py",),
+    ),
     # Groups.
     Mutant(
         name="a-leased-message-does-not-block-its-group",
