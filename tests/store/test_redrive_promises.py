@@ -194,6 +194,21 @@ def test_a_leased_dead_letter_is_passed_over_and_is_no_failure(rig: Rig) -> None
     assert rig.ask(Delete(queue="dead", receipts=delivery.receipts)) == [None]
 
 
+def test_a_process_that_leaves_counts_what_it_has_moved(rig: Rig) -> None:
+    rig.bury(b"a", b"b", b"c")
+    redrive = rig.start(rate=1)
+    other = rig.join("p2")
+    rig.after(1_000)
+    rig.ask()
+    assert len(rig.ids("dead")) == 2
+    assert rig.engine.close()
+    for _ in range(3):
+        rig.after(STAND_BY)
+        other.ask(tick=True)
+        other.settle()
+    assert (other.shown(redrive).moved, is_done(other.shown(redrive))) == (3, True)
+
+
 def test_a_message_dead_lettered_again_is_not_redriven_twice(rig: Rig) -> None:
     ids = rig.bury(b"a", b"b", b"c")
     redrive = rig.start(rate=1)
