@@ -440,7 +440,9 @@ STORE_MUTANTS: Final = (
         breaks="messages of a process are received by others once it has closed the root",
         edits=edit(
             "engine/engine.py:Engine.close",
-            "self._guarded(self._sender.go_on)\n            if not self._sender.has_durable:\n",
+            "self._guarded(self._sender.go_on)\n"
+            "            self._guarded(self.redrives.count_moved)\n"
+            "            if not self._sender.has_durable:\n",
             "if True:\n",
         ),
         caught_by=(_CLOSE,),
