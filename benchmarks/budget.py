@@ -344,15 +344,15 @@ BUDGET: Final[tuple[Row, ...]] = (
         messages=1,
         cost=Cost(
             creates=1,
-            opens=5,
+            opens=4,
             writes=1,
             records=2,
             links=1,
             renames=2,
-            syncs=5,
+            syncs=4,
             looks=2,
             locks=4,
-            others=6,
+            others=5,
         ),
     ),
     Row(

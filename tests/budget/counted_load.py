@@ -346,6 +346,7 @@ class Load:
         file.write_bytes(BODY)
         for do in (_uncounted, self._counted):
             do("send 1 by a link", partial(self._send_link, file))
+            self._receive("linked", 1)
 
     def _send_link(self, file: Path) -> None:
         self._ask(Send(queue="linked", bodies=[b""], written=self._store.link_body(file)))

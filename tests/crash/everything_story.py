@@ -9,17 +9,17 @@ drives it, brings all work to its end.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from spoolrack_store.committer import LOOK_EVERY
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.moves import RETRY
 from spoolrack_store.files.disk import FileKind
 from spoolrack_store.model.batch import Damaged, body, decode, resolve
-from spoolrack_store.model.clock import HOUR, Millis
+from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.names import NotAName, indexes
 from spoolrack_store.model.operations import (
@@ -92,6 +92,10 @@ class Flight:
 
 class EverythingStory:
     """One history, made from a seed."""
+
+    settings: ClassVar[Mapping[str, QueueSettings]] = SETTINGS
+    kinds = KINDS
+    """The kinds of requests, each as often as it is asked for."""
 
     def __init__(
         self,
@@ -333,7 +337,7 @@ class EverythingStory:
                 name=name,
                 settings=replace(settings, group_order=order) if name == STRICT else settings,
             )
-            for name, settings in SETTINGS.items()
+            for name, settings in self.settings.items()
         ]
 
     def _requests(self) -> list[Any]:
@@ -360,7 +364,7 @@ class EverythingStory:
         if self.flows is not None and self.flows.random() < 0.05:
             flow = {name: self.flows.choice(("open", "open", "paused")) for name in FLOWS}
             return UpdateQueue(name=queue, changes=flow)
-        match chance.choice(KINDS):
+        match chance.choice(self.kinds):
             case "S":
                 bodies = self._bodies()
                 keys = {0: chance.choice("klm")} if chance.random() < 0.3 else {}
@@ -727,3 +731,32 @@ class EverythingStory:
         for held in engine.reservations.sets.values():
             if not held.name.is_lost:
                 raise Broken(f"{held.path} is held")
+
+
+_BACKOFF: Final = QueueSettings(backoff_initial=Millis(700), backoff_maximum=DELAY, backoff_jitter=50)
+
+
+class CrowdedStory(EverythingStory):
+    """All queues have strict groups, priorities that age, or back-offs, and one a limit."""
+
+    settings = {  # noqa: RUF012
+        "s": QueueSettings(
+            archive_retention=Millis(HOUR), group_order="strict", priority_aging=Millis(5_000)
+        ),
+        "q": replace(_BACKOFF, deduplication_window=Millis(20_000), priority_aging=Millis(700)),
+        "r": replace(
+            _BACKOFF,
+            max_receives=2,
+            dead_letter_queue="s",
+            backoff_at="lease_end",
+            group_order="strict",
+            archive_retention=Millis(DAY),
+            max_messages=12,
+            messages_per_file=3,
+        ),
+    }
+    kinds = KINDS + "LLJJPP"
+
+    def __init__(self, seed: int, model: Model, **rest: Any) -> None:
+        super().__init__(seed, model, **rest)
+        self.ranks = self.ranks or Random(seed + 5)

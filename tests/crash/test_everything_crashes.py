@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from spoolrack_store.engine.index import _Group
 
-from tests.crash.everything_story import EverythingStory
+from tests.crash.everything_story import CrowdedStory, EverythingStory
 from tests.support.engine_story import Broken, seeds_of_run
 from tests.support.power_disk import Model
 
@@ -35,6 +35,17 @@ def test_all_features_together_keep_what_was_answered_and_come_to_rest(
     assert min(crashes, refused) > len(SEEDS)
     assert ended == len(SEEDS)
     assert paused or len(SEEDS) < 20
+
+
+@pytest.mark.parametrize(("processes", "can_sync_all"), [(1, False), (2, True)])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_groups_priorities_back_offs_and_limits_stand_in_no_other_ones_way(
+    model: Model, processes: int, can_sync_all: bool
+) -> None:
+    for seed in SEEDS:
+        story = CrowdedStory(seed, model, processes=processes, can_sync_all=can_sync_all)
+        story.run(120)
+        assert story.ended
 
 
 @pytest.mark.parametrize("model", [Model.ORDERED, Model.ANY_SUBSET], ids=lambda model: model.value)

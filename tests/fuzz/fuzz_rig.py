@@ -31,7 +31,7 @@ class Fuzzed:
     BODY: Final = b"a body"
 
     def __init__(self, folder: Path, queues: Sequence[str], options: Sequence[str] = ()) -> None:
-        """`options` are those of `spoolrack serve`."""
+        """Start the server, with `options` of `spoolrack serve`."""
         self.root = folder / "root"
         self._server = RealServer(self.root, folder / "server.log", after=options)
         self._queues = queues

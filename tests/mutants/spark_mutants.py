@@ -204,7 +204,7 @@ SPARK_MUTANTS: Final = (
         name="a-dead-letter-and-its-original-are-two-rows",
         breaks="of a dead letter and the message that it is a copy of one is a row",
         edits=edit(
-            "_root.py:_superseded",
+            "_root_reader.py:_superseded",
             "                found[text] = found.get(text, 0) | 1 << index_of(id)\n",
             "                found[text] = found.get(text, 0)\n",
         ),
@@ -215,7 +215,9 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="a-message-that-moved-is-not-looked-for",
         breaks="a message that moves while a root is read is a row",
-        edits=edit("_root.py:_RangeReader.batches", "        if moved:\n", "        if not moved:\n"),
+        edits=edit(
+            "_root_reader.py:_RangeReader.batches", "        if moved:\n", "        if not moved:\n"
+        ),
         caught_by=(f"{_ROOT}::test_a_message_that_moves_while_it_is_read_is_a_row",),
     ),
     Mutant(

@@ -441,7 +441,9 @@ STORE_MUTANTS: Final = (
         breaks="messages of a process are received by others once it has closed the root",
         edits=edit(
             "engine/engine.py:Engine.close",
-            "self._guarded(self._sender.go_on)\n            if not self._sender.has_durable:\n",
+            "self._guarded(self._sender.go_on)\n"
+            "            self._guarded(self.redrives.count_moved)\n"
+            "            if not self._sender.has_durable:\n",
             "if True:\n",
         ),
         caught_by=(_CLOSE,),
@@ -853,6 +855,16 @@ STORE_MUTANTS: Final = (
             "[death]",
         ),
         caught_by=(_REDRIVES,),
+    ),
+    Mutant(
+        name="a-message-that-is-back-loses-its-place",
+        breaks="a message that a redrive brings back is received, though its first file is still there",
+        edits=edit(
+            "engine/index.py:EntryOrder.change",
+            "            if key in self._by_first:\n",
+            "            if False:\n",
+        ),
+        caught_by=("tests/store/test_redrive_promises.py",),
     ),
     # Groups.
     Mutant(

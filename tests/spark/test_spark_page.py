@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import spoolrack
 from pyspark.sql import SparkSession
-from spoolrack.spark import _root
+from spoolrack.spark import _root_reader
 from spoolrack.spark._options import NAMES
 from spoolrack.testing import running_server
 
@@ -75,7 +75,7 @@ def test_the_page_lists_all_options() -> None:
 def test_the_page_lists_all_options_of_a_root_and_its_columns() -> None:
     (section,) = re.findall(r"^## A root without.*?\n(.*?)^## ", PAGE, re.MULTILINE | re.DOTALL)
     listed = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", section, re.MULTILINE))))
-    assert listed == {*_root.NAMES, *_root.COLUMNS} - {"path"}
+    assert listed == {*_root_reader.NAMES, *_root_reader.COLUMNS} - {"path"}
 
 
 @pytest.mark.parametrize("named", sorted(set(re.findall(r"tests/[\w/]+\.py(?:::\w+)?", PAGE))))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import spoolrack
 from pyspark.sql import SparkSession
-from spoolrack.spark import _root
+from spoolrack.spark import _root_reader
 from spoolrack.spark._options import InvalidOption
 from spoolrack_store.files import layout
 from spoolrack_store.model.clock import Millis
@@ -45,9 +45,13 @@ def client(root: Path) -> Iterator[spoolrack.Client]:
 
 def rows_of(path: Path, **options: object) -> list[dict[str, Any]]:
     """Return all rows, without Spark."""
-    read = _root.root_options({"path": str(path), **{name: str(it) for name, it in options.items()}})
-    shares = _root.ranges(read)
-    return [row for share in shares for batch in _root.read(read, share) for row in batch.to_pylist()]
+    read = _root_reader.root_options(
+        {"path": str(path), **{name: str(it) for name, it in options.items()}}
+    )
+    shares = _root_reader.ranges(read)
+    return [
+        row for share in shares for batch in _root_reader.read(read, share) for row in batch.to_pylist()
+    ]
 
 
 def test_every_message_is_a_row_with_its_queue_and_its_state(
@@ -197,10 +201,10 @@ def test_each_message_is_in_one_partition(made: MadeRoot, partitions: int) -> No
         made.batch("jobs", NOW - number * DAY, 10)
 
     options = {"path": str(made.path), "columns": "id", "numPartitions": str(partitions)}
-    read = _root.root_options(options)
+    read = _root_reader.root_options(options)
     shares = [
-        [id for batch in _root.read(read, share) for id in batch.column("id").to_pylist()]
-        for share in _root.ranges(read)
+        [id for batch in _root_reader.read(read, share) for id in batch.column("id").to_pylist()]
+        for share in _root_reader.ranges(read)
     ]
 
     ids = [id for share in shares for id in share]
@@ -295,7 +299,7 @@ def test_a_damaged_file_costs_its_own_rows_and_says_so(root: Path, client: spool
     assert all("checksum of its line" in error for error in errors[3:6])
     assert all("5 bytes instead of" in error for error in errors[6:9])
     assert errors[1:3] + errors[9:] == [None] * 5
-    with pytest.raises(_root.UnreadableFile, match="onError"):
+    with pytest.raises(_root_reader.UnreadableFile, match="onError"):
         rows_of(root, bodies=True, onError="fail")
 
 
@@ -320,9 +324,9 @@ def test_a_message_that_moves_while_it_is_read_is_a_row(root: Path, client: spoo
     jobs = client.queue("jobs")
     for number in range(3):
         jobs.send(str(number).encode())
-    options = _root.root_options({"path": str(root), "bodies": "true"})
-    (share,) = _root.ranges(options)
-    reading = _root._RangeReader(options, share)
+    options = _root_reader.root_options({"path": str(root), "bodies": "true"})
+    (share,) = _root_reader.ranges(options)
+    reading = _root_reader._RangeReader(options, share)
     listed = reading._root.all_names
 
     def move_after_the_list() -> dict[str, list[str]]:

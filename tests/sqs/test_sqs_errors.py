@@ -1,4 +1,4 @@
-"""The errors of every operation, by raw requests in both protocols: shape, code, status, side."""
+"""Each operation has the errors of SQS in both protocols: shape, code, status, side."""
 
 from __future__ import annotations
 

@@ -101,11 +101,6 @@ async def test_lists_and_maps_are_flattened(server: Server, sqs: Sqs) -> None:
         ),
         ({"Action": "CreateQueue"}, 400, "MissingParameter"),
         (
-            {"Action": "DeleteMessage", "QueueUrl": "/q", "ReceiptHandle": "x"},
-            404,
-            "ReceiptHandleIsInvalid",
-        ),
-        (
             {"Action": "ReceiveMessage", "QueueUrl": "/q", "MaxNumberOfMessages": "x"},
             400,
             "SerializationException",

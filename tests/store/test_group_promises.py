@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from spoolrack_store.engine.engine import Engine
+from spoolrack_store.model.batch import Entry
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.operations import (
     ChangeVisibility,
@@ -21,6 +22,7 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import QueueSettings
 
+from tests.support.dead_letter_rig import QUEUES, Rig
 from tests.support.root_rig import NOW, Still, done, lay_out, opened, settle
 
 STRICT = QueueSettings(group_order="strict", visibility_timeout=Millis(HOUR))
@@ -191,3 +193,27 @@ def test_an_impossible_group_refuses_its_message_alone(engine: Engine, group: st
     refused, id = stored.results  # type: ignore[attr-defined]
     assert "group" in str(refused)
     assert isinstance(id, str)
+
+
+def test_a_group_has_had_its_turn_before_dead_letters_change_the_index(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = QueueSettings(max_receives=1, dead_letter_queue="dead", dead_letter_at="receive")
+    rig = Rig(QUEUES | {"q": settings})
+    rig.ask(Send(queue="q", bodies=[b"dies"], groups={0: "first"}))
+    rig.settle()
+    rig.fail_all()
+    rig.ask(Send(queue="q", bodies=[b"large1", b"large2"], groups={0: "large", 1: "large"}))
+    rig.ask(Send(queue="q", bodies=[b"small"], groups={0: "small"}))
+    rig.settle()
+    queue, turns = rig.engine.index.queue("q"), []
+
+    def write_copies(entry: Entry, members: int) -> None:
+        following = queue.runs(1, {}, settings, rig.engine.moves.commit)
+        turns.append(next(following)[0].batch.groups.of(0))  # type: ignore[union-attr]
+        following.close()
+
+    monkeypatch.setattr(rig.engine._dead_letters, "write_copies", write_copies)
+    (delivery,) = rig.ask(Receive(queue="q", max_messages=9, max_bytes=8))
+    assert [bytes(body) for body in delivery.bodies] == [b"large1"]
+    assert turns == ["small"]

@@ -1,7 +1,7 @@
 """A strict group keeps its order over consumers, processes and kills.
 
 `SPOOLRACK_GROUPS`, `SPOOLRACK_GROUP_SIZE` and `SPOOLRACK_KILLS` say how large it is, as in 1,000
-groups of 100 with 20 kills.
+groups of 100 with 20 kills, which takes more than pytest's bound: add `--timeout=1500`.
 """
 
 from __future__ import annotations

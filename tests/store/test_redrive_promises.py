@@ -26,7 +26,11 @@ from spoolrack_store.model.operations import (
     Receive,
     Send,
 )
-from spoolrack_store.model.redrive_requests import MAX_RATE, REDRIVE_MEMORY, RedriveState
+from spoolrack_store.model.redrive_requests import (
+    MAX_RATE,
+    REDRIVE_MEMORY,
+    RedriveState,
+)
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.dead_letter_rig import DYING, QUEUES, Rig, is_done
@@ -52,6 +56,32 @@ def test_each_dead_letter_goes_back_to_the_queue_that_it_came_from(rig: Rig) -> 
     assert (rig.ids("q"), rig.ids("other"), rig.ids("dead")) == (mine, others, [])
     assert (done.state, done.moved, done.failed, done.remaining) == (RedriveState.DONE, 3, 0, 0)
     assert done.ended_at == rig.clock.wall()
+
+
+@pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b", b"c"]], ids=["alone", "in a batch"])
+@pytest.mark.parametrize("group_order", ["fair", "strict"])
+def test_a_message_that_is_back_before_its_first_file_is_gone_is_received(
+    group_order: str, bodies: list[bytes]
+) -> None:
+    settings = QueueSettings(
+        max_receives=1, dead_letter_queue="dead", dead_letter_at="receive", group_order=group_order
+    )
+    rig = Rig(QUEUES | {"q": settings})
+    rig.ask(Send(queue="q", bodies=bodies, groups=dict.fromkeys(range(len(bodies)), "g")))
+    rig.settle()
+    rig.fail_all()
+    assert rig.ask(Receive(queue="q", max_messages=9)) == []  # They die, and go back in one commit.
+    rig.after(1)
+    rig.start()
+    rig.settle()
+    assert rig.ids("dead") == []
+    received: list[bytes] = []
+    while found := rig.receive():
+        received += [bytes(body) for each in found for body in each.bodies]
+        for each in found:
+            assert rig.ask(Delete(queue="q", receipts=each.receipts)) == [None] * len(each.receipts)
+    assert received == bodies
+    assert rig.engine.index.queue("q").total == 0
 
 
 def test_a_message_that_went_back_is_as_if_it_had_never_been_received(rig: Rig) -> None:
@@ -162,6 +192,21 @@ def test_a_leased_dead_letter_is_passed_over_and_is_no_failure(rig: Rig) -> None
     assert (redrive.moved, redrive.failed, is_done(redrive)) == (1, 0, True)
     assert delivery.ids == ids[:1]
     assert rig.ask(Delete(queue="dead", receipts=delivery.receipts)) == [None]
+
+
+def test_a_process_that_leaves_counts_what_it_has_moved(rig: Rig) -> None:
+    rig.bury(b"a", b"b", b"c")
+    redrive = rig.start(rate=1)
+    other = rig.join("p2")
+    rig.after(1_000)
+    rig.ask()
+    assert len(rig.ids("dead")) == 2
+    assert rig.engine.close()
+    for _ in range(3):
+        rig.after(STAND_BY)
+        other.ask(tick=True)
+        other.settle()
+    assert (other.shown(redrive).moved, is_done(other.shown(redrive))) == (3, True)
 
 
 def test_a_message_dead_lettered_again_is_not_redriven_twice(rig: Rig) -> None:

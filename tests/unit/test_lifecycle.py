@@ -9,7 +9,7 @@ from spoolrack_store.model.transitions import LEGAL, Move, State
 from tests import CHECKOUT
 
 PAGE = CHECKOUT / "docs" / "lifecycle.md"
-ROW = re.compile(r"^\| (?P<move>[a-z]+) \| (?P<sources>[a-z, ]+) \| (?P<target>[a-z]+) \|", re.M)
+ROW = re.compile(r"^\| (?P<move>[a-z_]+) \| (?P<sources>[a-z, ]+) \| (?P<target>[a-z]+) \|", re.M)
 
 
 def test_the_page_lists_exactly_the_legal_moves() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -117,7 +116,7 @@ class MessageEndpoints:
         while True:
             try:
                 async with self._context.workers.saving():
-                    stored = await self._context.submit(replace(send))
+                    stored = await self._context.submit(send)
                 (id,) = stored.results
                 if isinstance(id, StoreError):
                     raise id

@@ -648,6 +648,7 @@ class Engine:
             return False
         try:
             self._guarded(self._sender.go_on)
+            self._guarded(self.redrives.count_moved)
             if not self._sender.has_durable:
                 self.sharing.close()
         finally:

@@ -28,7 +28,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from ..model.batch import Batch, Charge, Entry, Groups, Line
@@ -169,16 +169,32 @@ _ABOVE_ALL: Final = "\U0010ffff"
 
 
 class EntryOrder:
-    """Entries in the order of the first message that each of them holds."""
+    """Entries in the order of the first message that each of them holds.
 
-    __slots__ = ("by_first", "names")
+    Two entries may hold one message: a dead letter that is back in its queue, and the file that it was
+    copied from, until that is deleted.
+    """
+
+    __slots__ = ("_by_first", "_doubles", "names")
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self.by_first = {self._key(entry.batch.stem, entry.first_id): entry for entry in entries}
-        self.names = SortedNames(self.by_first)
+        self._by_first: dict[str, Entry] = {}
+        self._doubles: dict[str, list[Entry]] = {}
+        """Those whose first message another entry stands for."""
+        self._fill((self._key(entry.batch.stem, entry.first_id), entry) for entry in entries)
+
+    def _fill(self, found: Iterable[tuple[str, Entry]]) -> None:
+        for key, entry in found:
+            if self._by_first.setdefault(key, entry) is not entry:
+                self._doubles.setdefault(key, []).append(entry)
+        self.names = SortedNames(self._by_first)
 
     def __bool__(self) -> bool:
-        return bool(self.by_first)
+        return bool(self._by_first)
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Yield all entries, in no order."""
+        return chain(self._by_first.values(), *self._doubles.values())
 
     def change(self, entry: Entry, before: int, after: int) -> None:
         """Give an entry that stood for the members `before` the place of the members `after`."""
@@ -188,13 +204,27 @@ class EntryOrder:
         if first == was:
             return
         if was:
-            key = self._key(stem, was)
-            self.names.remove(key)
-            del self.by_first[key]
+            self._remove(self._key(stem, was), entry)
         if first:
             key = self._key(stem, first)
-            self.names.add(key)
-            self.by_first[key] = entry
+            if key in self._by_first:
+                self._doubles.setdefault(key, []).append(entry)
+            else:
+                self.names.add(key)
+                self._by_first[key] = entry
+
+    def _remove(self, key: str, entry: Entry) -> None:
+        doubles = self._doubles.get(key)
+        if doubles is None:
+            self.names.remove(key)
+            del self._by_first[key]
+            return
+        if self._by_first[key] is entry:
+            self._by_first[key] = doubles.pop()
+        else:
+            doubles.remove(entry)
+        if not doubles:
+            del self._doubles[key]
 
     def _key(self, stem: Stem, id: str) -> str:
         """Return the text that is in the order of the messages, and ends in the id."""
@@ -202,38 +232,43 @@ class EntryOrder:
 
     def take_over(self, other: EntryOrder) -> None:
         """Have what another order has."""
-        found = other.by_first.items()
-        self.by_first = {self._key(entry.batch.stem, key[-ID_LENGTH:]): entry for key, entry in found}
-        self.names = SortedNames(self.by_first)
+        found = list(other.since(""))
+        self._by_first, self._doubles = {}, {}
+        self._fill((self._key(entry.batch.stem, key[-ID_LENGTH:]), entry) for key, entry in found)
 
     def first(self) -> str | None:
         """Return the id of the first message."""
         return self.names.first()
 
+    def at(self, first: str) -> Entry:
+        """Return an entry whose first message is `first`."""
+        return self._by_first[first]
+
     def since(self, id: str) -> Iterator[tuple[str, Entry]]:
         """Yield what isn't below `id`, with the id of each first message. Nothing may change
         meanwhile."""
-        return ((first, self.by_first[first]) for first in self.names.since(id))
+        for first in self.names.since(id):
+            yield first, self._by_first[first]
+            for double in self._doubles.get(first, ()) if self._doubles else ():
+                yield first, double
 
     def runs(self, but: Mapping[Entry, int], members_of: Callable[[Entry], int]) -> Runs:
         """Yield messages in order.
 
         `but` are messages that are passed over; it may grow while this runs, nothing else may change.
         """
-        firsts = self.names.since("")
-        entry, following = None, next(firsts, None)
+        firsts = self.since("")
+        following = next(firsts, None)
         split: list[tuple[str, Entry, int]] = []
         while following is not None or split:
-            if split and (following is None or split[0][0] < following):
+            if split and (following is None or split[0][0] < following[0]):
                 _, entry, members = heappop(split)
             else:
                 assert following is not None
-                entry = self.by_first[following]
+                _, entry = following
                 members = members_of(entry)
                 following = next(firsts, None)
-            ahead = min(
-                (each for each in (following, split[0][0] if split else None) if each), default=None
-            )
+            ahead = min((each[0] for each in (following, *split[:1]) if each), default=None)
             stem = entry.batch.stem
             # Only what has an id between two messages of one file divides it: a part of it that came
             # back.
@@ -476,7 +511,7 @@ class QueueIndex:
     def head(self) -> Entry | None:
         """Return the entry that holds the oldest ready message."""
         first = self.ready.first()
-        return None if first is None else self.ready.by_first[first]
+        return None if first is None else self.ready.at(first)
 
     def since(self, id: str, states: Collection[State]) -> Iterator[tuple[str, Entry]]:
         """Yield the entries in `states` whose first message isn't below `id`, in order, each with the
@@ -766,7 +801,7 @@ class Index:
             if queue.priorities is not None:
                 queue.priorities.change(entry, was, held)
             elif stem.priority and held:
-                queue.priorities = PriorityOrder(queue.ready.by_first.values())
+                queue.priorities = PriorityOrder(queue.ready)
         elif queue.listed and name.state in queue.listed:
             queue.listed[name.state].change(entry, was, held)
         if queue.groups is not None:

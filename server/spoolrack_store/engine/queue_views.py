@@ -91,7 +91,7 @@ class QueueViews:
         places = [0, *names.counts_below(starts), len(names)]
         firsts = list(names.since(""))
         counts = [
-            sum(index.ready.by_first[first].held.bit_count() for first in firsts[start:end])
+            sum(index.ready.at(first).held.bit_count() for first in firsts[start:end])
             for start, end in pairwise(places)
         ]
         return Ages(counts=tuple(reversed(counts)), is_exact=True)

@@ -394,6 +394,11 @@ class Redrives(Part):
                 drive.due = Millis(now + RETRY)
             self._keep(drive)
 
+    def count_moved(self) -> None:
+        """Count what is durably moved, before this process leaves: no other one knows it."""
+        for drive in self._active.values():
+            self._count_synced(drive)
+
     def tick(self) -> None:
         """Forget what ended long ago."""
         for id, drive in list(self._all.items()):

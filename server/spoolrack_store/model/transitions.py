@@ -48,7 +48,7 @@ class Move(Enum):
     REQUEUE = "requeue"
     POSTPONE = "postpone"
     """The lease is over, and the message stays hidden: a release with a delay, or a back-off."""
-    DEAD_LETTER = "dead-letter"
+    DEAD_LETTER = "dead_letter"
     """To the dead-letter queue, where it is ready."""
     REDRIVE = "redrive"
     """From there to the queue that it came from, or another one, where it is ready."""
