@@ -4,22 +4,27 @@ A set that was answered is whole until it is lost or committed. A commit deletes
 its sets, once its marker is durable. Of a lost one that was read, and not released, it deletes those
 that no one has leased since; if these are all, the set counts as done. The messages of a lost set come
 back, once the loss is durable. Nothing that was committed comes back.
+
+With small slices a set is leased in many commits. Its messages are its own from the first slice on, as
+long as its process lives. If that dies before the last slice is answered, the set is whole or undone:
+its messages are ready again, and the receive doesn't count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.engine.reservations import HeldSet
+from spoolrack_store.engine.reservations import SLICE_EFFORT, HeldSet
 from spoolrack_store.model.batch import resolve
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost, ReservationNotFound
 from spoolrack_store.model.names import indexes
-from spoolrack_store.model.operations import Request
+from spoolrack_store.model.operations import Request, Send
 from spoolrack_store.model.reservation_requests import (
+    UNFINISHED,
     CommitReservations,
     Committed,
     ExtendReservation,
@@ -82,7 +87,15 @@ class Fate:
 class SetStory(Story):
     """A story with sets of any queue."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
+    def __init__(self, *arguments: Any, slice_effort: int = SLICE_EFFORT, **named: Any) -> None:
+        self.slice_effort = slice_effort
+        self.unfinished: dict[str, list[Request[Any]]] = {}
+        """Of each process the requests that go on in its next commits."""
+        self.partial: dict[tuple[str, Key], str] = {}
+        """The tokens of sets that a process has leased in part, and not named."""
+        self.most: dict[Key, int] = {}
+        """Of a set that is leased in slices, how many messages were asked for."""
+        self.slices = self.cut_short = 0
         self.sets: dict[str, Fate] = {}
         """By their tokens."""
         self.marked: dict[str, list[tuple[int, int]]] = {stream: [(0, -1)] for stream in STREAMS}
@@ -110,7 +123,7 @@ class SetStory(Story):
         self.told.append("no more requests")
         (owner,) = self.engines
         engine = self.engines[owner]
-        for _ in range(10):
+        for _ in range(10 if self.slice_effort == SLICE_EFFORT else 60):
             self.at += 1
             self._bring_back()
             work = engine.apply([])
@@ -127,8 +140,8 @@ class SetStory(Story):
                 seen = found[id][0] if id in found else GONE
                 if fate.now == DONE and seen != GONE:
                     raise Broken(f"{fate.key} is committed, and {id} is {seen}")
-                if fate.now == LOST and seen[0] == "held" and seen[2] == token:
-                    raise Broken(f"{fate.key} is lost, and {id} is {seen}")
+                if fate.now in (LOST, ABSENT) and seen[0] == "held" and seen[2] == token:
+                    raise Broken(f"{fate.key} is {fate.now}, and {id} is {seen}")
         if any(len(markers) > 1 for markers in engine.reservations.markers.values()):
             raise Broken(f"old markers stay: {engine.reservations.markers}")
 
@@ -160,6 +173,9 @@ class SetStory(Story):
                 : max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
             ]
 
+    def _prepare(self, engine: Engine) -> None:
+        engine.reservations.slice_effort = self.slice_effort
+
     def _start(self) -> None:
         super()._start()
         if self.is_cut:
@@ -171,12 +187,30 @@ class SetStory(Story):
 
     def _power_cut(self, cut: Cut) -> None:
         self.is_cut = True
+        self.cut_short += self._is_between_slices()
         super()._power_cut(cut)
         self.is_cut = False
 
     def _bury(self, owner: str, maybe: dict[str, list[Seen]]) -> None:
         self.is_restarted = len(self.engines) == 1
+        self.cut_short += self._is_between_slices()
         super()._bury(owner, maybe)
+
+    def _is_between_slices(self) -> bool:
+        """Return whether a set is leased, brought back, undone or deleted in part."""
+        if self.partial:
+            return True
+        held = {now[2:] for now in map(self.now, self.may) if now[0] == "held"}
+        return any(
+            not fate.is_held
+            and (token,) in held
+            and any(id not in self.may or self.now(id)[2:] != (token,) for id in fate.ids)
+            for token, fate in self.sets.items()
+        )
+
+    def _is_partial(self, token: object) -> bool:
+        """Return whether a process that lives is about to name the set of these leases."""
+        return any(its == token and owner in self.engines for (owner, _), its in self.partial.items())
 
     def _left(self, engine: Engine, *, gone: bool) -> None:
         """See which messages have left their sets; with `gone` those that were deleted."""
@@ -192,6 +226,9 @@ class SetStory(Story):
                 if not gone:
                     continue
                 allowed, state = DONE, GONE
+            elif name.token != now[2] and fate.now == ABSENT and not self._is_partial(now[2]):
+                self._become(id, ("ready", int(str(now[1])) - 1))
+                continue
             elif name.token != now[2]:
                 allowed, state = LOST, self._back(id, now)
             else:
@@ -205,7 +242,7 @@ class SetStory(Story):
     def _check(self, engine: Engine) -> None:
         super()._check(engine)
         self.last, mine = engine, engine.reservations
-        known = {held.path for held in [*mine.sets.values(), *mine._void]}
+        known = {held.path for held in mine.sets.values()} | mine._useless.keys()
         for stream, markers in mine.markers.items():
             known |= {f"reserved/{stream}.{sequence_number}" for sequence_number in markers}
         there = {f"reserved/{each.name}" for each in self.disk.scan("reserved")}
@@ -252,9 +289,12 @@ class SetStory(Story):
             maybe = {id: list(maybe.get(id, ())) for id in self.may}
         self._adopt_markers(engine, is_cut)
         found = super()._found()
+        dead = {token for token in self.partial.values() if not self._is_partial(token)}
         for held in engine.reservations.sets.values():
-            if held.record.token not in self.sets:
+            if held.record.token in dead or held.record.token not in self.sets:
                 self._adopt_new(held, maybe)
+        if maybe is not None:
+            self._adopt_slices(dead, maybe)
         states = {
             token: self._adopt_set(engine, token, fate, is_cut, found)
             for token, fate in self.sets.items()
@@ -265,7 +305,7 @@ class SetStory(Story):
                     continue
                 became: list[Seen] = []
                 token = str(state[2])
-                if states[token] == ABSENT:
+                if states[token] == ABSENT and not self._is_partial(token):
                     became = [("ready", int(str(state[1])) - 1)]
                 elif states[token] == LOST and (is_durable or self.sets[token].durable == LOST):
                     became = [self._back(id, state)]
@@ -280,16 +320,21 @@ class SetStory(Story):
         super()._adopt(maybe)
         self.is_lenient = False
         self.maybe_sets, self.maybe_marked = {}, {}
+        unnamed = engine.reservations._unnamed
         for token, state in states.items():
             fate = self.sets[token]
             if state[0] in ("held", "done"):
                 for id in fate.ids:
                     if id in self.may and self.now(id) != GONE and self.now(id)[2:] != (token,):
                         raise Broken(f"{fate.key} is {state}, and {id} is {self.now(id)}")
-            elif state == ABSENT:
+            elif state == ABSENT and not self._is_partial(token) and token not in unnamed:
                 for id in fate.ids:
                     if id in self.may and self.now(id)[2:] == (token,):
-                        raise Broken(f"{fate.key} is not there, and holds {id}")
+                        raise Broken(f"{fate.key} is {state}, and holds {id}")
+        for owner, key in list(self.partial):
+            if owner not in self.engines:
+                del self.partial[owner, key]
+        self.unfinished = {owner: self.unfinished.get(owner, []) for owner in self.engines}
 
     def _adopt_markers(self, engine: Engine, is_cut: bool) -> None:
         for stream, history in self.marked.items():
@@ -314,9 +359,23 @@ class SetStory(Story):
         )
         self.maybe_sets[token] = [("held", held.due, False)]
         for id in ids:
-            for state in [self.now(id), *maybe[id]]:
-                if state[0] in ("ready", "leased", "delayed", "held"):
-                    maybe[id].append(("held", int(str(state[1])) + 1, token))
+            self._may_be_leased(id, token, maybe)
+
+    def _adopt_slices(self, dead: set[str], maybe: dict[str, list[Seen]]) -> None:
+        """Adopt the leases of a slice in which a process has died."""
+        for id, (seen, _) in self._found().items():
+            token = str(seen[-1])
+            if seen[0] != "held" or not (token in dead or token not in self.sets) or id not in self.may:
+                continue
+            fate = self.sets.setdefault(token, Fate(("", -1), [], [(self.at, ABSENT)]))
+            if id not in fate.ids:
+                fate.ids.append(id)
+                self._may_be_leased(id, token, maybe)
+
+    def _may_be_leased(self, id: str, token: str, maybe: dict[str, list[Seen]]) -> None:
+        for state in [self.now(id), *maybe[id]]:
+            if state[0] in ("ready", "leased", "delayed", "held") and state[2:] != (token,):
+                maybe[id].append(("held", int(str(state[1])) + 1, token))
 
     def _adopt_set(
         self, engine: Engine, token: str, fate: Fate, is_cut: bool, found: dict[str, Any]
@@ -337,8 +396,17 @@ class SetStory(Story):
 
     # Requests.
 
+    def _requests(self, owner: str) -> list[Request[Any]]:
+        requests = super()._requests(owner)
+        if self.unfinished.get(owner) and self.random.random() < 0.8:
+            requests += self.unfinished.pop(owner)
+        return requests
+
     def _request(self) -> Request[Any]:
         chance = self.random
+        is_sliced = self.slice_effort < SLICE_EFFORT
+        if is_sliced and chance.random() < 0.3:
+            return Send(queue=chance.choice(QUEUES), bodies=[chance.randbytes(5)])
         if chance.random() < 0.55:
             return super()._request()
         stream = chance.choice(STREAMS)
@@ -356,8 +424,8 @@ class SetStory(Story):
                     queue=chance.choice(QUEUES),
                     stream=stream,
                     sequence_number=fresh if chance.random() < 0.8 else sequence_number,
-                    max_messages=chance.choice((1, 3, 1_000)),
-                    max_bytes=chance.choice((10, 1_000_000)),
+                    max_messages=chance.choice((6, 1_000) if is_sliced else (1, 3, 1_000)),
+                    max_bytes=1_000_000 if is_sliced else chance.choice((10, 1_000_000)),
                     visibility_timeout=chance.choice((SHORT, HOLD)),
                 )
             case "c":
@@ -387,6 +455,12 @@ class SetStory(Story):
         for request in requests:
             if isinstance(request, UndoReservation):
                 self._unreserved(engine, (request.stream, request.sequence_number))
+        begun: dict[Key, str] = {}
+        for request, outcome in zip(requests, outcomes, strict=True):
+            if isinstance(request, Reserve) and outcome is not UNFINISHED:
+                key = request.stream, request.sequence_number
+                if (token := self.partial.pop((engine.moves.owner, key), None)) is not None:
+                    begun[key] = token
         self._left(engine, gone=False)
         self.read = {held.key for held in engine.reservations.sets.values() if held.name.is_read}
         pairs = list(zip(requests, outcomes, strict=True))
@@ -398,7 +472,7 @@ class SetStory(Story):
         super()._take(engine, [request for request, _ in rest], [outcome for _, outcome in rest])
         for request, outcome in of_sets:
             if isinstance(request, Reserve):
-                self._reserved(engine, request, outcome)
+                self._reserved(engine, request, outcome, begun)
         self._left(engine, gone=True)
 
     def _fate(self, key: Key) -> tuple[str, Fate] | None:
@@ -413,11 +487,7 @@ class SetStory(Story):
         known, held = self._fate(key), engine.reservations.sets.get(key)
         if known is None or (held is not None and held.record.token == known[0]):
             return
-        token, fate = known
-        self._become_set(fate, ABSENT)
-        for id in fate.ids:
-            if self.now(id)[2:] == (token,):
-                self._become(id, ("ready", int(str(self.now(id)[1])) - 1))
+        self._become_set(known[1], ABSENT)
 
     def _take_of_set(self, request: Any, outcome: object) -> None:
         if isinstance(request, CommitReservations):
@@ -499,8 +569,21 @@ class SetStory(Story):
             return self._back(id, now)[0] == "ready"
         return now == ("ready", fate.receives[id]) and self.queue_of[id] == fate.queue
 
-    def _reserved(self, engine: Engine, request: Reserve, outcome: object) -> None:
-        key = request.stream, request.sequence_number
+    def _reserved(
+        self, engine: Engine, request: Reserve, outcome: object, begun: dict[Key, str]
+    ) -> None:
+        """Take in an answer; of sets that were leased in slices before, `begun` has the tokens."""
+        key, owner = (request.stream, request.sequence_number), engine.moves.owner
+        if outcome is UNFINISHED:
+            self.unfinished.setdefault(owner, []).append(request)
+            self.most[key] = max(request.max_messages, self.most.get(key, 0))
+            partial = engine.reservations._partial.get(key)
+            if partial is not None and partial.runs:
+                ids = _ids_in((text, members) for text, members, _ in partial.runs)
+                fate = Fate(key, [], [(self.at, ABSENT)], queue=partial.queue)
+                self._take_slice(partial.token, fate, ids)
+                self.partial[owner, key] = partial.token
+            return
         known = self._fate(key)
         if key[1] <= self.marked[key[0]][-1][1]:
             self._expect(key, outcome, ReservationCommitted)
@@ -512,36 +595,57 @@ class SetStory(Story):
             if (outcome.expires_at, outcome.messages) != (known[1].now[1], len(known[1].ids)):
                 raise Broken(f"{key} is another set now: {outcome}, was {known[1]}")
         else:
-            self._is_new(engine, request, outcome)
+            self._is_new(engine, request, outcome, begun.pop(key, None))
 
-    def _is_new(self, engine: Engine, request: Reserve, outcome: object) -> None:
-        ready, sent = [], self._sent_only()
-        for id, queue in self.queue_of.items():
-            if queue == request.queue and self.now(id)[0] == "ready" and id not in sent:
-                ready.append(id)
+    def _is_new(self, engine: Engine, request: Reserve, outcome: object, begun: str | None) -> None:
+        """Take in a set that is there now, of which the slices before were leased under `begun`."""
         if outcome is None:
+            ready = self._ready(request.queue if begun is None else self.sets[begun].queue)
             if ready:
                 raise Broken(f"nothing is reserved, {sorted(ready)[:3]} are ready")
             return
         assert isinstance(outcome, Reservation), outcome
         held = engine.reservations.sets[request.stream, request.sequence_number]
         token, ids = held.record.token, ids_of(held)
-        left = set(ready) - set(ids)
-        if ids != sorted(ids) or (left and min(left) < max(ids)) or len(ids) > request.max_messages:
-            raise Broken(f"reserved are {ids}, left {sorted(left)[:3]}")
+        if begun not in (None, token):
+            raise Broken(f"{held.key} has other messages than its first slices")
+        if len(ids) > max(request.max_messages, self.most.pop(held.key, 0)):
+            raise Broken(f"{len(ids)} of {request.max_messages} are reserved")
+        fate = Fate(held.key, [], [(self.at, ABSENT)], queue=held.record.queue)
+        fate = self._take_slice(token, fate, ids)
+        fate.receives = _receives_of(held)
         self.made += 1
-        self.sets[token] = Fate(
-            held.key, ids, [(self.at, ABSENT)], _receives_of(held), held.record.queue
-        )
-        self._become_set(self.sets[token], ("held", outcome.expires_at, False))
-        for id in ids:
+        self._become_set(fate, ("held", outcome.expires_at, False))
+
+    def _take_slice(self, token: str, new: Fate, ids: list[str]) -> Fate:
+        """Take in that a set has these messages now: those it had that are there, and a slice."""
+        fate = self.sets.setdefault(token, new)
+        kept = [id for id in fate.ids if id in self.may and self.now(id)[2:] == (token,)]
+        added = [id for id in ids if id not in fate.ids]
+        if [*kept, *added] != ids:
+            raise Broken(f"{fate.key} had {kept}, and has {ids}")
+        left = set(self._ready(fate.queue)) - set(added)
+        if added != sorted(added) or (left and added and min(left) < max(added)):
+            raise Broken(f"reserved are {added}, left {sorted(left)[:3]}")
+        fate.ids = ids
+        self.slices += bool(kept)
+        for id in added:
             now = self._by_now(id, self.now(id))
-            if now[0] == "dying" and request.queue == DEAD:
+            if now[0] == "dying" and fate.queue == DEAD:
                 self._is_dead_letter(id)
                 now = self.now(id)
             if now[0] != "ready":
                 raise Broken(f"{id} is reserved, and was {now}")
             self._become(id, ("held", int(str(now[1])) + 1, token))
+        return fate
+
+    def _ready(self, queue: str) -> list[str]:
+        sent = self._sent_only()
+        return [
+            id
+            for id, its in self.queue_of.items()
+            if its == queue and self.now(id)[0] == "ready" and id not in sent
+        ]
 
     def _forgive(self, requests: list[Request[Any]]) -> dict[str, list[Seen]]:
         for request in sorted(
@@ -604,8 +708,12 @@ class SetStory(Story):
 
 def ids_of(held: HeldSet) -> list[str]:
     """Return the ids of a set's messages, in its order."""
+    return _ids_in(held.record.files)
+
+
+def _ids_in(files: Iterable[tuple[str, int]]) -> list[str]:
     ids = []
-    for text, members in held.record.files:
+    for text, members in files:
         id = text[:36]
         is_batch = text[36:38] == ",n"
         ids += [f"{id[:-3]}{index:03x}" if is_batch else id for index in indexes(members)]

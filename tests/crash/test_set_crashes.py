@@ -42,3 +42,21 @@ def test_a_reservation_of_one_process_is_ended_or_finished_by_any_other(
     assert made > len(SEEDS)
     assert min(lost, done) > len(SEEDS) // 10
     assert taken_back
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_a_crash_between_two_slices_of_a_set_leaves_all_of_it_or_undoes_it(
+    model: Model, processes: int
+) -> None:
+    made = lost = done = slices = cut_short = 0
+    for seed in SEEDS:
+        can_sync_all = processes > 1 or seed % 2 == 0
+        story = SetStory(
+            seed, model, processes=processes, can_sync_all=can_sync_all, slice_effort=1 + seed % 3
+        )
+        story.run(120)
+        made, lost, done = made + story.made, lost + story.lost, done + story.done
+        slices, cut_short = slices + story.slices, cut_short + story.cut_short
+    assert min(made, slices, cut_short) > len(SEEDS)
+    assert min(lost, done) > len(SEEDS) // 10

@@ -17,6 +17,7 @@ from spoolrack_store.model.reservation_requests import (
     ExtendReservation,
     Reservation,
     Reserve,
+    UndoReservation,
 )
 
 from tests.store.front_rig import GIVE_UP, FrontRig, opened
@@ -87,17 +88,60 @@ def test_a_start_undoes_a_set_of_which_only_some_slices_were_leased(rig: SetRig)
     assert rig.receive() == [(id, 1) for id in ids]
 
 
-def test_a_process_that_joins_undoes_what_has_no_record_and_the_set_takes_it_again(rig: SetRig) -> None:
+def test_a_process_that_joins_leaves_the_slices_of_a_living_one_alone(rig: SetRig) -> None:
     ids = lone(rig, 5)
     assert rig.ask(RESERVE) is UNFINISHED
     other = rig.join()
-    rig.commit(engine=other)
+    rig.settle(engine=other)
+
+    assert rig.ask(RESERVE) is UNFINISHED
+    rig.settle(engine=other)
 
     made = rig.ask(RESERVE)
-
-    rig.settle(engine=other)
     assert (made.messages, rig.ids_in()) == (5, ids)
     assert rig.receive(engine=other) == []
+
+
+def test_a_process_undoes_the_slices_of_one_that_has_died(rig: SetRig) -> None:
+    ids = lone(rig, 5)
+    other = rig.join()
+    rig.settle(engine=other)
+    assert [rig.ask(RESERVE), rig.ask(RESERVE)] == [UNFINISHED] * 2
+    rig.commit(engine=other)
+    assert rig.receive(engine=other) == [(ids[4], 1)]
+
+    rig.living.remove("p0")
+    rig.settle(engine=other)
+
+    assert rig.receive(engine=other) == [(id, 1) for id in ids[:4]]
+
+
+def test_a_set_that_another_process_has_made_meanwhile_is_the_answer(rig: SetRig) -> None:
+    ids = lone(rig, 5)
+    other = rig.join()
+    rig.settle(engine=other)
+    assert rig.ask(RESERVE) is UNFINISHED
+    assert rig.ask(RESERVE, engine=other) is UNFINISHED
+    assert rig.ask(RESERVE, engine=other).messages == 3
+
+    assert rig.ask(RESERVE).messages == 3
+    rig.settle()
+
+    assert rig.ids_in() == ids[2:]
+    assert rig.receive() == [(id, 1) for id in ids[:2]]
+
+
+def test_what_is_being_undone_is_reserved_before_what_was_sent_later(rig: SetRig) -> None:
+    ids = lone(rig, 5)
+    while rig.ask(RESERVE) is UNFINISHED:
+        pass
+    ids += lone(rig, 1)
+
+    rig.ask(UndoReservation(stream="s", sequence_number=0))
+    while rig.ask(RESERVE) is UNFINISHED:
+        pass
+
+    assert rig.ids_in() == ids
 
 
 def test_what_is_purged_between_slices_is_not_in_the_set(rig: SetRig) -> None:

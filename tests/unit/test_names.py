@@ -22,6 +22,8 @@ from spoolrack_store.model.names import (
     is_set_token,
     make_set_token,
     make_token,
+    mark_in,
+    mark_of,
     parse,
     pieces,
     to_text,
@@ -190,11 +192,13 @@ def test_a_token_holds_all_of_its_64_bits(bits: int) -> None:
     assert len(token) == 13
 
 
-@given(st.integers(0, 2**64 - 1))
-def test_a_sets_token_holds_them_too_and_says_whose_it_is(bits: int) -> None:
-    token = make_set_token(Bits(bits))
-    assert int(token, 32) == bits + 2**64
+@given(st.integers(0, 2**64 - 1), st.from_regex(r"[a-z0-9]{1,16}", fullmatch=True))
+def test_a_sets_token_holds_44_of_them_and_the_mark_of_its_process(bits: int, owner: str) -> None:
+    token = make_set_token(owner, Bits(bits))
+    random = 2**64 - 1 - (2**60 - 2**40)
+    assert int(token, 32) & random == bits & random
     assert len(token) == 13
+    assert mark_in(token) == mark_of(owner)
     assert is_set_token(token)
     assert not is_set_token(make_token(Bits(bits)))
 

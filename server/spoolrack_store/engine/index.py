@@ -43,6 +43,7 @@ from ..model.names import (
     first_of,
     index_of,
     indexes,
+    is_set_token,
     lowest,
     sent_at,
 )
@@ -575,6 +576,8 @@ class Index:
         self.hidden: list[tuple[int, int, Entry]] = []
         """A heap of leases and delays by when they end; some hold nothing any more."""
         self._pushed = 0
+        self.leases_of: dict[str, dict[Entry, None]] = {}
+        """The leases of reserved sets, by their tokens."""
 
     def queue(self, name: str) -> QueueIndex:
         found = self.queues.get(name)
@@ -794,8 +797,14 @@ class Index:
         entry.counted = held
         if held and not was:
             queue.entries[entry] = None
+            if name.token and is_set_token(name.token):
+                self.leases_of.setdefault(name.token, {})[entry] = None
         elif was and not held:
             del queue.entries[entry]
+            if name.token and is_set_token(name.token):
+                del self.leases_of[name.token][entry]
+                if not self.leases_of[name.token]:
+                    del self.leases_of[name.token]
         if name.state is State.READY:
             queue.ready.change(entry, was, held)
             if queue.priorities is not None:

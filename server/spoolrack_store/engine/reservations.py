@@ -10,10 +10,10 @@ count, so that an extension is one rename. The leases of a set are brought back,
 here only: `leaser` passes over them, and no consumer has a receipt of them.
 
 - A record of which a message is not gone, and not under the token, was never answered, unless it is
-  lost: it is undone. So are leases whose token no record has.
+  lost: it is undone, which means that its record goes. Leases whose token no record has are undone.
 - Messages of a large set are leased, and later brought back or deleted, in slices: the commits of other
-  callers come between. The record is written before the last slice. Where several processes share the
-  root, a set is leased in one slice: only a start looks for leases without a record.
+  callers come between. The record is written with the last slice. A token names the process that made
+  it: leases that have no record yet are that process's as long as it lives.
 - A record is durably `~lost` before a message of the set is ready again. It stays until its leases
   are durably gone: without it they would be undone, and a lost lease counts as a receive.
 - A commit of a set that was read and then lost deletes those of its messages that no one has leased
@@ -58,8 +58,9 @@ from ..model.names import (
     effort,
     first_of,
     index_of,
-    is_set_token,
     make_set_token,
+    mark_in,
+    mark_of,
     runs,
     sent_at,
 )
@@ -107,34 +108,14 @@ Key = tuple[str, int]
 """A stream and a number in it."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class _PartialSet:
     """A set that is leased in slices, and has no record yet."""
 
     queue: str
-    room: int
-    """How many messages it may still take, ..."""
-    bytes_left: int
-    """... how many bytes, ..."""
-    effort_left: int
-    """... and at what effort."""
-    token: str = ""
-    files: list[tuple[str, int]] = field(default_factory=list)
-    receives: list[int] = field(default_factory=list)
-    """Both as in `ReservationRecord`."""
-
-    def add(self, runs: Sequence[tuple[Entry, int]]) -> None:
-        """Add messages, in their order."""
-        for entry, members in runs:
-            text, received = entry.batch.stem.text, _received(entry)
-            if self.files and (self.files[-1][0], self.receives[-1]) == (text, received):
-                self.files[-1] = text, self.files[-1][1] | members
-            else:
-                self.files.append((text, members))
-                self.receives.append(received)
-            self.room -= members.bit_count()
-            self.bytes_left -= entry.batch.counted_bytes_of(members)
-            self.effort_left -= effort(members)
+    token: str
+    runs: list[tuple[str, int, int]] = field(default_factory=list)
+    """Files, members and receives, as in `ReservationRecord`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -201,26 +182,25 @@ class Reservations(Part):
         """Sets that others have made or changed: all of their leases may not be there."""
         self._busy: dict[HeldSet, None] = {}
         """Sets that are lost or committed, and not done with."""
-        self._void: dict[HeldSet, None] = {}
-        """Sets that are to be undone."""
-        self._useless: list[str] = []
+        self._unnamed: dict[str, None] = {}
+        """Tokens of leases that are of no set, and are to be undone."""
+        self._useless: dict[str, None] = {}
         """Files that don't count."""
         self._damaged: dict[str, str] = {}
         """Files that are to be put aside, and why."""
         self._unread: dict[str, None] = {}
         """Files that can't be read for now."""
-        self._may_have_unnamed = False
-        """Whether there may be leases of no set."""
         self._news: set[str] = set()
         """Files that were read, or the folder if all were, since `_take_in_news` was last done."""
         self._old_markers: dict[str, None] = {}
         """Streams that have more than one marker."""
         self._ends: list[tuple[int, int, HeldSet]] = []
         """When holds end, the next one first."""
-        self.pending = (self._news, self._busy, self._void, self._old_markers, self._ends)
+        self.pending = (self._news, self._busy, self._unnamed, self._old_markers, self._ends)
         self._pushed = 0
+        self.slice_effort = SLICE_EFFORT
         self._effort_left = SLICE_EFFORT
-        """For what this commit may still bring back or delete."""
+        """For what this commit may still bring back, undo or delete."""
         self._retry_at = self._next_forget = Millis(0)
         self.turns = (
             Turn(UndoReservation, self._unreserve),
@@ -242,96 +222,92 @@ class Reservations(Part):
         _check("max_bytes", request.max_bytes, 1, None)
         if request.visibility_timeout is not None:
             _check_hold(request.visibility_timeout)
+        begun = _PartialSet(request.queue, make_set_token(self._moves.owner, self._random))
+        partial_set = self._partial.setdefault(key, begun)
+        outcome: Reservation | Unfinished | None = None
         try:
             self._refuse_committed(*key)
-            for void in [void for void in self._void if void.key == key]:
-                self._undo(void)
+            self._unlink_useless()
             if key in self.sets:
                 held = self._find(*key)
                 held.is_told = True
                 return self._shown(held)
-            return self._lease_slice(key, request)
-        except StoreError:
-            if self._partial.pop(key, None) is not None:
-                self._may_have_unnamed = True
-                self._news.add(FOLDER)
-            raise
+            self._undo_slice()
+            # Messages that are being undone come first.
+            outcome = UNFINISHED if self._unnamed else self._lease_slice(partial_set, request)
+            return outcome
+        finally:
+            if outcome is not UNFINISHED:
+                del self._partial[key]
+                self._find_unnamed()
 
-    def _lease_slice(self, key: Key, request: Reserve) -> Reservation | Unfinished | None:
-        """Lease the next slice of a set; with the last one the set is there."""
-        partial_set = self._partial.get(key) or _PartialSet(
-            request.queue, request.max_messages, request.max_bytes, MAX_EFFORT
-        )
-        queue = self._catalog.require(partial_set.queue)
-        most = (
-            partial_set.effort_left if self._is_shared else min(partial_set.effort_left, SLICE_EFFORT)
-        )
-        runs = self._leaser.pick(
+    def _lease_slice(
+        self, partial_set: _PartialSet, request: Reserve
+    ) -> Reservation | Unfinished | None:
+        """Lease the next slice of a set; with the last one its record is written."""
+        queue, token = self._catalog.require(partial_set.queue), partial_set.token
+        self._leave_out_unleased(partial_set)
+        batches, runs = self._moves.index.batches, partial_set.runs
+        left = MAX_EFFORT - sum(effort(members) for _, members, _ in runs)
+        # Of a strict group, only one slice could lease.
+        is_strict = queue.settings.group_order == "strict"
+        most = left if is_strict else min(left, self.slice_effort)
+        picked = self._leaser.pick(
             queue,
-            partial_set.room,
-            partial_set.bytes_left,
+            request.max_messages - sum(members.bit_count() for _, members, _ in runs),
+            request.max_bytes
+            - sum(batches[text].counted_bytes_of(members) for text, members, _ in runs),
             self._dead_letters.not_to_be_leased(),
             max_effort=most,
-            at_least_one=not partial_set.files,
+            at_least_one=not runs,
         )
-        is_cut = most <= sum(effort(members) for _, members in runs) < partial_set.effort_left
-        if not is_cut:
-            self._leave_out_unleased(partial_set)
-        if not runs and not partial_set.files:
-            self._partial.pop(key, None)
+        runs += [(entry.batch.stem.text, members, _received(entry)) for entry, members in picked]
+        if not runs:
             return None
-        partial_set.token = partial_set.token or make_set_token(self._random)
-        partial_set.add(runs)
         timeout = request.visibility_timeout
         if timeout is None:
             timeout = max(MIN_RESERVATION_TIMEOUT, queue.settings.visibility_timeout)
+        wall = self._clock.wall()
+        until = Millis(wall + timeout), Millis(self._clock.monotonic() + timeout)
+        is_cut = most <= sum(effort(members) for _, members in picked) < left
         if is_cut:
-            self._partial[key] = partial_set
-            self._lease(runs, partial_set.token, timeout)
+            self._lease(picked, token, until)
             return UNFINISHED
-        held = self._make(key, partial_set, timeout)
-        self._partial.pop(key, None)
-        try:
-            self._lease(runs, partial_set.token, timeout)
-        except StoreError:
-            self._attempt(partial(self._undo, held))
-            raise
-        return self._shown(held, is_new=True)
-
-    def _make(self, key: Key, partial_set: _PartialSet, visibility_timeout: Millis) -> HeldSet:
-        """Write the record of a set. It comes before the last leases: a process that finds this one
-        dead finds by it what to undo."""
-        wall, ends = self._clock.wall(), Millis(self._clock.monotonic() + visibility_timeout)
-        batches = self._moves.index.batches
-        files = tuple(partial_set.files)
         held = HeldSet(
             ReservationName(
-                stream=key[0], sequence_number=key[1], due=Millis(wall + visibility_timeout)
+                stream=request.stream, sequence_number=request.sequence_number, due=until[0]
             ),
             ReservationRecord(
-                queue=partial_set.queue,
-                token=partial_set.token,
-                visibility_timeout=visibility_timeout,
+                queue=queue.name,
+                token=token,
+                visibility_timeout=timeout,
                 made_at=wall,
-                size=sum(batches[text].bytes_of(members) for text, members in files),
-                files=files,
-                receives=tuple(partial_set.receives),
+                size=sum(batches[text].bytes_of(members) for text, members, _ in runs),
+                files=tuple((text, members) for text, members, _ in runs),
+                receives=tuple(received for _, _, received in runs),
             ),
-            ends,
+            until[1],
             self._moves.commit,
             is_told=False,
         )
+        # It comes before the last leases: a process that finds this one dead finds by it what to undo.
         self._moves.create_file(held.path, held.record.encode())
         self.sets[held.key] = held
-        self._ends_at(held, ends)
-        return held
+        self._ends_at(held, held.ends)
+        try:
+            self._lease(picked, token, until)
+        except StoreError:
+            self._attempt(partial(self._give_up, held))
+            raise
+        return self._shown(held, is_new=True)
 
-    def _lease(self, runs: Sequence[tuple[Entry, int]], token: str, timeout: Millis) -> None:
-        wall = self._clock.wall()
-        until = Millis(wall + timeout), Millis(self._clock.monotonic() + timeout)
+    def _lease(
+        self, runs: Sequence[tuple[Entry, int]], token: str, until: tuple[Millis, Millis]
+    ) -> None:
         together: dict[Entry, int] = {}
         for entry, members in runs:
             together[entry] = together.get(entry, 0) | members
+        wall = self._clock.wall()
         for entry, members in together.items():
             self._moves.move(
                 entry,
@@ -344,15 +320,16 @@ class Reservations(Part):
             )
 
     def _leave_out_unleased(self, partial_set: _PartialSet) -> None:
-        """Leave out what is no longer leased under the token: messages that were deleted since, or that
-        another process, at its start, found without a record."""
-        batches, files, receives = self._moves.index.batches, [], []
-        for (text, members), received in zip(partial_set.files, partial_set.receives, strict=True):
-            for entry in batches[text].entries if text in batches else ():
-                if entry.name.token == partial_set.token and entry.held & members:
-                    files.append((text, entry.held & members))
-                    receives.append(received)
-        partial_set.files, partial_set.receives = files, receives
+        """Leave out what is no longer leased under the token: it was deleted since."""
+        left: dict[str, int] = {}
+        for entry in self._moves.index.leases_of.get(partial_set.token, ()):
+            text = entry.batch.stem.text
+            left[text] = left.get(text, 0) | entry.held
+        partial_set.runs = [
+            (text, members & left[text], received)
+            for text, members, received in partial_set.runs
+            if members & left.get(text, 0)
+        ]
 
     def _extend(self, request: ExtendReservation) -> Reservation:
         _check_name(request.stream, request.sequence_number)
@@ -448,10 +425,12 @@ class Reservations(Part):
     def _unreserve(self, request: UndoReservation) -> None:
         held = self.sets.get((request.stream, request.sequence_number))
         # Answers of other processes aren't known; a caller that asks for the set again finds it.
-        if held is None or held.is_told or self._is_shared:
+        changes = self._moves.changes
+        if held is None or held.is_told or (changes is not None and changes.is_shared):
             return
         if not held.is_over(self._clock.monotonic()) and not self._is_doomed(held):
-            self._undo(held, SLICE_EFFORT)
+            self._give_up(held)
+            self._undo_slice()
 
     def _put_aside(self, request: PutAside) -> None:
         held = self.sets.get((request.stream, request.sequence_number))
@@ -645,7 +624,7 @@ class Reservations(Part):
         now = self._clock.monotonic()
         if now < self._retry_at:
             return False
-        if self._news or self._busy or self._void or self._old_markers:
+        if self._news or self._busy or self._unnamed or self._old_markers:
             return True
         next_end = self._next_end()
         return next_end is not None and next_end <= now
@@ -674,7 +653,7 @@ class Reservations(Part):
         return self._clock.monotonic() >= self._retry_at and any(
             self._is_doomed(held)
             and self._committed_in(held) <= self._moves.synced
-            and self._leases(held)
+            and held.record.token in self._moves.index.leases_of
             for held in self._busy
         )
 
@@ -696,10 +675,11 @@ class Reservations(Part):
         return self._effort_left <= 0 and self.has_durable
 
     def go_on(self) -> None:
-        self._effort_left = SLICE_EFFORT
+        self._effort_left = self.slice_effort
         self._attempt(self._take_in_news)
         self._attempt(self._end_holds)
-        for held in [*self._void, *self._busy]:
+        self._attempt(self._undo_unnamed)
+        for held in list(self._busy):
             self._attempt(partial(self._finish, held))
         for stream in list(self._old_markers):
             self._attempt(partial(self._unlink_old_markers, stream))
@@ -719,9 +699,7 @@ class Reservations(Part):
             del self._unread[path]
             self._read(path)
         self._require_known()
-        while self._useless:
-            self._moves.unlink_file(self._useless[-1])
-            self._useless.pop()
+        self._unlink_useless()
         for path, why in list(self._damaged.items()):
             self._moves.put_aside(path, why)
             del self._damaged[path]
@@ -732,8 +710,7 @@ class Reservations(Part):
             elif not held.name.is_lost and self._has_slipped(held):
                 self._give_up(held)
             del self._doubted[key]
-        if self._may_have_unnamed:
-            self._undo_unnamed()
+        self._find_unnamed()
         for held in list(self.sets.values()):
             if held.name.is_lost and self._is_doomed(held):
                 # A power cut may have kept the marker, and not the leases that came before it.
@@ -755,9 +732,6 @@ class Reservations(Part):
     def _finish(self, held: HeldSet) -> None:
         """Bring the messages of a lost set back, and delete those of a committed one, once that is
         durable."""
-        if held in self._void:
-            self._undo(held, self._effort_left)
-            return
         is_doomed = self._is_doomed(held)
         since = held.changed
         if is_doomed:
@@ -798,7 +772,8 @@ class Reservations(Part):
         del self._old_markers[stream]
 
     def tick(self) -> None:
-        """Forget what is long over."""
+        """Find what dead processes have leased for no set; forget what is long over."""
+        self._find_unnamed()
         now = self._clock.monotonic()
         if now < self._next_forget:
             return
@@ -822,10 +797,15 @@ class Reservations(Part):
     def recover(self) -> None:
         self.sets.clear()
         self.markers.clear()
-        for waiting in (self._partial, self._doubted, self._busy, self._void, self._unread):
+        for waiting in (
+            self._doubted,
+            self._busy,
+            self._unnamed,
+            self._unread,
+            self._useless,
+            self._damaged,
+        ):
             waiting.clear()
-        self._useless.clear()
-        self._damaged.clear()
         try:
             names = [each.name for each in self._moves.disk.scan(FOLDER)]
         except OSError as error:
@@ -835,7 +815,6 @@ class Reservations(Part):
             self._read(f"{FOLDER}/{name}")
             self._moves.syncer.lone_file_written(f"{FOLDER}/{name}")
         self._moves.syncer.folder_changed(FOLDER)
-        self._may_have_unnamed = True
         self._news.add(FOLDER)
 
     def path_changed(self, path: str) -> None:
@@ -849,14 +828,13 @@ class Reservations(Part):
         elif held is not None and held.name == name:
             del self.sets[held.key]
             self._busy.pop(held, None)
-        for void in [void for void in self._void if void.path == path]:
-            del self._void[void]
         self._read(path)
 
     def _read(self, path: str) -> None:
         """Take in a file that may be there; `_take_in_news` follows."""
         self._news.add(path)
         self._damaged.pop(path, None)
+        self._useless.pop(path, None)
         try:
             name = parse_reservation_name(path.removeprefix(f"{FOLDER}/"))
             content = self._moves.disk.read(path, afresh=True)
@@ -871,7 +849,7 @@ class Reservations(Part):
             self._doubted[name.stream, name.sequence_number] = None
         except Torn as error:
             log.info("%s was never written whole: %s", path, error)
-            self._useless.append(path)
+            self._useless[path] = None
         except NotWhole as error:
             self._damaged[path] = f"this reservation's file is damaged: {error}"
         except OSError as error:
@@ -891,12 +869,12 @@ class Reservations(Part):
             self.sets[found.key] = found
         elif there.record.token != record.token:
             # The older one was undone, and that isn't durable: none of them was answered.
-            self._void[found] = None
+            self._useless[found.path] = None
         elif name.is_lost:
-            self._useless.append(there.path)
+            self._useless[there.path] = None
             self.sets[found.key] = found
         else:
-            self._useless.append(found.path)
+            self._useless[found.path] = None
 
     def _batches(self, held: HeldSet) -> list[Batch]:
         """Return the files of which the set has messages, but for those that are gone."""
@@ -905,12 +883,7 @@ class Reservations(Part):
 
     def _leases(self, held: HeldSet) -> list[Entry]:
         """Return the leases of a set."""
-        return [
-            entry
-            for batch in self._batches(held)
-            for entry in batch.entries
-            if entry.held and entry.name.token == held.record.token
-        ]
+        return list(self._moves.index.leases_of.get(held.record.token, ()))
 
     def _untouched(self, held: HeldSet) -> list[tuple[Entry, int]]:
         """Return the messages of a lost set that no one has leased since, and that don't die."""
@@ -996,35 +969,46 @@ class Reservations(Part):
         self._busy[held] = None
 
     def _give_up(self, held: HeldSet) -> None:
-        """Let a set be undone: it was never answered."""
+        """Undo a set that was never answered: without its record its leases are of no set."""
         if self.sets.get(held.key) is held:
             del self.sets[held.key]
         self._busy.pop(held, None)
-        self._void[held] = None
+        self._useless[held.path] = None
+        self._find_unnamed()
+        self._news.add(held.path)
+        self._unlink_useless()
 
-    def _undo(self, held: HeldSet, max_effort: int = MAX_EFFORT) -> None:
-        """Make the set's messages ready again, as if they had not been leased; those beyond
-        `max_effort` in the next commits."""
-        self._give_up(held)
-        for entry in self._leases(held):
-            if max_effort <= 0:
-                return
-            max_effort -= effort(entry.held)
-            self._effort_left -= effort(entry.held)
-            self._unlease(entry)
-        self._moves.unlink_file(held.path)
-        del self._void[held]
+    def _unlink_useless(self) -> None:
+        for path in list(self._useless):
+            self._moves.unlink_file(path)
+            del self._useless[path]
+
+    def _find_unnamed(self) -> None:
+        """Find leases whose token no record has, but for those that a process is about to name."""
+        known = {each.token for each in self._partial.values()}
+        known.update(held.record.token for held in self.sets.values())
+        unnamed = self._moves.index.leases_of.keys() - known
+        if not unnamed or self._unread:
+            return
+        moves = self._moves
+        owners = () if moves.changes is None else moves.changes.members
+        others = {mark_of(owner) for owner in owners if owner != moves.owner and moves.is_living(owner)}
+        self._unnamed.update((token, None) for token in unnamed if mark_in(token) not in others)
+
+    def _undo_slice(self) -> None:
+        self._effort_left = self.slice_effort
+        self._undo_unnamed()
 
     def _undo_unnamed(self) -> None:
-        """Undo leases whose token no record has: a power cut has taken it before it was answered."""
-        tokens = {held.record.token for held in self.sets.values()}
-        tokens.update(each.token for each in self._partial.values())
-        for queue in self._moves.index.queues.values():
-            for entry in list(queue.entries):
-                token = entry.name.token
-                if token and is_set_token(token) and token not in tokens:
-                    self._unlease(entry)
-        self._may_have_unnamed = False
+        """Make what has a lease and no set ready again, as if it had not been leased: those beyond
+        what one commit may move in the next ones."""
+        for token in list(self._unnamed):
+            for entry in list(self._moves.index.leases_of.get(token, ())):
+                if self._effort_left <= 0:
+                    return
+                self._effort_left -= effort(entry.held)
+                self._unlease(entry)
+            del self._unnamed[token]
 
     def _unlease(self, entry: Entry) -> None:
         self._moves.move(entry, entry.held, State.READY, receives=entry.name.receives - 1)
@@ -1061,11 +1045,6 @@ class Reservations(Part):
             reads=self._reads.get(held.key, 0),
             is_new=is_new,
         )
-
-    @property
-    def _is_shared(self) -> bool:
-        """Whether other processes have the root open."""
-        return self._moves.changes is not None and self._moves.changes.is_shared
 
     def _require(self, stream: str, sequence_number: int) -> HeldSet:
         self._require_known()

@@ -41,6 +41,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
 from typing import Final
+from zlib import crc32
 
 from ..model.clock import DAY, LAST_MOMENT, Clock, Millis
 from ..model.transitions import State
@@ -331,6 +332,7 @@ _OWNER: Final = re.compile(r"[a-z0-9]{1,16}")
 _TOKEN_DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
 _TOKEN: Final = re.compile(rf"[{_TOKEN_DIGITS}]{{13}}")
 _FIRST_OF_A_SET: Final = "g"
+_MARK_LENGTH: Final = 4
 """A digit of 16: the bit above the 64 random ones."""
 _NAME: Final = re.compile(
     rf"(?P<stem>(?P<id>{_ID})(?:,n(?P<count>[1-9][0-9]{{0,3}}))?,s(?P<size>0|[1-9][0-9]{{0,14}})"
@@ -618,9 +620,21 @@ def make_token(random: Random) -> str:
     return _token(random.getrandbits(64))
 
 
-def make_set_token(random: Random) -> str:
-    """Return the token that all leases of a reserved set share, and by which they are known as its."""
-    return _token(random.getrandbits(64) | 1 << 64)
+def make_set_token(owner: str, random: Random) -> str:
+    """Return the token that all leases of a reserved set share, and by which they are known as its; of
+    its 64 bits 44 are random, and the others are the mark of the process that makes it."""
+    token = _token(random.getrandbits(64) | 1 << 64)
+    return token[0] + mark_of(owner) + token[1 + _MARK_LENGTH :]
+
+
+def mark_of(owner: str) -> str:
+    """Return the mark in all tokens of sets that a process makes."""
+    return _token(crc32(owner.encode()))[-_MARK_LENGTH:]
+
+
+def mark_in(token: str) -> str:
+    """Return the mark of the process that has made the token of a set."""
+    return token[1 : 1 + _MARK_LENGTH]
 
 
 def is_set_token(token: str) -> bool:
