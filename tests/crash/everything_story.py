@@ -18,7 +18,7 @@ from spoolrack_store.committer import LOOK_EVERY
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.moves import RETRY
 from spoolrack_store.files.disk import FileKind
-from spoolrack_store.model.batch import Damaged, body, decode, resolve
+from spoolrack_store.model.batch import Damaged, Entry, body, decode, resolve
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.names import NotAName, indexes
@@ -39,6 +39,8 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
 from spoolrack_store.model.reservation_requests import (
+    SLICE_EFFORT,
+    UNFINISHED,
     CommitReservations,
     ExtendReservation,
     MarkRead,
@@ -142,7 +144,10 @@ class EverythingStory:
         """The bodies by message ids."""
         self.receipts: dict[str, list[str]] = {queue: [] for queue in QUEUES}
         self.redrives: list[str] = []
-        self.next_set = 0
+        self.slice_effort = SLICE_EFFORT if seed % 2 else 1
+        self.unfinished: dict[str, list[Any]] = {}
+        """Of each process the requests that go on in its next commit."""
+        self.slices = self.next_set = 0
         self.next_epoch = 0
         self.crashes = self.refused = self.ended = self.paused = 0
         self._start()
@@ -183,7 +188,8 @@ class EverythingStory:
     def _ask(
         self, owner: str, requests: list[Any], *, dies: bool = False, is_troubled: bool = False
     ) -> None:
-        engine = self.engines[owner]
+        engine, begun = self.engines[owner], self.unfinished.pop(owner, [])
+        requests = [*begun, *requests]
         self.steps += 1
         for request in requests:
             if isinstance(request, Send) and request.queue == STRICT:
@@ -216,9 +222,17 @@ class EverythingStory:
         if dies:
             self._bury(owner)
             return
-        if work is not None:
+        if work is None:
+            self.unfinished[owner] = begun
+        else:
+            self.unfinished[owner] = [
+                request
+                for request, outcome in zip(requests, work.outcomes, strict=True)
+                if outcome is UNFINISHED
+            ]
+            self.slices += len(self.unfinished[owner])
             self._check(engine)
-            self._check_pauses(engine, work, requests)
+            self._check_pauses(engine, work, requests[len(begun) :])
             flight = Flight(work, requests, {each for each in self.names.values() if each not in found})
             flight.dead |= {each for each, state in found.items() if state == GONE}
             self._take(flight, found)
@@ -270,6 +284,7 @@ class EverythingStory:
     def _bury(self, owner: str) -> None:
         self.crashes += 1
         del self.engines[owner], self.flying[owner]
+        self.unfinished.pop(owner, None)
         self.disk.free_locks()
         if not self.engines:
             self._start()
@@ -289,6 +304,7 @@ class EverythingStory:
         self.disk = found
         self.engines.clear()
         self.flying.clear()
+        self.unfinished.clear()
         self.contents.clear()  # Later writes may be torn.
         self._start()
 
@@ -303,6 +319,7 @@ class EverythingStory:
             is_living=lambda owner: owner in self.engines,
             cache_bytes=self.cache_bytes,
         )
+        engine.reservations.slice_effort = self.slice_effort
         self.told.append(f"{owner} starts")
         if self.starts.random() < 0.1:
             self.disk.steps_left = self.starts.randint(0, 8)
@@ -596,6 +613,13 @@ class EverythingStory:
             raise Broken(
                 f"{mine} doesn't know of {sorted(there - known)}, and believes {sorted(known - there)}"
             )
+        leases: dict[str, dict[Entry, None]] = {}
+        for batch in engine.index.batches.values():
+            for entry in batch.entries:
+                if entry.held and entry.name.token >= "g" and entry.name.state is State.LEASED:
+                    leases.setdefault(entry.name.token, {})[entry] = None
+        if leases != engine.index.leases_of:
+            raise Broken(f"leased for sets is {leases}, and known is {engine.index.leases_of}")
         for queue, index in engine.index.queues.items():
             held = dict.fromkeys(index.counts, 0)
             for batch in engine.index.batches.values():
@@ -637,8 +661,10 @@ class EverythingStory:
             for flow in FLOWS
             if getattr(record.settings, flow) == "paused"
         }
-        for request, outcome in zip(requests, work.outcomes, strict=True):
-            is_refused = isinstance(outcome, StoreError) or not outcome
+        outcomes = work.outcomes[-len(requests) :] if requests else []
+        for request, outcome in zip(requests, outcomes, strict=True):
+            # A set waits until others are undone, before anything is leased for it.
+            is_refused = isinstance(outcome, StoreError) or not outcome or outcome is UNFINISHED
             if isinstance(request, Send) and ("sending", request.queue) in paused:
                 self.paused += 1
                 if not is_refused:
@@ -656,6 +682,8 @@ class EverythingStory:
         while len(self.engines) > 1:
             self._bury(next(iter(self.engines)))
         (owner,) = self.engines
+        while self.unfinished.get(owner):
+            self._ask(owner, [])
         while self.flying[owner]:
             self._sync(owner)
         self.told.append("no more requests")

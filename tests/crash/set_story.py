@@ -69,7 +69,12 @@ class Fate:
     receives: dict[str, int] = field(default_factory=dict)
     """Of each message, with the set's own lease."""
     queue: str = ""
-    may_be_read: bool = False
+    reads: list[tuple[int, bool]] = field(default_factory=lambda: [(0, False)])
+    """Whether it may be marked as read, as `may`."""
+
+    @property
+    def may_be_read(self) -> bool:
+        return self.reads[-1][1]
 
     @property
     def now(self) -> Seen:
@@ -167,8 +172,7 @@ class SetStory(Story):
         super()._sync(owner)
         if work.commit is None:
             return
-        histories: list[list[Any]] = [fate.may for fate in self.sets.values()]
-        for history in [*histories, *self.marked.values()]:
+        for history in self._histories():
             del history[
                 : max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
             ]
@@ -176,13 +180,18 @@ class SetStory(Story):
     def _prepare(self, engine: Engine) -> None:
         engine.reservations.slice_effort = self.slice_effort
 
+    def _histories(self) -> list[list[Any]]:
+        histories: list[list[Any]] = list(self.marked.values())
+        for fate in self.sets.values():
+            histories += [fate.may, fate.reads]
+        return histories
+
     def _start(self) -> None:
         super()._start()
         if self.is_cut:
             return
         # It has made durable what it found.
-        histories: list[list[Any]] = [fate.may for fate in self.sets.values()]
-        for history in [*histories, *self.marked.values()]:
+        for history in self._histories():
             del history[:-1]
 
     def _power_cut(self, cut: Cut) -> None:
@@ -288,7 +297,7 @@ class SetStory(Story):
         if maybe is not None:
             maybe = {id: list(maybe.get(id, ())) for id in self.may}
         self._adopt_markers(engine, is_cut)
-        found = super()._found()
+        found, leases = super()._found(), self._found()
         dead = {token for token in self.partial.values() if not self._is_partial(token)}
         for held in engine.reservations.sets.values():
             if held.record.token in dead or held.record.token not in self.sets:
@@ -316,11 +325,15 @@ class SetStory(Story):
                 elif state == self.now(id):
                     assert maybe is not None
                     maybe[id] += became
+            seen = leases[id][0] if is_cut and id in leases else ABSENT
+            if seen[0] == "held" and states.get(str(seen[2])) == ABSENT and self._was_undone(id, seen):
+                # That a lease of no set was undone need not be durable.
+                self.may[id].insert(0, (self.at, seen))
         self.is_lenient = True
         super()._adopt(maybe)
         self.is_lenient = False
         self.maybe_sets, self.maybe_marked = {}, {}
-        unnamed = engine.reservations._unnamed
+        unnamed = [token for each in self.engines.values() for token in each.reservations._unnamed]
         for token, state in states.items():
             fate = self.sets[token]
             if state[0] in ("held", "done"):
@@ -335,6 +348,9 @@ class SetStory(Story):
             if owner not in self.engines:
                 del self.partial[owner, key]
         self.unfinished = {owner: self.unfinished.get(owner, []) for owner in self.engines}
+
+    def _was_undone(self, id: str, seen: Seen) -> bool:
+        return any(state == ("ready", int(str(seen[1])) - 1) for _, state in self.may[id])
 
     def _adopt_markers(self, engine: Engine, is_cut: bool) -> None:
         for stream, history in self.marked.items():
@@ -389,6 +405,7 @@ class SetStory(Story):
             raise Broken(f"{fate.key} is found {now}, promised {promised}")
         if is_cut:
             fate.may = [(self.at, now)]
+            fate.reads = [(self.at, any(may_be_read for _, may_be_read in fate.reads))]
         elif now != fate.now:
             # A power cut may yet undo the last of what the dead did to it, and not the first.
             fate.may += [(self.at, each) for each in (*self.maybe_sets.get(token, ()), now)]
@@ -501,7 +518,7 @@ class SetStory(Story):
             self._expect(key, outcome, ReservationNotFound)
         elif isinstance(request, Release):
             self._expect(key, outcome, type(None))
-            known[1].may_be_read = False
+            known[1].reads.append((self.at, False))
             if known[1].is_held:
                 self.lost += 1
                 self._become_set(known[1], LOST)
@@ -509,7 +526,7 @@ class SetStory(Story):
             self._expect(key, outcome, ReservationLost)
         elif isinstance(request, MarkRead):
             self._expect(key, outcome, type(None))
-            known[1].may_be_read = True
+            known[1].reads.append((self.at, True))
             self._become_set(known[1], ("held", known[1].now[1], True))
         else:
             self._expect(key, outcome, Reservation)
@@ -624,7 +641,7 @@ class SetStory(Story):
         added = [id for id in ids if id not in fate.ids]
         if [*kept, *added] != ids:
             raise Broken(f"{fate.key} had {kept}, and has {ids}")
-        left = set(self._ready(fate.queue)) - set(added)
+        left = {id for id in self._ready(fate.queue) if not self._is_in_a_set(id)}
         if added != sorted(added) or (left and added and min(left) < max(added)):
             raise Broken(f"reserved are {added}, left {sorted(left)[:3]}")
         fate.ids = ids
@@ -638,6 +655,12 @@ class SetStory(Story):
                 raise Broken(f"{id} is reserved, and was {now}")
             self._become(id, ("held", int(str(now[1])) + 1, token))
         return fate
+
+    def _is_in_a_set(self, id: str) -> bool:
+        """Return whether the commit under way has leased a message for a set, this one or another."""
+        assert self.last is not None
+        found = self.last.index.holder(id)
+        return found is not None and found[0].name.token >= "g"
 
     def _ready(self, queue: str) -> list[str]:
         sent = self._sent_only()
@@ -678,7 +701,7 @@ class SetStory(Story):
                     case UndoReservation():
                         maybe.append(ABSENT)
                     case MarkRead():
-                        fate.may_be_read = True
+                        fate.reads.append((self.at, True))
                         maybe += [("held", state[1], True) for state in held]
                     case Release():
                         maybe.append(LOST)

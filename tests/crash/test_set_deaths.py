@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from spoolrack_store.engine import reservations
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost
 from spoolrack_store.model.operations import Request
 from spoolrack_store.model.reservation_requests import (
+    SLICE_EFFORT,
+    UNFINISHED,
     CommitReservations,
     ExtendReservation,
     Release,
@@ -16,7 +19,7 @@ from spoolrack_store.model.reservation_requests import (
 from tests.support.linked_disk import Died
 from tests.support.set_rig import HOLD, SetRig
 
-MOST_STEPS = 60
+MOST_STEPS = 80
 RESERVE = Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=HOLD)
 COMMIT = CommitReservations(stream="s", last_sequence_number=0)
 
@@ -37,7 +40,8 @@ class Deaths:
         rig = self.rig
         rig.disk.steps_left = steps
         try:
-            rig.ask(request)
+            while rig.ask(request) is UNFINISHED:
+                pass
             rig.settle()
             has_died = False
         except Died:
@@ -60,6 +64,15 @@ class Deaths:
         index = self.rig.engine.index
         holders = [found for id in self.ids if (found := index.holder(id)) is not None]
         return {entry.name.receives for entry, _ in holders}
+
+    def reserve(self) -> None:
+        while self.rig.ask(RESERVE) is UNFINISHED:
+            pass
+
+
+@pytest.fixture(autouse=True, params=[SLICE_EFFORT, 1], ids=["at once", "in slices"])
+def slice_effort(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reservations, "SLICE_EFFORT", request.param)
 
 
 BESIDE = pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside another process"])
@@ -98,7 +111,7 @@ def test_a_death_in_a_release_leaves_the_set_or_ready_messages_that_were_counted
     for steps in range(MOST_STEPS):
         deaths = Deaths(beside=beside)
         rig = deaths.rig
-        rig.ask(RESERVE)
+        deaths.reserve()
         if not deaths.die(Release(stream="s", sequence_number=0), steps):
             break
         assert deaths.receives == {1}
@@ -121,7 +134,7 @@ def test_a_death_in_a_commit_of_a_set_leaves_all_of_it_or_nothing(beside: bool) 
     for steps in range(MOST_STEPS):
         deaths = Deaths(beside=beside)
         rig = deaths.rig
-        rig.ask(RESERVE)
+        deaths.reserve()
         if not deaths.die(COMMIT, steps):
             break
         try:

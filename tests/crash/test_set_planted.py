@@ -53,6 +53,14 @@ def _record_unlinked_with_the_deletes(self: Reservations, held: HeldSet) -> None
         _as_if_synced(self, lambda: _finish(self, held))
 
 
+def _record_unlinked_after_the_first_slice(self: Reservations, held: HeldSet) -> None:
+    _finish(self, held)
+    if self._is_doomed(held) and self._committed_in(held) <= self._moves.synced:
+        self._moves.unlink_file(held.path)
+        self.sets.pop(held.key, None)
+        self._busy.pop(held, None)
+
+
 def _markers_unlinked_too_early(self: Reservations, stream: str) -> None:
     _as_if_synced(self, lambda: _unlink_old_markers(self, stream))
 
@@ -149,9 +157,45 @@ def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch)
         _tell(STARTS.get(planted, 0), processes, can_sync_all)
 
 
-def _tell(first: int, processes: int, can_sync_all: bool) -> None:
+def _tell(
+    first: int, processes: int, can_sync_all: bool, slice_effort: int = reservations.SLICE_EFFORT
+) -> None:
     for seed in seeds_from(first, MOST_STORIES):
-        SetStory(seed, Model.ANY_SUBSET, processes=processes, can_sync_all=can_sync_all).run(120)
+        SetStory(
+            seed,
+            Model.ANY_SUBSET,
+            processes=processes,
+            can_sync_all=can_sync_all,
+            slice_effort=slice_effort,
+        ).run(120)
+
+
+PLANTED_IN_SLICES: Final[dict[str, tuple[object, str, Callable[..., object]]]] = {
+    "slices of a living process that another one undoes": (reservations, "mark_in", lambda token: ""),
+    "a set that has what was deleted between its slices": (
+        Reservations,
+        "_leave_out_unleased",
+        lambda self, partial_set: None,
+    ),
+    "slices that are counted as receives when they are undone": (Reservations, "_unlease", _counted),
+    "a record unlinked while messages of its set are to be deleted": (
+        Reservations,
+        "_finish",
+        _record_unlinked_after_the_first_slice,
+    ),
+    "messages of a set that come back before its loss is durable": (
+        Reservations,
+        "_finish",
+        _back_before_the_loss_is_durable,
+    ),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED_IN_SLICES)
+def test_each_condition_of_the_slices_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*PLANTED_IN_SLICES[planted])
+    with pytest.raises(Broken):
+        _tell(0, 2, True, slice_effort=1)
 
 
 def test_a_process_that_others_overtook_reads_all_records(

@@ -741,8 +741,8 @@ STORE_MUTANTS: Final = (
         breaks="other callers are answered while a large set is leased",
         edits=edit(
             "engine/reservations.py:Reservations._lease_slice",
-            "partial_set.effort_left if self._is_shared else ",
-            "partial_set.effort_left if True else ",
+            "min(left, self.slice_effort)",
+            "left",
         ),
         caught_by=(_SETS_SLICED,),
     ),
@@ -751,7 +751,43 @@ STORE_MUTANTS: Final = (
         breaks="a set has the messages that are leased under its token, and no others",
         edits=edit(
             "engine/reservations.py:Reservations._leave_out_unleased",
-            "entry.name.token == partial_set.token and ",
+            "(there := members & left.get(text, 0))",
+            "(there := members)",
+        ),
+        caught_by=(_SETS_SLICED,),
+    ),
+    Mutant(
+        name="slices-of-a-living-process-are-undone",
+        breaks="leases that a living process is about to name are its own",
+        edits=edit(
+            "engine/reservations.py:Reservations._find_unnamed",
+            " if mark_in(token) not in others",
+            "",
+        ),
+        caught_by=(_SETS_SLICED,),
+    ),
+    Mutant(
+        name="slices-of-a-dead-process-stay-leased",
+        breaks="what a process has leased for no set is ready again once it is dead",
+        edits=edit("engine/reservations.py:Reservations.tick", "        self._find_unnamed()\n", ""),
+        caught_by=(_SETS_SLICED,),
+    ),
+    Mutant(
+        name="a-reserve-overtakes-what-is-being-undone",
+        breaks="a set is what is ready, in order, with what an unheard answer had before",
+        edits=edit(
+            "engine/reservations.py:Reservations.reserve",
+            "UNFINISHED if is_early else ",
+            "",
+        ),
+        caught_by=(_SETS_SLICED,),
+    ),
+    Mutant(
+        name="a-strict-group-is-cut-short-by-slices",
+        breaks="a set of a strict queue is leased at once: its groups are blocked from then on",
+        edits=edit(
+            "engine/reservations.py:Reservations._lease_slice",
+            "left if is_strict else ",
             "",
         ),
         caught_by=(_SETS_SLICED,),

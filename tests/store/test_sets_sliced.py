@@ -10,7 +10,7 @@ from spoolrack_store.engine import reservations
 from spoolrack_store.model.batch import Entry
 from spoolrack_store.model.errors import ReservationNotFound
 from spoolrack_store.model.names import effort
-from spoolrack_store.model.operations import Purge
+from spoolrack_store.model.operations import Purge, Send, UpdateQueue
 from spoolrack_store.model.reservation_requests import (
     UNFINISHED,
     CommitReservations,
@@ -155,6 +155,20 @@ def test_what_is_purged_between_slices_is_not_in_the_set(rig: SetRig) -> None:
 
     assert made.messages == 1
     assert rig.ids_in() == late
+
+
+def test_a_set_of_a_strict_queue_is_leased_at_once(rig: SetRig) -> None:
+    rig.ask(UpdateQueue(name="q", changes={"group_order": "strict"}))
+    ids = [id for at in range(5) for id in rig.ask(_grouped(at)).results]
+    rig.settle()
+
+    made = rig.ask(RESERVE)
+
+    assert (made.messages, rig.ids_in()) == (5, ids)
+
+
+def _grouped(at: int) -> Send:
+    return Send(queue="q", bodies=[b"%d" % at], groups={0: "g"})
 
 
 def test_a_set_whose_number_is_committed_between_slices_is_undone(rig: SetRig) -> None:

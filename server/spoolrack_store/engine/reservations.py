@@ -39,7 +39,7 @@ from typing import Final
 
 from ..engine.moves import Part, Turn
 from ..files.disk import NOT_A_FILE, Disk, SyncFailed, explained
-from ..model.batch import Attributes, Batch, Damaged, Entry, Groups, Line, size_of
+from ..model.batch import Attributes, Damaged, Entry, Groups, Line, size_of
 from ..model.clock import MINUTE, Clock, Millis, span_text
 from ..model.errors import (
     DiskError,
@@ -57,7 +57,6 @@ from ..model.names import (
     body_path,
     effort,
     first_of,
-    index_of,
     make_set_token,
     mark_in,
     mark_of,
@@ -179,7 +178,7 @@ class Reservations(Part):
         self._partial: dict[Key, _PartialSet] = {}
         self._reads: dict[Key, int] = {}
         self._doubted: dict[Key, None] = {}
-        """Sets that others have made or changed: all of their leases may not be there."""
+        """Sets and markers whose files were read: all of a set's leases may not be there."""
         self._busy: dict[HeldSet, None] = {}
         """Sets that are lost or committed, and not done with."""
         self._unnamed: dict[str, None] = {}
@@ -190,13 +189,11 @@ class Reservations(Part):
         """Files that are to be put aside, and why."""
         self._unread: dict[str, None] = {}
         """Files that can't be read for now."""
-        self._news: set[str] = set()
-        """Files that were read, or the folder if all were, since `_take_in_news` was last done."""
         self._old_markers: dict[str, None] = {}
         """Streams that have more than one marker."""
         self._ends: list[tuple[int, int, HeldSet]] = []
         """When holds end, the next one first."""
-        self.pending = (self._news, self._busy, self._unnamed, self._old_markers, self._ends)
+        self.pending = (self._doubted, self._busy, self._unnamed, self._old_markers, self._ends)
         self._pushed = 0
         self.slice_effort = SLICE_EFFORT
         self._effort_left = SLICE_EFFORT
@@ -232,14 +229,13 @@ class Reservations(Part):
                 held = self._find(*key)
                 held.is_told = True
                 return self._shown(held)
-            self._undo_slice()
             # Messages that are being undone come first.
-            outcome = UNFINISHED if self._unnamed else self._lease_slice(partial_set, request)
+            is_early = self._unnamed and self.has_work
+            outcome = UNFINISHED if is_early else self._lease_slice(partial_set, request)
             return outcome
         finally:
             if outcome is not UNFINISHED:
                 del self._partial[key]
-                self._find_unnamed()
 
     def _lease_slice(
         self, partial_set: _PartialSet, request: Reserve
@@ -326,9 +322,9 @@ class Reservations(Part):
             text = entry.batch.stem.text
             left[text] = left.get(text, 0) | entry.held
         partial_set.runs = [
-            (text, members & left[text], received)
+            (text, there, received)
             for text, members, received in partial_set.runs
-            if members & left.get(text, 0)
+            if (there := members & left.get(text, 0))
         ]
 
     def _extend(self, request: ExtendReservation) -> Reservation:
@@ -430,26 +426,20 @@ class Reservations(Part):
             return
         if not held.is_over(self._clock.monotonic()) and not self._is_doomed(held):
             self._give_up(held)
-            self._undo_slice()
+            self._effort_left = self.slice_effort
+            self._undo_unnamed()
 
     def _put_aside(self, request: PutAside) -> None:
         held = self.sets.get((request.stream, request.sequence_number))
-        if held is None:
+        found = self._moves.index.holder(request.id)
+        if held is None or found is None or found[0].name.token != held.record.token:
             return
-        for batch in self._batches(held):
-            index = index_of(request.id) if batch.stem.count else 0
-            entry = batch.holder(index)
-            if (
-                batch.stem.message_id(index) != request.id
-                or entry is None
-                or entry.name.token != held.record.token
-            ):
-                continue
-            try:
-                self._reader.message(entry, index)  # It may only have moved.
-            except Damaged:
-                log.error("message %s goes to quarantine: %s", request.id, request.why)
-                self._moves.move(entry, 1 << index, State.QUARANTINED)
+        entry, index = found
+        try:
+            self._reader.message(entry, index)  # It may only have moved.
+        except Damaged:
+            log.error("message %s goes to quarantine: %s", request.id, request.why)
+            self._moves.move(entry, 1 << index, State.QUARANTINED)
 
     # Questions. Where other processes are, they are asked while the index is exact.
 
@@ -624,7 +614,7 @@ class Reservations(Part):
         now = self._clock.monotonic()
         if now < self._retry_at:
             return False
-        if self._news or self._busy or self._unnamed or self._old_markers:
+        if self._doubted or self._busy or self._unnamed or self._old_markers:
             return True
         next_end = self._next_end()
         return next_end is not None and next_end <= now
@@ -693,7 +683,7 @@ class Reservations(Part):
 
     def _take_in_news(self) -> None:
         """Undo what was never answered; find out what is to be finished."""
-        if not self._news:
+        if not self._doubted:
             return
         for path in list(self._unread):
             del self._unread[path]
@@ -709,8 +699,6 @@ class Reservations(Part):
                 self._reads.pop(key, None)
             elif not held.name.is_lost and self._has_slipped(held):
                 self._give_up(held)
-            del self._doubted[key]
-        self._find_unnamed()
         for held in list(self.sets.values()):
             if held.name.is_lost and self._is_doomed(held):
                 # A power cut may have kept the marker, and not the leases that came before it.
@@ -719,7 +707,7 @@ class Reservations(Part):
                 self._busy[held] = None
             elif held.name.sequence_number <= self.committed(held.name.stream):
                 self._lose(held)  # It was lost before that commit, by a clock that was ahead.
-        self._news.clear()
+        self._doubted.clear()
 
     def _end_holds(self) -> None:
         now = self._clock.monotonic()
@@ -754,21 +742,19 @@ class Reservations(Part):
         if not is_doomed and not held.is_forgotten:
             del self._busy[held]
             return
-        if all(batch.changed <= self._moves.synced for batch in self._batches(held)):
+        batches = self._moves.index.batches
+        changed = [batches[text].changed for text, _ in held.record.files if text in batches]
+        if max(changed, default=0) <= self._moves.synced:
             self._moves.unlink_file(held.path)
             del self.sets[held.key], self._busy[held]
             self._reads.pop(held.key, None)
 
     def _unlink_old_markers(self, stream: str) -> None:
         markers = self.markers.get(stream, {})
-        if len(markers) > 1:
-            newest = max(markers)
-            if markers[newest][1] > self._moves.synced:
+        for sequence_number in sorted(markers)[:-1]:
+            if markers[max(markers)][1] > self._moves.synced:
                 return
-            for sequence_number in [
-                sequence_number for sequence_number in markers if sequence_number != newest
-            ]:
-                self._drop_marker(stream, sequence_number)
+            self._drop_marker(stream, sequence_number)
         del self._old_markers[stream]
 
     def tick(self) -> None:
@@ -815,7 +801,7 @@ class Reservations(Part):
             self._read(f"{FOLDER}/{name}")
             self._moves.syncer.lone_file_written(f"{FOLDER}/{name}")
         self._moves.syncer.folder_changed(FOLDER)
-        self._news.add(FOLDER)
+        self._find_unnamed()
 
     def path_changed(self, path: str) -> None:
         try:
@@ -832,13 +818,12 @@ class Reservations(Part):
 
     def _read(self, path: str) -> None:
         """Take in a file that may be there; `_take_in_news` follows."""
-        self._news.add(path)
         self._damaged.pop(path, None)
         self._useless.pop(path, None)
         try:
             name = parse_reservation_name(path.removeprefix(f"{FOLDER}/"))
-            content = self._moves.disk.read(path, afresh=True)
             self._doubted[name.stream, name.sequence_number] = None
+            content = self._moves.disk.read(path, afresh=True)
             if name.due is None:
                 self._mark(name.stream, name.sequence_number, Marker.decode(content))
             else:
@@ -846,7 +831,7 @@ class Reservations(Part):
         except NotAName:
             log.warning("%a is none of ours", path)
         except FileNotFoundError:
-            self._doubted[name.stream, name.sequence_number] = None
+            pass
         except Torn as error:
             log.info("%s was never written whole: %s", path, error)
             self._useless[path] = None
@@ -864,22 +849,13 @@ class Reservations(Part):
         left = min(name.due - self._clock.wall(), MAX_VISIBILITY)
         found = HeldSet(name, record, Millis(self._clock.monotonic() + left), self._moves.commit)
         self._ends_at(found, found.ends)
-        there = self.sets.get(found.key)
-        if there is None:
+        there = self.sets.setdefault(found.key, found)
+        if there.record.token == record.token and name.is_lost:
             self.sets[found.key] = found
-        elif there.record.token != record.token:
-            # The older one was undone, and that isn't durable: none of them was answered.
-            self._useless[found.path] = None
-        elif name.is_lost:
-            self._useless[there.path] = None
-            self.sets[found.key] = found
-        else:
-            self._useless[found.path] = None
-
-    def _batches(self, held: HeldSet) -> list[Batch]:
-        """Return the files of which the set has messages, but for those that are gone."""
-        batches = self._moves.index.batches
-        return [batches[text] for text in dict(held.record.files) if text in batches]
+        # Of two sets the older one was undone, and that isn't durable: none of them was answered.
+        if there is not found:
+            useless = found if self.sets[found.key] is there else there
+            self._useless[useless.path] = None
 
     def _leases(self, held: HeldSet) -> list[Entry]:
         """Return the leases of a set."""
@@ -974,8 +950,8 @@ class Reservations(Part):
             del self.sets[held.key]
         self._busy.pop(held, None)
         self._useless[held.path] = None
-        self._find_unnamed()
-        self._news.add(held.path)
+        self._unnamed[held.record.token] = None
+        self._doubted[held.key] = None
         self._unlink_useless()
 
     def _unlink_useless(self) -> None:
@@ -994,10 +970,6 @@ class Reservations(Part):
         owners = () if moves.changes is None else moves.changes.members
         others = {mark_of(owner) for owner in owners if owner != moves.owner and moves.is_living(owner)}
         self._unnamed.update((token, None) for token in unnamed if mark_in(token) not in others)
-
-    def _undo_slice(self) -> None:
-        self._effort_left = self.slice_effort
-        self._undo_unnamed()
 
     def _undo_unnamed(self) -> None:
         """Make what has a lease and no set ready again, as if it had not been leased: those beyond
