@@ -21,8 +21,8 @@ from spoolrack_store.engine.reservations import SLICE_EFFORT, HeldSet
 from spoolrack_store.model.batch import resolve
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost, ReservationNotFound
-from spoolrack_store.model.names import indexes
-from spoolrack_store.model.operations import Request, Send
+from spoolrack_store.model.names import indexes, mark_in, mark_of
+from spoolrack_store.model.operations import Delete, Request, Send
 from spoolrack_store.model.reservation_requests import (
     UNFINISHED,
     CommitReservations,
@@ -98,6 +98,8 @@ class SetStory(Story):
         """Of each process the requests that go on in its next commits."""
         self.partial: dict[tuple[str, Key], str] = {}
         """The tokens of sets that a process has leased in part, and not named."""
+        self.deleted: set[str] = set()
+        """Messages that the commit under way has deleted: deletes come before all that is of sets."""
         self.most: dict[Key, int] = {}
         """Of a set that is leased in slices, how many messages were asked for."""
         self.slices = self.cut_short = 0
@@ -334,13 +336,14 @@ class SetStory(Story):
         self.is_lenient = False
         self.maybe_sets, self.maybe_marked = {}, {}
         unnamed = [token for each in self.engines.values() for token in each.reservations._unnamed]
+        marks = [mark_of(owner) for owner in self.engines]
         for token, state in states.items():
             fate = self.sets[token]
             if state[0] in ("held", "done"):
                 for id in fate.ids:
                     if id in self.may and self.now(id) != GONE and self.now(id)[2:] != (token,):
                         raise Broken(f"{fate.key} is {state}, and {id} is {self.now(id)}")
-            elif state == ABSENT and not self._is_partial(token) and token not in unnamed:
+            elif state == ABSENT and token not in unnamed and mark_in(token) not in marks:
                 for id in fate.ids:
                     if id in self.may and self.now(id)[2:] == (token,):
                         raise Broken(f"{fate.key} is {state}, and holds {id}")
@@ -473,7 +476,14 @@ class SetStory(Story):
             if isinstance(request, UndoReservation):
                 self._unreserved(engine, (request.stream, request.sequence_number))
         begun: dict[Key, str] = {}
+        self.deleted.clear()
         for request, outcome in zip(requests, outcomes, strict=True):
+            if isinstance(request, Delete):
+                assert isinstance(outcome, list)
+                named = zip((*request.receipts, *request.ids), outcome, strict=True)
+                self.deleted.update(
+                    each.partition(":")[2][:36] or each for each, why in named if not why
+                )
             if isinstance(request, Reserve) and outcome is not UNFINISHED:
                 key = request.stream, request.sequence_number
                 if (token := self.partial.pop((engine.moves.owner, key), None)) is not None:
@@ -579,7 +589,7 @@ class SetStory(Story):
             self._become(id, GONE)
 
     def _is_untouched(self, token: str, fate: Fate, id: str) -> bool:
-        if id not in self.may:
+        if id not in self.may or id in self.deleted:
             return False
         now = self.now(id)
         if now == ("held", fate.receives[id], token):
@@ -598,7 +608,7 @@ class SetStory(Story):
             if partial is not None and partial.runs:
                 ids = _ids_in((text, members) for text, members, _ in partial.runs)
                 fate = Fate(key, [], [(self.at, ABSENT)], queue=partial.queue)
-                self._take_slice(partial.token, fate, ids)
+                self._take_slice(engine, partial.token, fate, ids)
                 self.partial[owner, key] = partial.token
             return
         known = self._fate(key)
@@ -629,19 +639,19 @@ class SetStory(Story):
         if len(ids) > max(request.max_messages, self.most.pop(held.key, 0)):
             raise Broken(f"{len(ids)} of {request.max_messages} are reserved")
         fate = Fate(held.key, [], [(self.at, ABSENT)], queue=held.record.queue)
-        fate = self._take_slice(token, fate, ids)
+        fate = self._take_slice(engine, token, fate, ids)
         fate.receives = _receives_of(held)
         self.made += 1
         self._become_set(fate, ("held", outcome.expires_at, False))
 
-    def _take_slice(self, token: str, new: Fate, ids: list[str]) -> Fate:
+    def _take_slice(self, engine: Engine, token: str, new: Fate, ids: list[str]) -> Fate:
         """Take in that a set has these messages now: those it had that are there, and a slice."""
         fate = self.sets.setdefault(token, new)
         kept = [id for id in fate.ids if id in self.may and self.now(id)[2:] == (token,)]
         added = [id for id in ids if id not in fate.ids]
         if [*kept, *added] != ids:
             raise Broken(f"{fate.key} had {kept}, and has {ids}")
-        left = {id for id in self._ready(fate.queue) if not self._is_in_a_set(id)}
+        left = {id for id in self._ready(fate.queue) if not _is_in_a_set(engine, id)}
         if added != sorted(added) or (left and added and min(left) < max(added)):
             raise Broken(f"reserved are {added}, left {sorted(left)[:3]}")
         fate.ids = ids
@@ -655,12 +665,6 @@ class SetStory(Story):
                 raise Broken(f"{id} is reserved, and was {now}")
             self._become(id, ("held", int(str(now[1])) + 1, token))
         return fate
-
-    def _is_in_a_set(self, id: str) -> bool:
-        """Return whether the commit under way has leased a message for a set, this one or another."""
-        assert self.last is not None
-        found = self.last.index.holder(id)
-        return found is not None and found[0].name.token >= "g"
 
     def _ready(self, queue: str) -> list[str]:
         sent = self._sent_only()
@@ -727,6 +731,12 @@ class SetStory(Story):
                 if held.record.token == token:
                     return held.record.visibility_timeout
         return Millis(0)
+
+
+def _is_in_a_set(engine: Engine, id: str) -> bool:
+    """Return whether a message is leased for a set; the commit under way may have done so."""
+    found = engine.index.holder(id)
+    return found is not None and found[0].name.token >= "g"
 
 
 def ids_of(held: HeldSet) -> list[str]:

@@ -768,7 +768,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="slices-of-a-dead-process-stay-leased",
-        breaks="what a process has leased for no set is ready again once it is dead",
+        breaks="leases of a dead process that are of no set are undone",
         edits=edit("engine/reservations.py:Reservations.tick", "        self._find_unnamed()\n", ""),
         caught_by=(_SETS_SLICED,),
     ),
@@ -777,8 +777,8 @@ STORE_MUTANTS: Final = (
         breaks="a set is what is ready, in order, with what an unheard answer had before",
         edits=edit(
             "engine/reservations.py:Reservations.reserve",
-            "UNFINISHED if is_early else ",
-            "",
+            "if self._unnamed and",
+            "if False and",
         ),
         caught_by=(_SETS_SLICED,),
     ),
@@ -787,7 +787,7 @@ STORE_MUTANTS: Final = (
         breaks="a set of a strict queue is leased at once: its groups are blocked from then on",
         edits=edit(
             "engine/reservations.py:Reservations._lease_slice",
-            "left if is_strict else ",
+            'left if queue.settings.group_order == "strict" else ',
             "",
         ),
         caught_by=(_SETS_SLICED,),

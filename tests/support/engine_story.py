@@ -33,7 +33,6 @@ from spoolrack_store.model.operations import (
     Send,
     SendResults,
 )
-from spoolrack_store.model.reservation_requests import UNFINISHED
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
@@ -248,8 +247,7 @@ class Story:
         work = engine.apply(requests, tick=tick)
         assert work is not None, "no process holds the lock"
         if work.commit is None and any(
-            outcome and outcome is not UNFINISHED and not isinstance(outcome, StoreError)
-            for outcome in work.outcomes
+            outcome and not isinstance(outcome, StoreError) for outcome in work.outcomes
         ):
             raise Broken(f"answers that wait for no sync: {work.outcomes}")
         self._check(engine)

@@ -118,8 +118,8 @@ class ReserveRequest(_message.Message):
     sequence_number: _builtins.int
     """The set's number in the stream, from 0. A number that is reserved already is answered as it is."""
     max_messages: _builtins.int
-    """How many messages at most, 1 to 100,000. 0: 1,000. Of messages that were sent one by one, and have files
-    of their own, a set has 5,000 at most.
+    """How many messages at most, 1 to 100,000. 0: 1,000. A set comes from 5,000 files at most: messages that
+    were sent one by one have files of their own, and a batch with many gaps counts as several files.
     """
     max_bytes: _builtins.int
     """How many bytes of bodies and attributes at most, but always at least one message. 0: 64 MiB."""

@@ -65,7 +65,7 @@ from ..model.operations import (
     UpdateQueue,
 )
 from ..model.redrive_requests import CancelRedrive, StartRedrive
-from ..model.reservation_requests import UNFINISHED, Reserve
+from ..model.reservation_requests import Reserve
 from ..model.schedule_requests import CreateSchedule, DeleteSchedule, Fire, PauseSchedule
 from ..model.stage_requests import Abort, Publish, Stage
 from ..model.transitions import State
@@ -501,7 +501,7 @@ class Engine:
         for request, outcome in zip(requests, outcomes, strict=True):
             if isinstance(outcome, StoreError) and not isinstance(outcome, ENDS_OF_SETS):
                 continue
-            if isinstance(request, Receive | Reserve) and (not outcome or outcome is UNFINISHED):
+            if isinstance(request, Receive | Reserve) and not outcome:
                 continue
             if not isinstance(request, Receive | ChangeVisibility | ReleaseMessages | GiveBack):
                 return True

@@ -29,7 +29,7 @@ work that several could.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
@@ -217,8 +217,7 @@ class Reservations(Part):
         _check_name(*key)
         _check("max_messages", request.max_messages, 1, MAX_RESERVED_MESSAGES)
         _check("max_bytes", request.max_bytes, 1, None)
-        if request.visibility_timeout is not None:
-            _check_hold(request.visibility_timeout)
+        _check_hold(request.visibility_timeout)
         begun = _PartialSet(request.queue, make_set_token(self._moves.owner, self._random))
         partial_set = self._partial.setdefault(key, begun)
         outcome: Reservation | Unfinished | None = None
@@ -229,9 +228,10 @@ class Reservations(Part):
                 held = self._find(*key)
                 held.is_told = True
                 return self._shown(held)
-            # Messages that are being undone come first.
-            is_early = self._unnamed and self.has_work
-            outcome = UNFINISHED if is_early else self._lease_slice(partial_set, request)
+            if self._unnamed and self.has_work:
+                outcome = UNFINISHED  # Messages that are being undone come first.
+            else:
+                outcome = self._lease_slice(partial_set, request)
             return outcome
         finally:
             if outcome is not UNFINISHED:
@@ -246,8 +246,7 @@ class Reservations(Part):
         batches, runs = self._moves.index.batches, partial_set.runs
         left = MAX_EFFORT - sum(effort(members) for _, members, _ in runs)
         # Of a strict group, only one slice could lease.
-        is_strict = queue.settings.group_order == "strict"
-        most = left if is_strict else min(left, self.slice_effort)
+        most = left if queue.settings.group_order == "strict" else min(left, self.slice_effort)
         picked = self._leaser.pick(
             queue,
             request.max_messages - sum(members.bit_count() for _, members, _ in runs),
@@ -329,15 +328,12 @@ class Reservations(Part):
 
     def _extend(self, request: ExtendReservation) -> Reservation:
         _check_name(request.stream, request.sequence_number)
-        if request.visibility_timeout is not None:
-            _check_hold(request.visibility_timeout)
+        _check_hold(request.visibility_timeout)
         held = self._find(request.stream, request.sequence_number)
         _check_allowed(held, request.allowed)
-        visibility_timeout = (
-            held.record.visibility_timeout
-            if request.visibility_timeout is None
-            else request.visibility_timeout
-        )
+        visibility_timeout = request.visibility_timeout
+        if visibility_timeout is None:
+            visibility_timeout = held.record.visibility_timeout
         self._rename(held, replace(held.name, due=Millis(self._clock.wall() + visibility_timeout)))
         self._ends_at(held, Millis(self._clock.monotonic() + visibility_timeout))
         return self._shown(held)
@@ -356,14 +352,8 @@ class Reservations(Part):
         _check_name(stream, last_sequence_number)
         self._require_known()
         before = self.committed(stream)
-        mine = sorted(
-            (
-                held
-                for key, held in self.sets.items()
-                if key[0] == stream and key[1] <= last_sequence_number
-            ),
-            key=lambda held: held.key,
-        )
+        keys = sorted(key for key in self.sets if key[0] == stream and key[1] <= last_sequence_number)
+        mine = [self.sets[key] for key in keys]
         if request.allowed is not None:
             # A caller that is bounded can't end a stream far ahead of its own sets, either.
             if last_sequence_number > before and (stream, last_sequence_number) not in self.sets:
@@ -372,7 +362,7 @@ class Reservations(Part):
                 _check_allowed(held, request.allowed)
         now = self._clock.monotonic()
         lost = [held for held in mine if held.is_over(now) and not self._is_doomed(held)]
-        done = [held for held in mine if not held.is_over(now) or self._is_doomed(held)]
+        done = [held for held in mine if held not in lost]
         deleted = 0
         if last_sequence_number > before:
             for held in done:
@@ -381,8 +371,8 @@ class Reservations(Part):
             for held in lost:
                 if not held.name.is_lost:
                     self._lose(held)
-            for held in [held for held in lost if held.name.sequence_number > before]:
-                if not held.name.is_read:
+            for held in list(lost):
+                if held.name.sequence_number <= before or not held.name.is_read:
                     continue
                 untouched = self._untouched(held)
                 count = sum(members.bit_count() for _, members in untouched)
@@ -395,10 +385,8 @@ class Reservations(Part):
                     for entry, members in untouched:
                         self._moves.delete(entry, members)
                     deleted += count
-            done.sort(key=lambda held: held.key)
-            marker = Marker(
-                sets=tuple(held.name.sequence_number for held in done), made_at=self._clock.wall()
-            )
+            numbers = sorted(held.name.sequence_number for held in done)
+            marker = Marker(sets=tuple(numbers), made_at=self._clock.wall())
             name = ReservationName(stream=stream, sequence_number=last_sequence_number)
             self._moves.create_file(f"{FOLDER}/{name}", marker.encode(), urgent=True)
             self._mark(stream, last_sequence_number, marker)
@@ -449,44 +437,39 @@ class Reservations(Part):
 
     def shown(self, queue: str, stream: str, after: Key, limit: int) -> list[Reservation]:
         """Return up to `limit` sets above `after`, by stream and number, that aren't committed."""
-        keys = sorted(
-            key
-            for key, held in self.sets.items()
-            if key > after
-            and key[1] > self.committed(key[0])
-            and (not stream or key[0] == stream)
+        found = sorted(
+            (held.key, held)
+            for held in self._uncommitted()
+            if held.key > after
+            and (not stream or held.name.stream == stream)
             and (not queue or held.record.queue == queue)
         )
-        return [self._shown(self.sets[key]) for key in keys[:limit]]
+        return [self._shown(held) for _, held in found[:limit]]
 
     def held_in(self, queue: str) -> dict[str, Reservation]:
         """Return the sets of a queue that are held, by the tokens of their leases."""
         now = self._clock.monotonic()
         return {
             held.record.token: self._shown(held)
-            for held in self.sets.values()
-            if held.record.queue == queue
-            and not held.is_over(now)
-            and held.name.sequence_number > self.committed(held.key[0])
+            for held in self._uncommitted()
+            if held.record.queue == queue and not held.is_over(now)
         }
 
     def count(self) -> tuple[int, int]:
         """Return how many sets are held, and how many are lost."""
         now = self._clock.monotonic()
-        over = [
-            held.is_over(now)
-            for held in self.sets.values()
-            if held.name.sequence_number > self.committed(held.key[0])
-        ]
+        over = [held.is_over(now) for held in self._uncommitted()]
         return len(over) - sum(over), sum(over)
+
+    def _uncommitted(self) -> Iterator[HeldSet]:
+        for held in self.sets.values():
+            if held.name.sequence_number > self.committed(held.name.stream):
+                yield held
 
     def due_of(self, token: str) -> Millis | None:
         """Return the Unix time at which leases with this token of a set end, which their names don't
         say."""
-        for held in self.sets.values():
-            if held.record.token == token:
-                return held.due
-        return None
+        return next((held.due for held in self.sets.values() if held.record.token == token), None)
 
     def begin_reading(
         self,
@@ -519,7 +502,7 @@ class Reservations(Part):
             count = members.bit_count()
             if place + count > begin:
                 wanted = first_of(members, end - place) & ~first_of(members, max(0, begin - place))
-                for entry, first, last in self._leased_runs(held, text, wanted):
+                for first, last, entry in self._leased_runs(held, text, wanted):
                     unread = self._add_run(page, held, entry, first, last)
                     if unread is not None:
                         page.following = place + below(members, unread).bit_count()
@@ -530,7 +513,7 @@ class Reservations(Part):
                 break
         return page
 
-    def _leased_runs(self, held: HeldSet, text: str, wanted: int) -> list[tuple[Entry, int, int]]:
+    def _leased_runs(self, held: HeldSet, text: str, wanted: int) -> list[tuple[int, int, Entry]]:
         """Return the messages of a file that are still in the set, by unbroken runs of indexes."""
         batch = self._moves.index.batches.get(text)
         found = [
@@ -539,8 +522,7 @@ class Reservations(Part):
             if entry.name.token == held.record.token
             for first, last in runs(entry.held & wanted)
         ]
-        found.sort(key=itemgetter(0))
-        return [(entry, first, last) for first, last, entry in found]
+        return sorted(found, key=itemgetter(0))
 
     def _add_run(self, page: Page, held: HeldSet, entry: Entry, first: int, last: int) -> int | None:
         """Read messages from the index `first` to `last`; return the index of the first one that the
@@ -564,11 +546,8 @@ class Reservations(Part):
                     if self._add_run(page, held, entry, index, index) is not None:
                         return index
                 return None
-            stream, sequence_number = held.key
-            id = entry.batch.stem.message_id(first)
-            page.damaged.append(
-                PutAside(stream=stream, sequence_number=sequence_number, id=id, why=str(why))
-            )
+            (stream, number), id = held.key, entry.batch.stem.message_id(first)
+            page.damaged.append(PutAside(stream=stream, sequence_number=number, id=id, why=str(why)))
             return None
 
     def _run(self, held: HeldSet, entry: Entry, line: Line, first: int, last: int) -> MessageRun:
@@ -577,13 +556,11 @@ class Reservations(Part):
         places = range(last + 1 - first)
         attributes: dict[int, Attributes] = {}
         groups: dict[int, str] = {}
-        if line.attributes:
-            found = {place: line.attributes.get(first + place) for place in places}
-            attributes = {place: each for place, each in found.items() if each}
+        if said := line.attributes:
+            attributes = {place: each for place in places if (each := said.get(first + place))}
         if line.groups:
             by_index = batch.groups or Groups(line.groups, batch.stem.full)
-            named = {place: by_index.of(first + place) for place in places}
-            groups = {place: group for place, group in named.items() if group}
+            groups = {place: group for place in places if (group := by_index.of(first + place))}
         id, is_external = batch.stem.message_id(first), batch.stem.is_external
         return MessageRun(
             first=Message(
@@ -721,10 +698,7 @@ class Reservations(Part):
         """Bring the messages of a lost set back, and delete those of a committed one, once that is
         durable."""
         is_doomed = self._is_doomed(held)
-        since = held.changed
-        if is_doomed:
-            since = self._committed_in(held)
-        if since > self._moves.synced:
+        if (self._committed_in(held) if is_doomed else held.changed) > self._moves.synced:
             return
         leases = self._leases(held)
         for entry in leases:
@@ -765,13 +739,11 @@ class Reservations(Part):
             return
         self._next_forget = Millis(now + MINUTE)
         before = self._clock.wall() - MEMORY
-        streams = set()
         for held in self.sets.values():
-            streams.add(held.name.stream)
             if held.name.is_lost and held.due < before and not held.is_forgotten:
                 self._forget(held)
         try:
-            for stream in self.markers.keys() - streams:
+            for stream in self.markers.keys() - {stream for stream, _ in self.sets}:
                 for sequence_number, (marker, _) in list(self.markers[stream].items()):
                     if marker.made_at < before:
                         self._drop_marker(stream, sequence_number)
@@ -781,17 +753,10 @@ class Reservations(Part):
     # The sets and markers.
 
     def recover(self) -> None:
-        self.sets.clear()
-        self.markers.clear()
-        for waiting in (
-            self._doubted,
-            self._busy,
-            self._unnamed,
-            self._unread,
-            self._useless,
-            self._damaged,
-        ):
-            waiting.clear()
+        for known in (self.sets, self.markers, self._doubted, self._busy, self._unnamed):
+            known.clear()
+        for files in (self._unread, self._useless, self._damaged):
+            files.clear()
         try:
             names = [each.name for each in self._moves.disk.scan(FOLDER)]
         except OSError as error:
@@ -946,8 +911,7 @@ class Reservations(Part):
 
     def _give_up(self, held: HeldSet) -> None:
         """Undo a set that was never answered: without its record its leases are of no set."""
-        if self.sets.get(held.key) is held:
-            del self.sets[held.key]
+        self.sets.pop(held.key, None)
         self._busy.pop(held, None)
         self._useless[held.path] = None
         self._unnamed[held.record.token] = None
@@ -972,8 +936,7 @@ class Reservations(Part):
         self._unnamed.update((token, None) for token in unnamed if mark_in(token) not in others)
 
     def _undo_unnamed(self) -> None:
-        """Make what has a lease and no set ready again, as if it had not been leased: those beyond
-        what one commit may move in the next ones."""
+        """Undo leases of no set, up to what one commit may move: they don't count as receives."""
         for token in list(self._unnamed):
             for entry in list(self._moves.index.leases_of.get(token, ())):
                 if self._effort_left <= 0:
@@ -1080,7 +1043,9 @@ def _check_name(stream: str, sequence_number: int) -> None:
     _check("sequence_number", sequence_number, 0, MAX_SEQUENCE_NUMBER)
 
 
-def _check_hold(visibility_timeout: Millis) -> None:
+def _check_hold(visibility_timeout: Millis | None) -> None:
+    if visibility_timeout is None:
+        return
     if not MIN_RESERVATION_TIMEOUT <= visibility_timeout <= MAX_VISIBILITY:
         rule = f"must be from {span_text(MIN_RESERVATION_TIMEOUT)} to {span_text(MAX_VISIBILITY)}"
         raise InvalidRequest(what="visibility_timeout", value=span_text(visibility_timeout), rule=rule)
