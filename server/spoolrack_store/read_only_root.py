@@ -82,7 +82,7 @@ class _Finished(ThreadDriver):
 
     def start(self, committer: Committer) -> None:
         for _ in range(_MOST_COMMITS):
-            if not committer.look_for_work()[0]:
+            if not committer.poll_work()[0]:
                 break
             run_whole(committer)
         super().start(committer)

@@ -17,12 +17,12 @@ from .engine.engine import Engine
 from .engine.questions import Questions
 from .engine.reservations import check_places
 from .files.body_file import BodyFile, discard_body, link_body
-from .files.changes import LockHolder, Poisoned, look_at, try_for
+from .files.changes import LockHolder, Poisoned, describe_holder, try_for
 from .files.disk import SyncFailed
 from .files.layout import new_body_path
 from .files.layout import owner as owner_file
 from .files.local_disk import LocalDisk, this_process
-from .files.mounts import is_written_by_other_hosts, tell_doubt
+from .files.mounts import is_written_by_other_hosts, log_doubt
 from .files.removed import ReaperThread
 from .files.root import Root, make_root, open_root
 from .listener import Listener
@@ -92,7 +92,7 @@ class Store:
         random = random if random is not None else PooledRandom()
         disk = disk if disk is not None else LocalDisk(path)
         root = _enter(disk, os.fspath(path), random)
-        tell_doubt(path)
+        log_doubt(path)
         engine = Engine(
             disk,
             root.memory,
@@ -127,7 +127,7 @@ class Store:
         self._changing = threading.RLock()
         try:
             if not try_for(OPEN_TRIES, engine.open):
-                holder = look_at(*engine.sharing.holder)
+                holder = describe_holder(*engine.sharing.holder)
                 raise RootInUse(root="the root", holder=f", {holder}, which holds the lock")
         except Poisoned as error:
             detail = "a sync of another process that has the root open failed"

@@ -54,14 +54,14 @@ STORE_MUTANTS: Final = (
         breaks="nothing leaves new/ before it is on stable media",
         edits=(
             *edit(
-                "engine/sender.py:Sender.go_on",
+                "engine/sender.py:Sender.advance",
                 "            if commit > self._moves.synced:\n",
                 "            if commit < 0:\n",
             ),
             *edit(
                 "engine/sender.py:Sender.send",
                 "        if self._coming:\n            self._answer_repeated()\n",
-                "        self.go_on()\n",
+                "        self.advance()\n",
             ),
         ),
         caught_by=("tests/crash/test_engine_planted.py", _STORIES, AUDIT),
@@ -70,7 +70,7 @@ STORE_MUTANTS: Final = (
         name="what-is-done-stays-pending",
         breaks="the engine comes to rest",
         edits=edit(
-            "engine/sender.py:Sender.go_on",
+            "engine/sender.py:Sender.advance",
             "        self._written[:] = waiting\n",
             "        self._written = waiting\n",
         ),
@@ -164,7 +164,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-start-believes-what-memory-shows-of-a-manifest",
         breaks="a start reads files from the disk, also after a sync that failed",
-        edits=edit("engine/stages.py:Stages._look_for_manifest", ", afresh=True)", ")"),
+        edits=edit("engine/stages.py:Stages._load_manifest", ", afresh=True)", ")"),
         caught_by=(_AFRESH,),
     ),
     Mutant(
@@ -373,7 +373,7 @@ STORE_MUTANTS: Final = (
         name="leases-end-with-the-wall-clock",
         breaks="a step of the clock neither expires nor freezes a lease",
         edits=edit(
-            "engine/leaser.py:Leaser.go_on",
+            "engine/leaser.py:Leaser.advance",
             "        now = self._clock.monotonic()\n",
             "        now = Millis(self._clock.wall() - 1_600_000_000_000)\n",
         ),
@@ -440,7 +440,7 @@ STORE_MUTANTS: Final = (
         breaks="messages of a process are received by others once it has closed the root",
         edits=edit(
             "engine/engine.py:Engine.close",
-            "self._guarded(self._sender.go_on)\n"
+            "self._guarded(self._sender.advance)\n"
             "            self._guarded(self.redrives.count_moved)\n"
             "            if not self._sender.has_durable:\n",
             "if True:\n",
@@ -472,7 +472,7 @@ STORE_MUTANTS: Final = (
         breaks="a damaged message goes to quarantine, and is delivered no more",
         edits=edit(
             "engine/leaser.py:Leaser._deliver_of",
-            "                self._put_aside(entry, index, body)\n",
+            "                self._quarantine(entry, index, body)\n",
             "",
         ),
         caught_by=(_DISK,),
@@ -542,7 +542,7 @@ STORE_MUTANTS: Final = (
         name="a-purge-by-age-takes-what-is-as-old",
         breaks="a purge by age takes what was sent before that time, and nothing else",
         edits=edit(
-            "model/operations.py:Purge.takes",
+            "model/operations.py:Purge.matches",
             "sent_at < self.sent_before",
             "sent_at <= self.sent_before",
         ),
@@ -563,8 +563,8 @@ STORE_MUTANTS: Final = (
         breaks="a purge by state takes no message of another state",
         edits=edit(
             "engine/remover.py:Remover.purge",
-            "request.takes(_state_to_be(entry.name), ",
-            "request.takes(State.READY, ",
+            "request.matches(_state_to_be(entry.name), ",
+            "request.matches(State.READY, ",
         ),
         caught_by=(_STORIES, _REQUESTS),
     ),
@@ -739,7 +739,7 @@ STORE_MUTANTS: Final = (
         name="keys-of-what-was-leased-as-it-was-sent-are-not-known",
         breaks="whichever process gets a deduplication id again answers with the first message",
         edits=edit(
-            "engine/deduplication.py:Deduplication._take_in_new",
+            "engine/deduplication.py:Deduplication._load_new",
             "(known is not None and known.was_sent)",
             "known is not None",
         ),
@@ -789,7 +789,7 @@ STORE_MUTANTS: Final = (
         name="a-deleted-queue-is-redriven",
         breaks="a redrive of a queue that was deleted moves nothing of the queue that has its name now",
         edits=edit(
-            "engine/redrives.py:Redrives._go_on",
+            "engine/redrives.py:Redrives._advance",
             "if record is None or record.created_at != drive.order.queue_created_at:\n",
             "if record is None:\n",
         ),
@@ -799,7 +799,7 @@ STORE_MUTANTS: Final = (
         name="a-redrive-ends-before-its-moves-are-durable",
         breaks="a redrive that is done has no moves that a power cut may undo",
         edits=edit(
-            "engine/redrives.py:Redrives._go_on",
+            "engine/redrives.py:Redrives._advance",
             "            if drive.since <= self._moves.synced and not drive.unsynced:\n",
             "            if drive.is_through:\n",
         ),

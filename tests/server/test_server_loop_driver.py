@@ -113,7 +113,7 @@ async def test_long_work_is_done_by_another_thread(tmp_path: Path) -> None:
 
 async def test_the_loop_goes_on_during_a_sync_and_what_gathers_shares_the_next(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, disk):
-        reached, go_on = disk.hold("sync_file")
+        reached, advance = disk.hold("sync_file")
         first = store.submit(sending(b"first"))
         await asyncio.to_thread(reached.wait)
         disk.forget()
@@ -121,7 +121,7 @@ async def test_the_loop_goes_on_during_a_sync_and_what_gathers_shares_the_next(t
         await asyncio.sleep(0)
         assert not first.done()
         assert not disk.called("create")
-        go_on.set()
+        advance.set()
         await asyncio.gather(*map(answer, [first, *more]))
         assert len(disk.called("create")) == 1
 
@@ -280,7 +280,7 @@ class Ending:
         self.is_over = False
         self.begun = 0
 
-    def look_for_work(self) -> tuple[bool, Millis | None]:
+    def poll_work(self) -> tuple[bool, Millis | None]:
         return not self.is_over, None
 
     def is_short(self) -> bool:

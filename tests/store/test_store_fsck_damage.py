@@ -561,13 +561,13 @@ def test_a_repair_is_refused_while_a_process_has_the_root_open(root: Path) -> No
 
 def test_a_repair_keeps_processes_from_starting(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put_a_foreign_file(root)
-    put_aside = Moves.put_aside
+    quarantine = Moves.quarantine
 
     def interrupted(*arguments: object) -> bool:
         with pytest.raises(AssertionError):
             settle(opened(root))
-        return put_aside(*arguments)  # type: ignore[arg-type]
+        return quarantine(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Moves, "put_aside", interrupted)
+    monkeypatch.setattr(Moves, "quarantine", interrupted)
     repair(root)
     assert not path.exists()

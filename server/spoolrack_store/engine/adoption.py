@@ -110,7 +110,7 @@ class Adoption(Part):
             raise
         stem = Stem(id=self._ids.make(), size=len(body), crc=zlib.crc32(body))
         name = Name(stem=stem, state=State.READY, queue=queue, members=stem.full)
-        moves.take_over(path, name, 0)
+        moves.adopt(path, name, 0)
         log.info("adopted %s as message %s of the queue %s", path, stem.id, queue)
         return True
 
@@ -124,9 +124,9 @@ class Foreign(Part):
 
     def recover(self) -> None:
         """Put aside what a start has found."""
-        self.go_on()
+        self.advance()
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Put aside what was found; the next commit tries again what the disk refuses."""
         foreign = self._moves.foreign
         for path, why in list(foreign.items()):
@@ -136,7 +136,7 @@ class Foreign(Part):
                     # are not noted.
                     self._moves.unlink_file(path)
                 else:
-                    self._moves.put_aside(path, why)
+                    self._moves.quarantine(path, why)
             except StoreError as error:
                 log.warning("%a is none of ours and can't be put aside for now: %s", path, error)
                 continue

@@ -243,7 +243,7 @@ class Catalog(Part):
             except FileExistsError:
                 # A queue that was never made durable, or is there; or a link out of the root.
                 if disk.facts(path).kind is not FileKind.FOLDER:
-                    self._moves.put_aside(path, "it has the place of a queue's folder")
+                    self._moves.quarantine(path, "it has the place of a queue's folder")
                     disk.make_folder(path)
         except OSError as error:
             raise explained(error) from error
@@ -281,7 +281,7 @@ class Catalog(Part):
                 found.setdefault(match["queue"], []).append(int(match["version"]))
         self._moves.syncer.folder_changed(CONFIG)
         for name in (self.records.keys() | self._doomed.keys()) - found.keys():
-            self._forget(name)
+            self._drop(name)
         unread: dict[str, int] = {}
         for name, versions in sorted(found.items()):
             versions.sort(reverse=True)
@@ -291,7 +291,7 @@ class Catalog(Part):
                         self._old[_path(name, older)] = self._moves.commit
                     break
             else:
-                self._forget(name)
+                self._drop(name)
                 unread[name] = versions[0]
         for name, queue in sorted(self._moves.index.queues.items()):
             if queue.entries and name not in self.records and name not in self._doomed:
@@ -316,7 +316,7 @@ class Catalog(Part):
             self._passed.add(name)
         elif self._version(name) == version:
             if name in self._doomed or name in self._passed:
-                self._forget(name)
+                self._drop(name)
             else:
                 self._missed.add(name)  # No process unlinks settings that count.
 
@@ -331,7 +331,7 @@ class Catalog(Part):
         except OSError as error:
             raise explained(error) from error
         except DamagedSettings as error:
-            self._moves.put_aside(path, str(error))
+            self._moves.quarantine(path, str(error))
             return False
         # The process that wrote it may have died before its sync.
         self._moves.syncer.lone_file_written(path)
@@ -358,7 +358,7 @@ class Catalog(Part):
         doomed, record = self._doomed.get(name), self.records.get(name)
         return doomed.version if doomed is not None else 0 if record is None else record.version
 
-    def _forget(self, name: str) -> None:
+    def _drop(self, name: str) -> None:
         self.records.pop(name, None)
         self._doomed.pop(name, None)
         self.reset.discard(name)
@@ -385,14 +385,14 @@ class Catalog(Part):
     # Deletion of a queue by its tombstone.
 
     def _doom(self, name: str, version: int, made: tuple[Millis, str]) -> None:
-        self._forget_superseded(name)
+        self._drop_superseded(name)
         self._end_writers(self.records.pop(name, None))
         self.reset.discard(name)
         there = self._doomed.get(name)
         if there is None or (there.version, there.made) != (version, made):
             self._doomed[name] = _Tombstone(version, made, self._moves.commit)
 
-    def _forget_superseded(self, name: str) -> None:
+    def _drop_superseded(self, name: str) -> None:
         """Older settings go with the folder, once no message is left."""
         for path in [path for path in self._old if _queue_of(path) == name]:
             del self._old[path]
@@ -415,7 +415,7 @@ class Catalog(Part):
             if _path(record.name, record.version).removeprefix(f"{CONFIG}/") not in there:
                 self._missed.add(record.name)
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         synced = self._moves.synced
         for name in list(self._missed):
             record = self.records.get(name)
@@ -432,7 +432,7 @@ class Catalog(Part):
         for name, tombstone in list(self._doomed.items()):
             if tombstone.written <= synced:
                 try:
-                    self._go_on_with_deletion(name, tombstone)
+                    self._advance_deletion(name, tombstone)
                 except StoreError as error:
                     log.warning("the deleted queue %s has to wait: %s", name, error)
 
@@ -444,7 +444,7 @@ class Catalog(Part):
             return
         del self._old[path]
 
-    def _go_on_with_deletion(self, name: str, tombstone: _Tombstone) -> None:
+    def _advance_deletion(self, name: str, tombstone: _Tombstone) -> None:
         """Do the next step: its messages, its folder and older settings, the tombstone."""
         moves = self._moves
         if tombstone.emptied is None:
@@ -491,7 +491,7 @@ class Catalog(Part):
                 if self._is_known(f"{folder}/{each.name}"):
                     return False
                 path = f"{folder}/{each.name}"
-                self._moves.put_aside(path, "its queue is deleted, and it is no message")
+                self._moves.quarantine(path, "its queue is deleted, and it is no message")
             moves.disk.remove_folder(folder)
         except FileNotFoundError:
             pass  # Another process was faster.

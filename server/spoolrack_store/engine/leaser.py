@@ -357,7 +357,7 @@ class Leaser(Part):
         bodies: list[bytes] = []
         for index, body in found:
             if isinstance(body, Damaged):
-                self._put_aside(entry, index, body)
+                self._quarantine(entry, index, body)
                 members &= ~(1 << index)
             else:
                 where.append(index)
@@ -392,7 +392,7 @@ class Leaser(Part):
         )
         return members
 
-    def _put_aside(self, entry: Entry, index: int, why: Damaged) -> None:
+    def _quarantine(self, entry: Entry, index: int, why: Damaged) -> None:
         id, queue = entry.batch.stem.message_id(index), entry.name.queue
         log.error("message %s of the queue %s goes to quarantine: %s", id, queue, why)
         try:
@@ -611,12 +611,12 @@ class Leaser(Part):
         due = self.next_due()
         return bool(self._index.grouped) or (due is not None and due <= self._clock.monotonic())
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Bring back what is due: messages whose lease or delay is over, and those whose file is to be
         read again."""
         now = self._clock.monotonic()
         self._reader.try_again(now)
-        for entry in self._index.take_due(Millis(now - self._chores.wait), DUE_AT_ONCE):
+        for entry in self._index.pop_due(Millis(now - self._chores.wait), DUE_AT_ONCE):
             token = entry.name.token
             if not entry.held or (token and is_set_token(token)):
                 continue  # It was listed twice: see `Index.disappear`; a set says when it ends.

@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import BinaryIO, Final, TypeVar
 from zlib import crc32
 
-from ..files.changes import Poisoned, look_at
+from ..files.changes import Poisoned, describe_holder
 from ..files.disk import NOT_A_FILE, Disk, SyncFailed, explained
 from ..model.batch import Batch, Damaged, Entry, Line, decode
 from ..model.batch import body as body_in
@@ -124,7 +124,7 @@ class Questions:
             if found is not None:
                 return found[0]
             _NEVER.wait(_TRY_EVERY)
-        holder = look_at(*self._engine.sharing.holder)
+        holder = describe_holder(*self._engine.sharing.holder)
         raise RootInUse(root="the root", holder=f", {holder}, which holds the lock")
 
     def message(self, queue: str, id: str) -> Message:
@@ -247,7 +247,7 @@ class Questions:
         def shown(sight: _Sight) -> Message | None:
             if wanted.group or wanted.attributes:
                 line = sight.line or files.open(sight)[1]
-                if not wanted.takes(line, sight.index):
+                if not wanted.matches(line, sight.index):
                     return None
             return self._shown(files, sight, most)
 
@@ -366,7 +366,7 @@ def _is_wanted(wanted: MessageFilter, batch: Batch, index: int) -> bool | None:
     if not (wanted.group or wanted.attributes):
         return True
     if batch.line is not None:
-        return wanted.takes(batch.line, index)
+        return wanted.matches(batch.line, index)
     if wanted.group and batch.groups is not None and batch.groups.of(index) != wanted.group:
         return False
     return None

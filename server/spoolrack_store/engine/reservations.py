@@ -73,7 +73,7 @@ from ..model.reservation_requests import (
     ExtendReservation,
     MarkRead,
     Page,
-    PutAside,
+    QuarantineReserved,
     Release,
     Reservation,
     Reserve,
@@ -112,7 +112,7 @@ class HeldSet:
     """The commit that made, lost or found it: durable before it is finished."""
     is_told: bool = True
     """Whether a caller was told of it that has not made it."""
-    is_forgotten: bool = False
+    is_discarded: bool = False
     """Whether it is lost, and its record goes with its last lease."""
 
     @property
@@ -174,7 +174,7 @@ class Reservations(Part):
         self._may_have_unnamed = False
         """Whether there may be leases of no set."""
         self._news: set[str] = set()
-        """Files that were read, or the folder if all were, since `_take_in_news` was last done."""
+        """Files that were read, or the folder if all were, since `_apply_changes` was last done."""
         self._old_markers: dict[str, None] = {}
         """Streams that have more than one marker."""
         self._ends: list[tuple[int, int, HeldSet]] = []
@@ -184,7 +184,7 @@ class Reservations(Part):
         self._retry_at = self._next_forget = Millis(0)
         self.turns = (
             Turn(UndoReservation, self._unreserve),
-            Turn(PutAside, self._put_aside),
+            Turn(QuarantineReserved, self._quarantine),
             Turn(MarkRead, self._mark_read),
             Turn(Release, self._release),
             Turn(ExtendReservation, self._extend),
@@ -341,7 +341,7 @@ class Reservations(Part):
             self._busy.update(dict.fromkeys(done))
             for held in lost:
                 if held.name.sequence_number <= before:
-                    self._forget(held)
+                    self._discard(held)
                     held.changed = self._moves.commit  # The marker must be durable before.
             lost = [held for held in lost if held.name.sequence_number > before]
         # Else what was told before is told again: that answer may not have been heard.
@@ -363,7 +363,7 @@ class Reservations(Part):
         if not held.is_over(self._clock.monotonic()) and not self._is_doomed(held):
             self._undo(held)
 
-    def _put_aside(self, request: PutAside) -> None:
+    def _quarantine(self, request: QuarantineReserved) -> None:
         held = self.sets.get((request.stream, request.sequence_number))
         if held is None:
             return
@@ -508,7 +508,7 @@ class Reservations(Part):
             stream, sequence_number = held.key
             id = entry.batch.stem.message_id(first)
             page.damaged.append(
-                PutAside(stream=stream, sequence_number=sequence_number, id=id, why=str(why))
+                QuarantineReserved(stream=stream, sequence_number=sequence_number, id=id, why=str(why))
             )
             return None
 
@@ -600,8 +600,8 @@ class Reservations(Part):
             for held in self.sets.values()
         )
 
-    def go_on(self) -> None:
-        self._attempt(self._take_in_news)
+    def advance(self) -> None:
+        self._attempt(self._apply_changes)
         self._attempt(self._end_holds)
         for held in [*self._void, *self._busy]:
             self._attempt(partial(self._finish, held))
@@ -615,7 +615,7 @@ class Reservations(Part):
             log.warning("reservations have to wait: %s", error)
             self._retry_at = Millis(self._clock.monotonic() + RETRY)
 
-    def _take_in_news(self) -> None:
+    def _apply_changes(self) -> None:
         """Undo what was never answered; find out what is to be finished."""
         if not self._news:
             return
@@ -627,7 +627,7 @@ class Reservations(Part):
             self._moves.unlink_file(self._useless[-1])
             self._useless.pop()
         for path, why in list(self._damaged.items()):
-            self._moves.put_aside(path, why)
+            self._moves.quarantine(path, why)
             del self._damaged[path]
         for key in list(self._doubted):
             held = self.sets.get(key)
@@ -678,7 +678,7 @@ class Reservations(Part):
                 self._leaser.bring_back(entry, entry.held)
         if not is_doomed and leases:
             return  # Dead letters stay in the set for some commits.
-        if not is_doomed and not held.is_forgotten:
+        if not is_doomed and not held.is_discarded:
             del self._busy[held]
             return
         if all(batch.changed <= self._moves.synced for batch in self._batches(held)):
@@ -708,8 +708,8 @@ class Reservations(Part):
         streams = set()
         for held in self.sets.values():
             streams.add(held.name.stream)
-            if held.name.is_lost and held.due < before and not held.is_forgotten:
-                self._forget(held)
+            if held.name.is_lost and held.due < before and not held.is_discarded:
+                self._discard(held)
         try:
             for stream in self.markers.keys() - streams:
                 for sequence_number, (marker, _) in list(self.markers[stream].items()):
@@ -746,7 +746,7 @@ class Reservations(Part):
             return
         held = self.sets.get((name.stream, name.sequence_number))
         if name.due is None:
-            self._forget_marker(name.stream, name.sequence_number)
+            self._discard_marker(name.stream, name.sequence_number)
         elif held is not None and held.name == name:
             del self.sets[held.key]
             self._busy.pop(held, None)
@@ -755,7 +755,7 @@ class Reservations(Part):
         self._read(path)
 
     def _read(self, path: str) -> None:
-        """Take in a file that may be there; `_take_in_news` follows."""
+        """Take in a file that may be there; `_apply_changes` follows."""
         self._news.add(path)
         self._damaged.pop(path, None)
         try:
@@ -891,9 +891,9 @@ class Reservations(Part):
             self._moves.rename_file(held.path, f"{FOLDER}/{name}")
             held.name = name
 
-    def _forget(self, held: HeldSet) -> None:
+    def _discard(self, held: HeldSet) -> None:
         """Let a lost set's record go, once its leases have."""
-        held.is_forgotten = True
+        held.is_discarded = True
         self._busy[held] = None
 
     def _give_up(self, held: HeldSet) -> None:
@@ -934,9 +934,9 @@ class Reservations(Part):
         self._moves.unlink_file(
             f"{FOLDER}/{ReservationName(stream=stream, sequence_number=sequence_number)}"
         )
-        self._forget_marker(stream, sequence_number)
+        self._discard_marker(stream, sequence_number)
 
-    def _forget_marker(self, stream: str, sequence_number: int) -> None:
+    def _discard_marker(self, stream: str, sequence_number: int) -> None:
         markers = self.markers.get(stream, {})
         markers.pop(sequence_number, None)
         if not markers:

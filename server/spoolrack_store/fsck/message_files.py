@@ -94,7 +94,7 @@ class MessageInspector:
                 if before.get(text) == now[text]:
                     self._judge(text, now[text], len(now))
             before = now
-        self._tell_doubles()
+        self._note_doubles()
         if any(verdict.problems for verdict in self._verdicts.values()):
             now = self._lister.list()
             self._drop_changed(now)
@@ -133,7 +133,7 @@ class MessageInspector:
                 tally = report.queues.setdefault(name.queue, MessageCounts())
                 tally.add(name.state, whole.bit_count(), batch.bytes_of(whole))
 
-    def tell_leases_without_set(self) -> None:
+    def note_leases_without_set(self) -> None:
         """Note leases of sets that have no record; the records are read by now."""
         for verdict in self._verdicts.values():
             for entry in verdict.batch.entries:
@@ -142,7 +142,7 @@ class MessageInspector:
                     why = "leased for a reservation that was never made: the next start makes it ready"
                     self._notes.leave(entry.name.path, why)
 
-    def tell_bodies_left(self, bodies: Iterable[str]) -> None:
+    def note_bodies_left(self, bodies: Iterable[str]) -> None:
         """Note bodies of no message: `bodies` were there before the messages were listed."""
         known = {parse(paths[0]).stem.id for paths in self._lister.list().values()}
         known |= {verdict.batch.stem.id for verdict in self._verdicts.values()}
@@ -336,7 +336,7 @@ class MessageInspector:
 
     # Two files of one message.
 
-    def _tell_doubles(self) -> None:
+    def _note_doubles(self) -> None:
         """Note files that have messages of the same ids: those of a dead letter and its copy are no
         problem."""
         of_key: dict[tuple[str, bool], list[_Verdict]] = {}
@@ -353,9 +353,9 @@ class MessageInspector:
         for id, verdicts in sorted(suspects.items()):
             there = [verdict for verdict in verdicts if _counted_holder(verdict.batch, id)]
             if len(there) > 1:
-                self._tell_double(id, sorted(there, key=_counts))
+                self._note_double(id, sorted(there, key=_counts))
 
-    def _tell_double(self, id: str, verdicts: list[_Verdict]) -> None:
+    def _note_double(self, id: str, verdicts: list[_Verdict]) -> None:
         *others, true = verdicts
         first = true.batch.entries[0].name.path
         for other in others:

@@ -21,7 +21,7 @@ from .findings import Aside, Notes
 _NOTE_BYTES: Final = 4096
 
 
-def take_back(disk: Disk, aside: Aside) -> None:
+def remove_quarantine_folder(disk: Disk, aside: Aside) -> None:
     """Remove the note and the folder of what has left quarantine. Raise `DiskError`."""
     folder = f"{QUARANTINE}/{aside.id}"
     try:

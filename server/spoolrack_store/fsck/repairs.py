@@ -37,7 +37,7 @@ from ..model.transitions import State
 from .findings import Aside, Mended, Notes, Problem, Remedy
 from .inspection import KNOWN
 from .listing import QUEUES, Lister
-from .quarantined_files import own_id, read_asides, take_back
+from .quarantined_files import own_id, read_asides, remove_quarantine_folder
 from .settings_files import Registry, settings_path
 
 
@@ -95,7 +95,7 @@ class Mender:
                 self._use_defaults(problem.queue)
                 return f"the queue {problem.queue} has the default settings now"
             case Remedy.QUARANTINE if not problem.members:
-                is_there = self._moves.put_aside(problem.path, problem.why)
+                is_there = self._moves.quarantine(problem.path, problem.why)
                 return "put into quarantine" if is_there else "gone by now"
         entry = self._moves.index.entry_at(parse(problem.path))
         assert entry is not None, "the root is locked"
@@ -193,9 +193,9 @@ class Mender:
             raise NotRestorable(f"A message of {aside.path} is there already.")
         self._make_folder(f"{QUEUES}/{name.queue}")
         ready = replace(name, version=batch.top + 1)
-        self._moves.take_over(aside.path, ready, 0)
+        self._moves.adopt(aside.path, ready, 0)
         self._sync()
-        take_back(self._disk, aside)
+        remove_quarantine_folder(self._disk, aside)
         self._syncer.folder_changed(QUARANTINE)
         return ready.path
 

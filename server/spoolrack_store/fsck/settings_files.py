@@ -71,7 +71,7 @@ class Registry:
                 path = settings_path(queue, version)
                 self.leftovers.append(Leftover(path=path, why=f"the queue {queue} is being deleted"))
 
-    def tell(self, notes: Notes) -> None:
+    def add_to(self, notes: Notes) -> None:
         """Note what is wrong."""
         for problem in self.problems:
             notes.problem(problem)
