@@ -101,12 +101,12 @@ def _print(
     if verbose:
         for leftover in report.leftovers:
             print_results(f"{leftover.path}: unfinished: {leftover.why}")
-        for aside in report.aside:
-            why = f"{aside.source}: {aside.why}" if aside.source else aside.why
-            print_results(f"{aside.path}: {why}")
+        for file in report.quarantined:
+            why = f"{file.source}: {file.why}" if file.source else file.why
+            print_results(f"{file.path}: {why}")
     if quiet:
         return
-    if mended or left or (verbose and (report.leftovers or report.aside)):
+    if mended or left or (verbose and (report.leftovers or report.quarantined)):
         print_results("")
     if report.queues:
         print_results(*_table(report), "")
@@ -147,8 +147,8 @@ def _summary(
             f"{plural(len(report.leftovers), 'thing')} unfinished, which a server finishes "
             "(--verbose lists them)."
         )
-    if report.aside and not mended:
-        yield f"{plural(len(report.aside), 'thing')} in quarantine (--verbose lists them)."
+    if report.quarantined and not mended:
+        yield f"{plural(len(report.quarantined), 'thing')} in quarantine (--verbose lists them)."
     if mended:
         yield f"{plural(len(mended), 'problem')} mended; files put aside are in quarantine/."
     if not left:
@@ -180,8 +180,8 @@ def _as_json(root: str, report: Report, mended: Sequence[Mended], left: Sequence
                 {"path": printable(each.path), "why": printable(each.why)} for each in report.leftovers
             ],
             "quarantine": [
-                {key: printable(value) for key, value in asdict(aside).items()}
-                for aside in report.aside
+                {key: printable(value) for key, value in asdict(file).items()}
+                for file in report.quarantined
             ],
             "staged": report.staged,
             "published": report.published,

@@ -15,7 +15,7 @@ from .findings import MessageCounts, Notes, Problem, Progress, Remedy, Report
 from .listing import QUEUES
 from .message_files import MessageInspector, bodies_there
 from .other_folders import BESIDE, KEYS, OWNERS
-from .quarantined_files import read_asides
+from .quarantined_files import list_quarantined
 from .settings_files import Registry
 
 FORMAT: Final = "FORMAT"
@@ -51,7 +51,7 @@ def inspect(disk: Disk, clock: Clock, *, deep: bool = True, progress: Progress |
         look(notes)
     messages.note_leases_without_set()
     _note_queues(notes, registry, messages)
-    notes.report.aside += read_asides(notes)
+    notes.report.quarantined += list_quarantined(notes)
     return notes.finish()
 
 

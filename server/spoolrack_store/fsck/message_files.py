@@ -31,7 +31,7 @@ from ..model.names import (
 )
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
-from .findings import Aside, MessageCounts, Notes, Problem, Progress, Remedy
+from .findings import MessageCounts, Notes, Problem, Progress, QuarantinedFile, Remedy
 from .listing import Lister, Paths
 
 ROUNDS: Final = 6
@@ -71,7 +71,7 @@ class MessageInspector:
         self._lister = Lister(notes)
         self._verdicts: dict[str, _Verdict] = {}
         """By the text of a stem."""
-        self._asides: dict[str, str] = {}
+        self._quarantined: dict[str, str] = {}
         """Of each name in quarantine, what is wrong with its messages."""
         self.queues: dict[str, str] = {}
         """Queues that have messages, and one path of each."""
@@ -125,7 +125,7 @@ class MessageInspector:
             name, whole = entry.name, entry.held & ~verdict.damaged
             if name.state is State.QUARANTINED:
                 if entry.held:
-                    report.aside.append(self._aside(entry))
+                    report.quarantined.append(self._quarantined_file(entry))
                 continue
             if name.state in COUNTED and entry.held:
                 self.queues.setdefault(name.queue, name.path)
@@ -153,15 +153,15 @@ class MessageInspector:
             else:
                 self._notes.foreign(f"{BODIES}/{name}", "not a body")
 
-    def _aside(self, entry: Entry) -> Aside:
+    def _quarantined_file(self, entry: Entry) -> QuarantinedFile:
         name, held = entry.name, entry.held
         is_lone = held.bit_count() == 1
-        return Aside(
+        return QuarantinedFile(
             id=name.stem.message_id(next(indexes(held))) if is_lone else name.stem.id,
             name=name.path.partition("/")[2],
             path=name.path,
             source="",
-            why=self._asides[name.path] if self._notes.deep else "",
+            why=self._quarantined[name.path] if self._notes.deep else "",
         )
 
     # One batch.
@@ -218,7 +218,7 @@ class MessageInspector:
         read = [e for e in batch.entries if e.held and e.name.state is not State.REMOVED]
         for entry, damaged, why in self._damages(batch, read):
             if entry.name.state is State.QUARANTINED:
-                self._asides[entry.name.path] = why if damaged & entry.held else _WHOLE
+                self._quarantined[entry.name.path] = why if damaged & entry.held else _WHOLE
             elif damaged & entry.held:
                 verdict.damaged |= damaged & entry.held
                 of_all = damaged & entry.held == batch.stem.full
