@@ -26,7 +26,7 @@ from .files.mounts import is_written_by_other_hosts, log_doubt
 from .files.removed import ReaperThread
 from .files.root import Root, make_root, open_root
 from .listener import Listener
-from .model.background_work import ALL_CHORES, Chores
+from .model.background_work import ALL_WORK, BackgroundWork
 from .model.clock import Clock, SystemClock
 from .model.disk_watermark import DiskWatermark
 from .model.errors import RootInUse, StoreError, StoreFailed
@@ -69,7 +69,7 @@ class Store:
         clock: Clock | None = None,
         random: Random | None = None,
         disk: LocalDisk | None = None,
-        chores: Chores = ALL_CHORES,
+        background: BackgroundWork = ALL_WORK,
         group_access: bool = False,
         driver: Driver | None = None,
         watermark: DiskWatermark | None = None,
@@ -78,8 +78,8 @@ class Store:
 
         Other processes of the host may have it open, too. `group_access` makes a new root one that
         processes of its group may share. Commits are run by `driver`, which is this store's alone;
-        without one, and where a call may wait for another host, by a thread. Work that is not among
-        its `chores` is left to other processes. Nothing is stored while the disk has less free room
+        without one, and where a call may wait for another host, by a thread. Work that is not in
+        `background` is left to other processes. Nothing is stored while the disk has less free room
         than `watermark`, or 4 MiB and 256 files.
 
         Raise `RootUnusable` or `UnknownFormat`; `RootInUse` if another process holds the lock and goes
@@ -101,11 +101,11 @@ class Store:
             owner=root.owner,
             pid=this_process().pid,
             is_living=root.is_living,
-            chores=chores,
+            background=background,
             watermark=watermark,
         )
         try:
-            return cls(engine, disk, clock, root, chores=chores, driver=driver)
+            return cls(engine, disk, clock, root, background=background, driver=driver)
         except BaseException:
             root.close()
             raise
@@ -117,7 +117,7 @@ class Store:
         clock: Clock,
         root: Root,
         *,
-        chores: Chores,
+        background: BackgroundWork,
         driver: Driver,
     ) -> None:
         """For `open`: make durable what is in `root`."""
@@ -145,7 +145,7 @@ class Store:
             clock,
             self._changing,
             driver,
-            ticks=chores.ticks,
+            ticks=background.ticks,
             listener=self._listener,
         )
         self.tally = StoreMetrics(engine, disk, self._changing, self._committer)

@@ -27,7 +27,7 @@ def _buried_at_once(self: Catalog, name: str, tombstone: _Tombstone) -> None:
 
 def _doomed_at_once(self: Catalog, name: str, version: int, made: tuple[Millis, str]) -> None:
     _doom(self, name, version, made)
-    self._doomed[name].written = 0
+    self._tombstones[name].written = 0
 
 
 def _superseded_at_once(self: Catalog) -> None:
@@ -48,7 +48,7 @@ def _published_anyway(moves: object, catalog: object, entry: object) -> None:
     recovery.publish(moves, entry)  # type: ignore[arg-type]
 
 
-_bury, _doom, _advance = Catalog._advance_deletion, Catalog._doom, Catalog.advance
+_bury, _doom, _advance = Catalog._advance_deletion, Catalog._add_tombstone, Catalog.advance
 
 
 def _cleared_at_once(self: Catalog, name: str, tombstone: _Tombstone) -> None:
@@ -59,7 +59,7 @@ def _cleared_at_once(self: Catalog, name: str, tombstone: _Tombstone) -> None:
 
 
 PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
-    "messages deleted before the tombstone is durable": (Catalog, "_doom", _doomed_at_once),
+    "messages deleted before the tombstone is durable": (Catalog, "_add_tombstone", _doomed_at_once),
     "a folder removed before what left it is durable": (
         Catalog,
         "_advance_deletion",

@@ -12,7 +12,7 @@ _VSQS: Final = "vsqs"
 _AFRESH: Final = "tests/store/test_failed_sync_restarts.py"
 _BODIES: Final = "tests/crash/test_body_crashes.py"
 _AWAITED: Final = "tests/store/test_store_awaited.py"
-_CHORES: Final = "tests/store/test_chores_shared.py"
+_WORK: Final = "tests/store/test_background_work_shared.py"
 _CLOCKS: Final = "tests/store/test_store_clocks.py"
 _DEDUPLICATION: Final = "tests/store/test_deduplication_promises.py"
 _CLOSE: Final = "tests/store/test_shared_close.py"
@@ -282,7 +282,7 @@ STORE_MUTANTS: Final = (
             "        insort(chunk, name)\n",
             "        chunk.append(name)\n",
         ),
-        caught_by=(_CHORES,),
+        caught_by=(_WORK,),
     ),
     Mutant(
         name="checksums-are-not-compared",
@@ -298,7 +298,7 @@ STORE_MUTANTS: Final = (
             "os.fsencode(target), _NOREPLACE\n",
             "os.fsencode(target), 0\n",
         ),
-        caught_by=(_CHORES,),
+        caught_by=(_WORK,),
     ),
     # Leases.
     Mutant(
@@ -532,7 +532,7 @@ STORE_MUTANTS: Final = (
         name="a-filter-reads-files-without-bound",
         breaks="a page of a filter reads a bounded number of messages",
         edits=edit(
-            "engine/questions.py:Questions._sights",
+            "engine/questions.py:Questions._locate_all",
             "len(unread) >= _MOST_FILES",
             "len(unread) < 0",
         ),
@@ -594,7 +594,7 @@ STORE_MUTANTS: Final = (
         breaks="create says retry until a deleted queue's messages are put away",
         edits=edit(
             "engine/catalog.py:Catalog.create",
-            "        if name in self._doomed:\n            raise QueueBeingDeleted(queue=name)\n",
+            "        if name in self._tombstones:\n            raise QueueBeingDeleted(queue=name)\n",
             "",
         ),
         caught_by=(_CATALOG,),

@@ -16,7 +16,7 @@ from spoolrack_server import loop_driver
 from spoolrack_server.loop_answers import answer
 from spoolrack_server.loop_driver import LoopDriver
 from spoolrack_store.committer import SHORT_MESSAGES, are_short
-from spoolrack_store.model.background_work import Chores
+from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.errors import Draining, OutcomeUnknown, StoreFailed
 from spoolrack_store.model.operations import (
@@ -224,7 +224,7 @@ async def test_a_receive_that_waits_is_answered_in_time_also_where_nothing_else_
     clock = SystemClock()
     driver = LoopDriver(clock)
     store = await asyncio.to_thread(
-        Store.open, tmp_path, clock=clock, chores=Chores(ticks=False), driver=driver
+        Store.open, tmp_path, clock=clock, background=BackgroundWork(ticks=False), driver=driver
     )
     async with asyncio.timeout(PATIENCE):
         await answer(store.submit(CreateQueue(name="q", settings=QueueSettings())))

@@ -508,7 +508,7 @@ def test_a_queue_that_is_being_deleted_or_was_never_made_is_unfinished(root: Pat
     assert not report.problems
     paths = [each.path for each in report.leftovers]
     assert paths == ["config/dead.2.json", "config/q.2.json", "queues/nobody"]
-    assert report.queues["dead"].is_doomed
+    assert report.queues["dead"].is_being_deleted
 
 
 def test_a_missing_folder_is_found_and_made_anew(root: Path) -> None:

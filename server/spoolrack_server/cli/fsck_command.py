@@ -117,7 +117,7 @@ def _print(
 def _table(report: Report) -> list[str]:
     rows = [
         (
-            f"{name} (being deleted)" if tally.is_doomed else name,
+            f"{name} (being deleted)" if tally.is_being_deleted else name,
             *(f"{tally.counts.get(state, 0):,}" for state in _SHOWN),
             size_text(tally.bytes),
         )
@@ -170,7 +170,7 @@ def _as_json(root: str, report: Report, mended: Sequence[Mended], left: Sequence
                 name: {
                     **{state.value: tally.counts.get(state, 0) for state in _SHOWN},
                     "bytes": tally.bytes,
-                    "is_being_deleted": tally.is_doomed,
+                    "is_being_deleted": tally.is_being_deleted,
                 }
                 for name, tally in report.queues.items()
             },

@@ -18,7 +18,7 @@ from typing import Final
 from ..engine.moves import Part
 from ..files.disk import Facts, FileKind, SyncFailed, explained
 from ..files.layout import COPY, body_owner
-from ..model.background_work import Chores
+from ..model.background_work import BackgroundWork
 from ..model.clock import Millis
 from ..model.errors import StoreError
 from ..model.names import FileIds, Name, Stem, is_id
@@ -44,12 +44,14 @@ def adoptable(name: str) -> str | None:
 class Adoption(Part):
     """Not thread-safe."""
 
-    def __init__(self, moves: Moves, catalog: Catalog, ids: FileIds, chores: Chores) -> None:
+    def __init__(
+        self, moves: Moves, catalog: Catalog, ids: FileIds, background: BackgroundWork
+    ) -> None:
         self._moves = moves
         self._catalog = catalog
         self._ids = ids
-        self._adopts = chores.adopts
-        self._unchanged_for = max(UNCHANGED_FOR, chores.wait)
+        self._adopts = background.adopts
+        self._unchanged_for = max(UNCHANGED_FOR, background.wait)
         self._seen: dict[str, tuple[Facts, Millis]] = {}
         """Files found in `new/`, and the monotonic time since which each is as it is."""
         self.pending = (self._seen,)

@@ -51,9 +51,9 @@ class Deduplication(Part):
         """Keys of which the queue isn't known. Salts tell queues apart."""
         self._unsynced: dict[str, tuple[int, Batch]] = {}
         """Keys that this process took, and the commits that make their messages durable."""
-        self._heard: dict[str, None] = {}
+        self._changed: dict[str, None] = {}
         """Paths that other processes have changed, not looked at yet."""
-        self.pending = (self._heard, moves.index.keyed)
+        self.pending = (self._changed, moves.index.keyed)
         self._kept: dict[Batch, int] = {}
         """Files whose keys are in a segment, and the commits that make it durable."""
         self._segments: dict[str, int] = {}
@@ -116,22 +116,22 @@ class Deduplication(Part):
                 found = self._moves.disk.scan(folder)
             except OSError as error:
                 raise explained(error) from error
-            self._heard.update((f"{folder}/{each.name}", None) for each in found)
-        for path in self._heard:
+            self._changed.update((f"{folder}/{each.name}", None) for each in found)
+        for path in self._changed:
             if path.startswith(f"{FOLDER}/"):
                 # The process that wrote it may not have synced it.
                 self._moves.syncer.lone_file_written(path)
         self._moves.syncer.folder_changed(FOLDER)
 
     def path_changed(self, path: str) -> None:
-        self._heard[path] = None
+        self._changed[path] = None
 
     def advance(self) -> None:
         """Take in the keys of what other processes, or a start, have brought."""
         self._trouble = None
-        heard = list(self._heard)
-        self._heard.clear()
-        for path in heard:
+        changed = list(self._changed)
+        self._changed.clear()
+        for path in changed:
             try:
                 if path.startswith(f"{FOLDER}/"):
                     self._load_segment(path)
@@ -139,7 +139,7 @@ class Deduplication(Part):
                     self._load_new(path)
             except StoreError as error:
                 self._trouble = error
-                self._heard[path] = None
+                self._changed[path] = None
         keyed = self._moves.index.keyed
         for batch in list(keyed):
             try:

@@ -41,7 +41,7 @@ from ..engine.stages import Stages
 from ..files.changes import LOCK, Change, ChangeKind, Changes, Memory, Overtaken
 from ..files.disk import Commit, Disk, Lock, SyncFailed, explained
 from ..files.layout import owner as owner_file
-from ..model.background_work import ALL_CHORES, Chores
+from ..model.background_work import ALL_WORK, BackgroundWork
 from ..model.batch import Entry
 from ..model.clock import Clock, Millis
 from ..model.disk_watermark import DiskWatermark
@@ -96,7 +96,7 @@ class Sharing:
         """Files of dead processes in `new/`: the commit that makes them durable, owners, files."""
         self.rests_on_others = False
         """Whether this commit has taken in what others did since the last sync."""
-        self._unheard: dict[tuple[Part, str], None] = {}
+        self._unnotified: dict[tuple[Part, str], None] = {}
         """Files of parts that others have touched, and the disk refused to show."""
         self.is_over = False
         """Whether this process has left the root: its index stays as it was."""
@@ -147,7 +147,7 @@ class Sharing:
             self._changes.read_header()
             self._decide()
             try:
-                unheard, self._unheard = self._unheard, {}
+                unheard, self._unnotified = self._unnotified, {}
                 for part, path in unheard:
                     self._notify(part, path)
                 for change in self._changes.news():
@@ -324,7 +324,7 @@ class Sharing:
             part.path_changed(path)
         except StoreError as error:
             log.error("%s can't be looked at for now: %s", path, error)
-            self._unheard[part, path] = None
+            self._unnotified[part, path] = None
 
     def _built_on_others(self) -> None:
         """Let the next answers wait for this process's own sync of all that others did."""
@@ -368,7 +368,7 @@ class Engine:
         pid: int = 0,
         is_living: Callable[[str], bool],
         cache_bytes: int = CACHE_BYTES,
-        chores: Chores = ALL_CHORES,
+        background: BackgroundWork = ALL_WORK,
         watermark: DiskWatermark | None = None,
     ) -> None:
         """`memory` is `CHANGES`; `pid` is told to processes that wait for the lock; `is_living` tells
@@ -386,11 +386,11 @@ class Engine:
         self._sender = Sender(self.moves, self.catalog, self.reader, self._ids, self.deduplication)
         self._dead_letters = DeadLetters(self.moves, self.catalog, self.reader, clock)
         self._leaser = Leaser(
-            self.moves, self.catalog, self.reader, self._dead_letters, clock, random, chores
+            self.moves, self.catalog, self.reader, self._dead_letters, clock, random, background
         )
-        self._archive = Archive(self.moves, self.catalog, chores)
+        self._archive = Archive(self.moves, self.catalog, background)
         self.reaper = Reaper(
-            self.moves, self.reader, self.deduplication, self._archive, unlinks=chores.unlinks
+            self.moves, self.reader, self.deduplication, self._archive, unlinks=background.unlinks
         )
         self._remover = Remover(self.moves, self.catalog, self._leaser, self._sender)
         self.reservations = Reservations(
@@ -412,7 +412,7 @@ class Engine:
             self._leaser,
             self.redrives,
             self._foreign,
-            Adoption(self.moves, self.catalog, self._ids, chores),
+            Adoption(self.moves, self.catalog, self._ids, background),
             self._archive,
         )
         """In the order in which they go on at the beginning of a commit."""

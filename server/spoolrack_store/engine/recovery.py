@@ -103,7 +103,7 @@ def _publish_or_quarantine(moves: Moves, catalog: Catalog, entry: Entry) -> None
     queue = entry.name.queue
     if queue in catalog.records:
         publish(moves, entry)
-    elif not catalog.is_doomed(queue):  # Otherwise the catalogue deletes it.
+    elif not catalog.is_being_deleted(queue):  # Otherwise the catalogue deletes it.
         log.error("%s is moved to quarantine: there is no queue %s", entry.name.path, queue)
         moves.move(entry, entry.held, State.QUARANTINED)
 

@@ -151,7 +151,7 @@ class Stages(Part):
         self._unfinished: dict[str, _End] = {}
         """The records with which something is to be done."""
         self.pending = (self._unfinished, self._unlinked, self._open)
-        self._unheard: set[str] = set()
+        self._unnotified: set[str] = set()
         """Files that other processes have touched, and the disk refuses to show for now."""
 
     # Requests.
@@ -421,17 +421,17 @@ class Stages(Part):
             self._moves.syncer.folder_changed(folder)
 
     def path_changed(self, path: str) -> None:
-        self._unheard.add(path)
+        self._unnotified.add(path)
         if path.startswith(f"{PUBLISHED}/"):
             self._load_manifest(path)
         else:
             self._load_stage_file(path, is_start=False)
-        self._unheard.remove(path)
+        self._unnotified.remove(path)
 
     def _require_known(self) -> None:
         """Raise `DiskError` as long as the disk refuses to show what other processes have staged: a
         chunk could be stored twice, or a publication lack one."""
-        for path in self._unheard:
+        for path in self._unnotified:
             raise DiskError(detail=f"{path!r} can't be read for now; try again")
 
     def _listed(self, folder: str) -> dict[str, None]:

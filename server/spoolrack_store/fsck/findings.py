@@ -75,7 +75,7 @@ class MessageCounts:
     counts: dict[State, int] = field(default_factory=dict)
     bytes: int = 0
     """Of bodies, without those of removed messages."""
-    is_doomed: bool = False
+    is_being_deleted: bool = False
     """The queue is deleted, and the next start removes its messages."""
 
     def add(self, state: State, messages: int, bytes: int) -> None:

@@ -88,4 +88,6 @@ def _note_queues(notes: Notes, registry: Registry, messages: MessageInspector) -
         else:
             notes.leave(folder, "a queue without settings and messages: it was never created")
     for queue in registry.names:
-        report.queues.setdefault(queue, MessageCounts()).is_doomed = queue in registry.doomed
+        report.queues.setdefault(queue, MessageCounts()).is_being_deleted = (
+            queue in registry.being_deleted
+        )

@@ -221,7 +221,7 @@ class Mender:
             raise NotRestorable(f"{queue!a} can't be a queue's name.")
         registry = Registry(self._disk)
         registry.read()
-        if queue not in registry.names - registry.doomed:
+        if queue not in registry.names - registry.being_deleted:
             raise NotRestorable(f"There is no queue {queue}: create it, or name another one.")
 
     def _require_whole(self, path: str, batch: Batch, members: int) -> None:
