@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from threading import Event
 
 import pytest
 from spoolrack_store.engine import reservations
 from spoolrack_store.model.batch import Entry
 from spoolrack_store.model.errors import ReservationNotFound
 from spoolrack_store.model.names import effort
-from spoolrack_store.model.operations import Purge, Send, UpdateQueue
+from spoolrack_store.model.operations import Purge, Receive, Send, UpdateQueue
 from spoolrack_store.model.reservation_requests import (
     UNFINISHED,
     CommitReservations,
@@ -239,6 +241,27 @@ def test_a_reserve_that_waits_gets_a_set_in_slices(front: FrontRig) -> None:
     made = waiting.result(GIVE_UP)
     assert made is not None
     assert made.messages == 1
+
+
+def test_a_reserve_whose_caller_goes_in_its_first_slice_is_done_and_undone(front: FrontRig) -> None:
+    ids = lone(front, 5)
+    asked: list[Future[Reservation | None]] = []
+    is_asked = Event()
+
+    def cancel() -> None:
+        is_asked.wait(GIVE_UP)
+        asked[0].cancel()
+
+    front.disk.before_sync = cancel
+    asked.append(front.store.submit(RESERVE))
+    is_asked.set()
+
+    got: list[tuple[str, int]] = []
+    while len(got) < len(ids):
+        deliveries = front.ask(Receive(queue="q", max_messages=100, wait=None))
+        got += [(id, each.receives) for each in deliveries for id in each.ids]
+    assert asked[0].cancelled()
+    assert sorted(got) == [(id, 1) for id in ids]
 
 
 def test_moving_a_list_of_many_runs_counts_like_several_files() -> None:

@@ -79,7 +79,7 @@ from ..model.reservation_requests import (
     ExtendReservation,
     MarkRead,
     Page,
-    PutAside,
+    QuarantineReserved,
     Release,
     Reservation,
     Reserve,
@@ -129,7 +129,7 @@ class HeldSet:
     """The commit that made, lost or found it: durable before it is finished."""
     is_told: bool = True
     """Whether a caller was told of it that has not made it."""
-    is_forgotten: bool = False
+    is_discarded: bool = False
     """Whether it is lost, and its record goes with its last lease."""
 
     @property
@@ -201,7 +201,7 @@ class Reservations(Part):
         self._retry_at = self._next_forget = Millis(0)
         self.turns = (
             Turn(UndoReservation, self._unreserve),
-            Turn(PutAside, self._put_aside),
+            Turn(QuarantineReserved, self._quarantine),
             Turn(MarkRead, self._mark_read),
             Turn(Release, self._release),
             Turn(ExtendReservation, self._extend),
@@ -264,8 +264,7 @@ class Reservations(Part):
             timeout = max(MIN_RESERVATION_TIMEOUT, queue.settings.visibility_timeout)
         wall = self._clock.wall()
         until = Millis(wall + timeout), Millis(self._clock.monotonic() + timeout)
-        is_cut = most <= sum(effort(members) for _, members in picked) < left
-        if is_cut:
+        if most <= sum(effort(members) for _, members in picked) < left:
             self._lease(picked, token, until)
             return UNFINISHED
         held = HeldSet(
@@ -361,7 +360,7 @@ class Reservations(Part):
             for held in mine:
                 _check_allowed(held, request.allowed)
         now = self._clock.monotonic()
-        lost = [held for held in mine if held.is_over(now) and not self._is_doomed(held)]
+        lost = [held for held in mine if held.is_over(now) and not self._is_committed(held)]
         done = [held for held in mine if held not in lost]
         deleted = 0
         if last_sequence_number > before:
@@ -393,7 +392,7 @@ class Reservations(Part):
             self._busy.update(dict.fromkeys(done))
             for held in lost:
                 if held.name.sequence_number <= before:
-                    self._forget(held)
+                    self._discard(held)
                     held.changed = self._moves.commit  # The marker must be durable before.
             lost = [held for held in lost if held.name.sequence_number > before]
         # Else what was told before is told again: that answer may not have been heard.
@@ -412,12 +411,12 @@ class Reservations(Part):
         changes = self._moves.changes
         if held is None or held.is_told or (changes is not None and changes.is_shared):
             return
-        if not held.is_over(self._clock.monotonic()) and not self._is_doomed(held):
+        if not held.is_over(self._clock.monotonic()) and not self._is_committed(held):
             self._give_up(held)
             self._effort_left = self.slice_effort
             self._undo_unnamed()
 
-    def _put_aside(self, request: PutAside) -> None:
+    def _quarantine(self, request: QuarantineReserved) -> None:
         held = self.sets.get((request.stream, request.sequence_number))
         found = self._moves.index.holder(request.id)
         if held is None or found is None or found[0].name.token != held.record.token:
@@ -441,8 +440,8 @@ class Reservations(Part):
             (held.key, held)
             for held in self._uncommitted()
             if held.key > after
-            and (not stream or held.name.stream == stream)
-            and (not queue or held.record.queue == queue)
+            and stream in ("", held.name.stream)
+            and queue in ("", held.record.queue)
         )
         return [self._shown(held) for _, held in found[:limit]]
 
@@ -547,7 +546,8 @@ class Reservations(Part):
                         return index
                 return None
             (stream, number), id = held.key, entry.batch.stem.message_id(first)
-            page.damaged.append(PutAside(stream=stream, sequence_number=number, id=id, why=str(why)))
+            gone = QuarantineReserved(stream=stream, sequence_number=number, id=id, why=str(why))
+            page.damaged.append(gone)
             return None
 
     def _run(self, held: HeldSet, entry: Entry, line: Line, first: int, last: int) -> MessageRun:
@@ -618,7 +618,7 @@ class Reservations(Part):
     @property
     def has_durable(self) -> bool:
         return self._clock.monotonic() >= self._retry_at and any(
-            self._is_doomed(held)
+            self._is_committed(held)
             and self._committed_in(held) <= self._moves.synced
             and held.record.token in self._moves.index.leases_of
             for held in self._busy
@@ -632,18 +632,18 @@ class Reservations(Part):
         return any(
             held.record.queue == queue
             and (held.changed > synced if held.name.is_lost else held.ends <= now)
-            and not self._is_doomed(held)
+            and not self._is_committed(held)
             for held in self.sets.values()
         )
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether `go_on` has moved as much as one commit may, and more is durable."""
+        """Whether `advance` has moved as much as one commit may, and more is durable."""
         return self._effort_left <= 0 and self.has_durable
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         self._effort_left = self.slice_effort
-        self._attempt(self._take_in_news)
+        self._attempt(self._apply_changes)
         self._attempt(self._end_holds)
         self._attempt(self._undo_unnamed)
         for held in list(self._busy):
@@ -658,7 +658,7 @@ class Reservations(Part):
             log.warning("reservations have to wait: %s", error)
             self._retry_at = Millis(self._clock.monotonic() + RETRY)
 
-    def _take_in_news(self) -> None:
+    def _apply_changes(self) -> None:
         """Undo what was never answered; find out what is to be finished."""
         if not self._doubted:
             return
@@ -668,7 +668,7 @@ class Reservations(Part):
         self._require_known()
         self._unlink_useless()
         for path, why in list(self._damaged.items()):
-            self._moves.put_aside(path, why)
+            self._moves.quarantine(path, why)
             del self._damaged[path]
         for key in list(self._doubted):
             held = self.sets.get(key)
@@ -677,10 +677,10 @@ class Reservations(Part):
             elif not held.name.is_lost and self._has_slipped(held):
                 self._give_up(held)
         for held in list(self.sets.values()):
-            if held.name.is_lost and self._is_doomed(held):
+            if held.name.is_lost and self._is_committed(held):
                 # A power cut may have kept the marker, and not the leases that came before it.
                 self._lease_again(held)
-            if held.name.is_lost or self._is_doomed(held):
+            if held.name.is_lost or self._is_committed(held):
                 self._busy[held] = None
             elif held.name.sequence_number <= self.committed(held.name.stream):
                 self._lose(held)  # It was lost before that commit, by a clock that was ahead.
@@ -690,22 +690,22 @@ class Reservations(Part):
         now = self._clock.monotonic()
         while (ends := self._next_end()) is not None and ends <= now:
             held = self._ends[0][2]
-            if not self._is_doomed(held):
+            if not self._is_committed(held):
                 self._lose(held)
             heappop(self._ends)
 
     def _finish(self, held: HeldSet) -> None:
         """Bring the messages of a lost set back, and delete those of a committed one, once that is
         durable."""
-        is_doomed = self._is_doomed(held)
-        if (self._committed_in(held) if is_doomed else held.changed) > self._moves.synced:
+        is_committed = self._is_committed(held)
+        if (self._committed_in(held) if is_committed else held.changed) > self._moves.synced:
             return
         leases = self._leases(held)
         for entry in leases:
             if self._effort_left <= 0:
                 break
             self._effort_left -= effort(entry.held)
-            if is_doomed:
+            if is_committed:
                 count = entry.held.bit_count()
                 self._moves.delete(entry, entry.held)
                 self._moves.statistics.count(held.record.queue, "commit", count)
@@ -713,7 +713,7 @@ class Reservations(Part):
                 self._leaser.bring_back(entry, entry.held)
         if leases:
             return  # The rest is for the next commits; dead letters stay in the set for some.
-        if not is_doomed and not held.is_forgotten:
+        if not is_committed and not held.is_discarded:
             del self._busy[held]
             return
         batches = self._moves.index.batches
@@ -740,8 +740,8 @@ class Reservations(Part):
         self._next_forget = Millis(now + MINUTE)
         before = self._clock.wall() - MEMORY
         for held in self.sets.values():
-            if held.name.is_lost and held.due < before and not held.is_forgotten:
-                self._forget(held)
+            if held.name.is_lost and held.due < before and not held.is_discarded:
+                self._discard(held)
         try:
             for stream in self.markers.keys() - {stream for stream, _ in self.sets}:
                 for sequence_number, (marker, _) in list(self.markers[stream].items()):
@@ -775,14 +775,14 @@ class Reservations(Part):
             return
         held = self.sets.get((name.stream, name.sequence_number))
         if name.due is None:
-            self._forget_marker(name.stream, name.sequence_number)
+            self._discard_marker(name.stream, name.sequence_number)
         elif held is not None and held.name == name:
             del self.sets[held.key]
             self._busy.pop(held, None)
         self._read(path)
 
     def _read(self, path: str) -> None:
-        """Take in a file that may be there; `_take_in_news` follows."""
+        """Take in a file that may be there; `_apply_changes` follows."""
         self._damaged.pop(path, None)
         self._useless.pop(path, None)
         try:
@@ -880,7 +880,7 @@ class Reservations(Part):
         stream = held.name.stream
         return self.markers[stream][self.committed(stream)][1]
 
-    def _is_doomed(self, held: HeldSet) -> bool:
+    def _is_committed(self, held: HeldSet) -> bool:
         """Return whether a commit names it."""
         stream, sequence_number = held.key
         newest = self.committed(stream)
@@ -904,9 +904,9 @@ class Reservations(Part):
             self._moves.rename_file(held.path, f"{FOLDER}/{name}")
             held.name = name
 
-    def _forget(self, held: HeldSet) -> None:
+    def _discard(self, held: HeldSet) -> None:
         """Let a lost set's record go, once its leases have."""
-        held.is_forgotten = True
+        held.is_discarded = True
         self._busy[held] = None
 
     def _give_up(self, held: HeldSet) -> None:
@@ -958,9 +958,9 @@ class Reservations(Part):
         self._moves.unlink_file(
             f"{FOLDER}/{ReservationName(stream=stream, sequence_number=sequence_number)}"
         )
-        self._forget_marker(stream, sequence_number)
+        self._discard_marker(stream, sequence_number)
 
-    def _forget_marker(self, stream: str, sequence_number: int) -> None:
+    def _discard_marker(self, stream: str, sequence_number: int) -> None:
         markers = self.markers.get(stream, {})
         markers.pop(sequence_number, None)
         if not markers:
