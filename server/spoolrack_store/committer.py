@@ -537,6 +537,8 @@ class Committer:
             self._lock_wait.in_vain(self._true_clock.monotonic())
             return
         self._lock_wait.over()
+        if self._engine.sharing.is_shared and self._engine.reservations.is_in_slices:
+            self._lock_wait.leave_to_others(self._true_clock.monotonic())
         requests: list[Request[Any]] = [
             *(parked.request for parked in held.tried),
             *(each.request for each in held.begun),

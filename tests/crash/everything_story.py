@@ -663,8 +663,7 @@ class EverythingStory:
         }
         outcomes = work.outcomes[-len(requests) :] if requests else []
         for request, outcome in zip(requests, outcomes, strict=True):
-            # A set waits until others are undone, before anything is leased for it.
-            is_refused = isinstance(outcome, StoreError) or not outcome or outcome is UNFINISHED
+            is_refused = isinstance(outcome, StoreError) or not outcome
             if isinstance(request, Send) and ("sending", request.queue) in paused:
                 self.paused += 1
                 if not is_refused:

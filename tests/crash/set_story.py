@@ -382,9 +382,10 @@ class SetStory(Story):
 
     def _adopt_slices(self, dead: set[str], maybe: dict[str, list[Seen]]) -> None:
         """Adopt the leases of a slice in which a process has died."""
+        known = self.sets.keys() - dead
         for id, (seen, _) in self._found().items():
             token = str(seen[-1])
-            if seen[0] != "held" or not (token in dead or token not in self.sets) or id not in self.may:
+            if seen[0] != "held" or token in known or id not in self.may:
                 continue
             fate = self.sets.setdefault(token, Fate(("", -1), [], [(self.at, ABSENT)]))
             if id not in fate.ids:
@@ -605,7 +606,7 @@ class SetStory(Story):
             self.unfinished.setdefault(owner, []).append(request)
             self.most[key] = max(request.max_messages, self.most.get(key, 0))
             partial = engine.reservations._partial.get(key)
-            if partial is not None and partial.runs:
+            if partial is not None:
                 ids = _ids_in((text, members) for text, members, _ in partial.runs)
                 fate = Fate(key, [], [(self.at, ABSENT)], queue=partial.queue)
                 self._take_slice(engine, partial.token, fate, ids)

@@ -773,11 +773,11 @@ STORE_MUTANTS: Final = (
         caught_by=(_SETS_SLICED,),
     ),
     Mutant(
-        name="a-reserve-overtakes-what-is-being-undone",
-        breaks="a set is what is ready, in order, with what an unheard answer had before",
+        name="slices-keep-the-lock-from-other-processes",
+        breaks="a process that shares a root leaves the lock to others between two slices",
         edits=edit(
-            "engine/reservations.py:Reservations.reserve",
-            "if self._unnamed and",
+            "committer.py:Committer._finish",
+            "if self._engine.sharing.is_shared and",
             "if False and",
         ),
         caught_by=(_SETS_SLICED,),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import closing, nullcontext
 from pathlib import Path
 from threading import Event
 
 import pytest
 from spoolrack_store.engine import reservations
+from spoolrack_store.files.changes import LockWait
 from spoolrack_store.model.batch import Entry
+from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import ReservationNotFound
 from spoolrack_store.model.names import effort
 from spoolrack_store.model.operations import Purge, Receive, Send, UpdateQueue
@@ -21,6 +24,7 @@ from spoolrack_store.model.reservation_requests import (
     Reserve,
     UndoReservation,
 )
+from spoolrack_store.store import Store
 
 from tests.store.front_rig import GIVE_UP, FrontRig, opened
 from tests.support.set_rig import HOLD, SetRig
@@ -262,6 +266,27 @@ def test_a_reserve_whose_caller_goes_in_its_first_slice_is_done_and_undone(front
         got += [(id, each.receives) for each in deliveries for id in each.ids]
     assert asked[0].cancelled()
     assert sorted(got) == [(id, 1) for id in ids]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_process_leaves_the_lock_to_others_between_slices(
+    front: FrontRig, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[int] = []
+    leave_to_others = LockWait.leave_to_others
+
+    def counted(self: LockWait, now: Millis) -> None:
+        left.append(1)
+        leave_to_others(self, now)
+
+    monkeypatch.setattr(LockWait, "leave_to_others", counted)
+    lone(front, 7)
+    with closing(Store.open(front.path)) if processes > 1 else nullcontext():
+        made = front.ask(RESERVE)
+
+    assert made is not None
+    assert made.messages == 7
+    assert bool(left) == (processes > 1)
 
 
 def test_moving_a_list_of_many_runs_counts_like_several_files() -> None:

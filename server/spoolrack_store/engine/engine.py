@@ -578,7 +578,8 @@ class Engine:
             for part in self._parts_with_pending():
                 if part.has_durable:
                     self._guarded(part.advance)
-            return None if self.reservations.is_cut_short else answer()
+            has_more = self.reservations.is_in_slices and self.reservations.has_durable
+            return None if has_more else answer()
         finally:
             self.sharing.leave()
 

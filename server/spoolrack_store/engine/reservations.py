@@ -228,10 +228,7 @@ class Reservations(Part):
                 held = self._find(*key)
                 held.is_told = True
                 return self._shown(held)
-            if self._unnamed and self.has_work:
-                outcome = UNFINISHED  # Messages that are being undone come first.
-            else:
-                outcome = self._lease_slice(partial_set, request)
+            outcome = self._lease_slice(partial_set, request)
             return outcome
         finally:
             if outcome is not UNFINISHED:
@@ -637,9 +634,9 @@ class Reservations(Part):
         )
 
     @property
-    def is_cut_short(self) -> bool:
-        """Whether `advance` has moved as much as one commit may, and more is durable."""
-        return self._effort_left <= 0 and self.has_durable
+    def is_in_slices(self) -> bool:
+        """Whether the next commit leases, brings back, undoes or deletes more of a set."""
+        return bool(self._partial or (self._effort_left <= 0 and (self._busy or self._unnamed)))
 
     def advance(self) -> None:
         self._effort_left = self.slice_effort

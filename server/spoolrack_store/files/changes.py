@@ -353,6 +353,10 @@ class LockWait:
         self.next_try = Millis(now + self._pause)
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
+    def leave_to_others(self, now: Millis) -> None:
+        """Put the next try off until each other process has had one."""
+        self.next_try = Millis(now + _LONGEST_PAUSE)
+
     def over(self) -> None:
         """Note that the lock was free."""
         self._since = self.next_try = None
