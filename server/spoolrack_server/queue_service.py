@@ -29,6 +29,7 @@ from .access.authorization import queues_for
 from .access.list_filter import shown
 from .access.permissions import Permission
 from .concurrency import ConcurrencyLimit
+from .consumers import consumer_of_call
 from .external_scaler import ExternalScaler
 from .frames import FrameWriter
 from .lease_requests import LeaseRequests
@@ -193,6 +194,7 @@ class QueueService:
                 max_bytes=min(max_bytes, convert.MAX_RECEIVE_BYTES),
                 visibility=convert.visibility(request),
                 wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
+                consumer=consumer_of_call(context),
             ),
         )
         await leased.hand_over()

@@ -197,6 +197,8 @@ def queue_json(info: QueueInfo, indent: int | None = None) -> str:
                 "lease_expire_time": _moment(each.lease_expires_at),
                 "receive_count": each.receive_count,
                 "stream": each.stream,
+                "consumer": each.consumer,
+                "receive_time": _moment(each.received_at),
             }
             for each in info.oldest_leases
         ]

@@ -40,12 +40,14 @@ from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 from spoolrack_store.model.transitions import State
 
 from .. import convert
+from ..consumers import consumer_of_request
 from ..lease_requests import receipts_of
 from ..observability.trace_context import context_in, inherit_context
 from ..page_tokens import PageTokens, filter_texts
 from . import headers, request_bodies
 from .context import GatewayContext
 from .queue_endpoints import name_of
+from .request_checks import IDENTITY
 from .schedule_endpoints import attributes_as_json
 
 SMALL: Final = 64 * 1024
@@ -170,6 +172,7 @@ class MessageEndpoints:
             queue=name_of(request),
             wait=headers.wait(request.query),
             visibility=headers.visibility(request.query),
+            consumer=consumer_of_request(request, request[IDENTITY]),
         )
         deliveries = await self._context.leases.lease(wanted)
         if not deliveries:

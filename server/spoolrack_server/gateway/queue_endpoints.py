@@ -177,6 +177,8 @@ def standstill(queue: Queue) -> dict[str, Any]:
                 "lease_expire_time": headers.time_text(each.due),
                 "receive_count": each.receives,
                 "stream": each.stream,
+                "consumer": each.consumer,
+                "receive_time": None if each.since is None else headers.time_text(each.since),
             }
             for each in queue.oldest_leases
         ],
