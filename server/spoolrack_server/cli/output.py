@@ -117,6 +117,7 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
                 "receive_count": record.receive_count,
                 "first_receive_time": _moment(record.first_received_at),
                 "dead_letter_time": _moment(record.dead_lettered_at),
+                "explanation": record.explanation,
                 "redrive_queue": record.redrive_queue,
                 "redrive_time": _moment(record.redriven_at),
             }

@@ -138,6 +138,8 @@ def _death(message: MessageFacts, now: datetime) -> tuple[str, str, str]:
         return "", "", ""
     last = message.dead_letter_records[-1]
     because = f"{last.reason} ({last.receive_count})"
+    if last.explanation:
+        because += f": {_shortened(last.explanation)}"
     return last.source_queue, because, span_text(_since(last.dead_lettered_at, now))
 
 
@@ -153,6 +155,6 @@ def _state(message: MessageFacts, now: datetime) -> str:
     return f"{message.state.value} {span_text(left)}" if left > 0 else message.state.value
 
 
-def _shortened(body: bytes) -> str:
-    text = printable(body)
+def _shortened(text: bytes | str) -> str:
+    text = printable(text)
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"

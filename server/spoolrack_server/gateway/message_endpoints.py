@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from aiohttp import web
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import (
     DiskFull,
     InvalidRequest,
@@ -336,7 +337,26 @@ def _described(message: Message) -> dict[str, Any]:
     if message.due is not None:
         name = "lease_expire_time" if is_leased else "deliver_time"
         found[name] = headers.time_text(message.due)
+    if message.deaths:
+        found["dead_letter_records"] = [_record(record) for record in message.deaths]
     return found
+
+
+def _record(record: DeadLetterRecord) -> dict[str, Any]:
+    return {
+        "source_queue": record.source_queue,
+        "reason": record.reason,
+        "explanation": record.explanation,
+        "receive_count": record.receives,
+        "first_receive_time": _time_or_none(record.first_receive),
+        "dead_letter_time": headers.time_text(record.dead_lettered_at),
+        "redrive_queue": record.redriven_to,
+        "redrive_time": _time_or_none(record.redriven_at),
+    }
+
+
+def _time_or_none(moment: Millis | None) -> str | None:
+    return None if moment is None else headers.time_text(moment)
 
 
 def id_of(request: web.Request) -> str:
