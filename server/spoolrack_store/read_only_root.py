@@ -23,14 +23,14 @@ from .files.disk import Lock
 from .files.local_disk import LocalDisk
 from .files.overlay import OverlayDisk
 from .files.root import is_living, is_root, owners_of
-from .model.background_work import Chores
+from .model.background_work import BackgroundWork
 from .model.clock import Clock
 from .model.errors import RootUnusable
 from .store import Store
 
 log = logging.getLogger(__name__)
 
-_CHORES: Final = Chores(adopts=False, unlinks=False, ticks=False)
+_WORK: Final = BackgroundWork(adopts=False, unlinks=False, ticks=False)
 _TRIES: Final = 250
 _TRY_EVERY: Final = 0.02
 """Seconds. A process that holds the lock for more than five is stopped, or moves very much."""
@@ -55,7 +55,7 @@ def open_read_only(root: str | os.PathLike[str], *, clock: Clock | None = None) 
             # Only how names are made in memory depends on it.
             random=Random(0),
             disk=OverlayDisk(disk),
-            chores=_CHORES,
+            background=_WORK,
             driver=_Finished(),
         )
 
@@ -82,7 +82,7 @@ class _Finished(ThreadDriver):
 
     def start(self, committer: Committer) -> None:
         for _ in range(_MOST_COMMITS):
-            if not committer.look_for_work()[0]:
+            if not committer.poll_work()[0]:
                 break
             run_whole(committer)
         super().start(committer)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from .files import layout
-from .files.changes import LOCK, PATH, SIZE, Changes, Memory, Poisoned, look_at, try_for
+from .files.changes import LOCK, PATH, SIZE, Changes, Memory, Poisoned, describe_holder, try_for
 from .files.disk import Lock, SyncFailed
 from .files.hard_links import Links
 from .files.local_disk import LocalDisk, this_process
@@ -79,7 +79,7 @@ def take_snapshot(
             raise RootUnusable(root=name, why="it has another format: use the version that wrote it")
         with contextlib.suppress(FileExistsError):
             disk.create(LOCK, [], sync=False)
-        lock = _take(disk, name, tries)  # The close of the disk releases it, too.
+        lock = _acquire_lock(disk, name, tries)  # The close of the disk releases it, too.
         # A copy of a root may lack it, or have holes in it.
         disk.set_aside(PATH, SIZE)
         with links:
@@ -121,9 +121,9 @@ def _is_message(name: str) -> bool:
     return True
 
 
-def _take(disk: LocalDisk, root: str, tries: int) -> Lock:
+def _acquire_lock(disk: LocalDisk, root: str, tries: int) -> Lock:
     lock = try_for(tries, partial(disk.lock, LOCK))
     if lock is None:
-        holder = look_at(*Changes(disk.map(PATH, SIZE), "").holder())
+        holder = describe_holder(*Changes(disk.map(PATH, SIZE), "").holder())
         raise RootInUse(root=root, holder=f", {holder}, which holds the lock")
     return lock

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from spoolrack_store.files.changes import LOCK, PATH
 from spoolrack_store.files.local_disk import LocalDisk
-from spoolrack_store.model.background_work import Chores
+from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import QueueNotFound, RootUnusable
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive
@@ -72,7 +72,7 @@ def test_a_look_at_a_root_at_rest_changes_nothing_and_shows_all(tmp_path: Path) 
 
 def test_a_look_beside_a_server_shows_what_is_there_and_keeps_it_from_nothing(tmp_path: Path) -> None:
     clock = ManualClock()
-    with opened(tmp_path, clock, Chores(unlinks=False)) as rig:
+    with opened(tmp_path, clock, BackgroundWork(unlinks=False)) as rig:
         fill(rig)
         before = state_of(tmp_path)
         with open_read_only(tmp_path, clock=clock) as store:

@@ -230,7 +230,7 @@ class EntryOrder:
         """Return the text that is in the order of the messages, and ends in the id."""
         return id
 
-    def take_over(self, other: EntryOrder) -> None:
+    def copy_from(self, other: EntryOrder) -> None:
         """Have what another order has."""
         found = list(other.since(""))
         self._by_first, self._doubles = {}, {}
@@ -362,7 +362,7 @@ class GroupOrder:
         for group in self._groups.values():
             if has_priorities:
                 was, group.ready = group.ready, self._order_of(group.name)
-                group.ready.take_over(was)
+                group.ready.copy_from(was)
             self._offer(group)
 
     def _order_of(self, name: str) -> EntryOrder:
@@ -546,7 +546,7 @@ class QueueIndex:
             return self.ready.runs(but, _held)
         if self.priorities.aging != settings.priority_aging:
             self.priorities.aging = settings.priority_aging
-            self.priorities.take_over(self.ready)
+            self.priorities.copy_from(self.ready)
         return self.priorities.runs(but, _held)
 
 
@@ -749,7 +749,7 @@ class Index:
             heappop(self.hidden)
         return None
 
-    def take_due(self, now: Millis, most: int) -> list[Entry]:
+    def pop_due(self, now: Millis, most: int) -> list[Entry]:
         """Return up to `most` entries whose lease or delay is over; the caller moves them."""
         taken: list[Entry] = []
         while len(taken) < most and (due := self.next_due()) is not None and due <= now:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from ..engine.moves import Part
 from ..model import backoff, receipts
-from ..model.background_work import Chores
+from ..model.background_work import BackgroundWork
 from ..model.batch import Attributes, Damaged, Entry, Groups, LeaseShare, size_of
 from ..model.clock import Clock, Millis, span_text
 from ..model.dead_letter_records import MAX_RECEIVES as MAX_RECEIVES_REASON
@@ -89,7 +89,7 @@ class Leaser(Part):
         dead_letters: DeadLetters,
         clock: Clock,
         random: Random,
-        chores: Chores,
+        background: BackgroundWork,
     ) -> None:
         self._moves = moves
         self._index: Index = moves.index
@@ -97,7 +97,7 @@ class Leaser(Part):
         self._reader = reader
         self._dead_letters = dead_letters
         self._clock = clock
-        self._chores = chores
+        self._background = background
         self._began = clock.monotonic()
         self._random = random
         self._written: Mapping[str, Sequence[Entry]] = {}
@@ -240,7 +240,7 @@ class Leaser(Part):
         return refused
 
     def tick(self) -> None:
-        if not self._chores.brings_back:
+        if not self._background.brings_back:
             return
         for record in self._catalog.records.values():
             self.expire(record)
@@ -358,7 +358,7 @@ class Leaser(Part):
         bodies: list[bytes] = []
         for index, body in found:
             if isinstance(body, Damaged):
-                self._put_aside(entry, index, body)
+                self._quarantine(entry, index, body)
                 members &= ~(1 << index)
             else:
                 where.append(index)
@@ -395,7 +395,7 @@ class Leaser(Part):
         )
         return members
 
-    def _put_aside(self, entry: Entry, index: int, why: Damaged) -> None:
+    def _quarantine(self, entry: Entry, index: int, why: Damaged) -> None:
         id, queue = entry.batch.stem.message_id(index), entry.name.queue
         log.error("message %s of the queue %s goes to quarantine: %s", id, queue, why)
         try:
@@ -604,9 +604,9 @@ class Leaser(Part):
     def _lease_due(self) -> Millis | None:
         """Return the monotonic time at which this process brings the next lease or delay back."""
         due = self._index.next_due()
-        if due is None or not self._chores.brings_back:
+        if due is None or not self._background.brings_back:
             return None
-        wait = self._chores.wait
+        wait = self._background.wait
         return due if not wait else Millis(max(due, self._began) + wait)
 
     @property
@@ -614,12 +614,12 @@ class Leaser(Part):
         due = self.next_due()
         return bool(self._index.grouped) or (due is not None and due <= self._clock.monotonic())
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Bring back what is due: messages whose lease or delay is over, and those whose file is to be
         read again."""
         now = self._clock.monotonic()
         self._reader.try_again(now)
-        for entry in self._index.take_due(Millis(now - self._chores.wait), DUE_AT_ONCE):
+        for entry in self._index.pop_due(Millis(now - self._background.wait), DUE_AT_ONCE):
             token = entry.name.token
             if not entry.held or (token and is_set_token(token)):
                 continue  # It was listed twice: see `Index.disappear`; a set says when it ends.

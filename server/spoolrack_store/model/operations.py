@@ -123,7 +123,7 @@ class MessageFilter:
     attributes: Attributes = field(default_factory=dict)
     """Names and values that are among theirs."""
 
-    def takes(self, line: Line, index: int) -> bool:
+    def matches(self, line: Line, index: int) -> bool:
         """Return whether a message has the group and the attributes, by its file's line."""
         if self.group and line.group_of(index) != self.group:
             return False
@@ -365,7 +365,7 @@ class Purge(Request[int]):
     states: frozenset[State] = frozenset()
     """Only messages that are ready, leased or delayed. Empty: all."""
 
-    def takes(self, state: State, sent_at: Millis) -> bool:
+    def matches(self, state: State, sent_at: Millis) -> bool:
         """Return whether a message in this state, sent at this time, is to be deleted."""
         return (not self.states or state in self.states) and (
             self.sent_before is None or sent_at < self.sent_before
