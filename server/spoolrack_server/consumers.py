@@ -5,15 +5,17 @@ A name is for people: the user agent is whatever the client says. No credential 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import grpc
-from aiohttp import web
 
 from .access.authorization import caller_name
 from .access.permissions import Identity
 from .addresses import address_text
+
+if TYPE_CHECKING:
+    from aiohttp import web  # A server without HTTP doesn't load it.
 
 LONGEST: Final = 200
 """Characters of a user agent that are shown."""
