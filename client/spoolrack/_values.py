@@ -83,8 +83,8 @@ class OldLease:
     """The stream of the reservation that holds them; empty: a receive does."""
     consumer: str = ""
     """For people: the identity, address and user agent that received them, or the process of a program
-    without a server. Only the process that received them knows it, and only in memory: others say that
-    it is unknown. Empty if a reservation holds them."""
+    without a server. Only the server or program that served the receive knows it, and only in memory:
+    others say that it is unknown. Empty if a reservation holds them."""
     received_at: datetime | None = None
     """None: the consumer is unknown, or a reservation holds them."""
 

@@ -37,6 +37,7 @@ from .logs import Log
 from .loop_answers import answer
 from .memory import Budget, MemoryLimiter
 from .observability.instrumentation import Instrumentation
+from .observability.observer import Observer
 from .observability.trace_context import context_in
 from .page_tokens import PageTokens, filter_texts, page_size
 from .receive_streams import ReceiveStreams
@@ -63,8 +64,11 @@ class QueueService:
         workers: ConcurrencyLimit | None = None,
         watch: Instrumentation | None = None,
         responses: Budget | None = None,
+        observer: Observer | None = None,
     ) -> None:
-        """`responses` bounds the bytes of messages in unsent responses."""
+        """`responses` bounds the bytes of messages in unsent responses; `observer` knows the other
+        worker processes."""
+        self._observer = observer
         self._store = store
         self._workers = workers or ConcurrencyLimit(None)
         self._clock = clock
@@ -117,6 +121,8 @@ class QueueService:
 
     async def GetQueue(self, request: rpc.GetQueueRequest, context: Context) -> rpc.GetQueueResponse:
         queue = await self._access.read(self._store.queue, convert.queue_name(request.name))
+        if self._observer is not None:
+            queue = await self._observer.with_consumers(queue)
         return rpc.GetQueueResponse(queue=convert.queue(queue, self._clock.wall()))
 
     async def ListQueues(

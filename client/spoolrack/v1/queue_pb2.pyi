@@ -545,9 +545,9 @@ class OldLease(_message.Message):
     """The stream of the reservation that holds them; empty: a receive holds them."""
     consumer: _builtins.str
     """The consumer that received them, for people: the name of its identity, its address and its user
-    agent, as far as they are known; of a program that opens the root itself, its process. The process
-    that received the messages alone knows it, and keeps it in memory: the answer of another process, or
-    of one that was started since, says that it is unknown. Empty if a reservation holds them.
+    agent, as far as they are known; of a program that opens the root itself, its process. The server
+    or program that served the receive alone knows it, and keeps it in memory: the answer of another, or
+    after a restart, says that it is unknown. Empty if a reservation holds them.
     """
     @_builtins.property
     def first_receive_time(self) -> _timestamp_pb2.Timestamp:

@@ -11,7 +11,7 @@ from typing import Final
 from ..model.batch import Entry
 from ..model.clock import Millis
 from ..model.names import lowest, sent_at
-from ..model.operations import Blocking, Counts, Obstacle, OldLease, Queue
+from ..model.operations import OLDEST_LEASES, Blocking, Counts, Obstacle, OldLease, Queue
 from ..model.overview_values import Ages, Traffic
 from ..model.reservation_requests import Reservation
 from ..model.statistics import QueueMetrics
@@ -22,9 +22,6 @@ from .moves import Moves
 
 MANY_RECEIVES: Final = 3
 """The oldest message is said to block its queue after so many receives."""
-
-OLDEST_LEASES: Final = 5
-"""Of its leases a queue tells so many."""
 
 
 class QueueViews:
