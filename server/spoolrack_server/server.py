@@ -185,7 +185,7 @@ class Server:
             raise
         try:
             self._listen_to(store)
-            self.observer.begin(store.tally, reaps=self._background.unlinks)
+            self.observer.begin(store.tally, reaps=self._background.unlinks, describe=store.queue)
             await self._start_grpc(store, access_files)
             await self._start_http(store, access_files)
             await self._start_sqs(store, access_files)
@@ -269,7 +269,13 @@ class Server:
         admissions = None if access_files.guard.is_open else CallAuthorizer(access_files.guard)
         self._calls = ServerCalls(self._log, self._watch, admissions, self._memory)
         self._service = QueueService(
-            store, self._clock, self._log, self._workers, self._watch, self._memory.responses
+            store,
+            self._clock,
+            self._log,
+            self._workers,
+            self._watch,
+            self._memory.responses,
+            self.observer,
         )
         self.observer.observe_flow(self._service, self._memory)
         # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.

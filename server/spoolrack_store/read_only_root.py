@@ -92,6 +92,8 @@ class _Finished(ThreadDriver):
 def _still(disk: LocalDisk, root: str) -> Iterator[None]:
     """Keep other processes from committing, as far as this one may."""
     lock: Lock | None = None
+    warning = "%s can't be locked: messages that other processes move may be missing"
+    was_never_open = False
     try:
         for _ in range(_TRIES):
             lock = disk.share_lock()
@@ -105,9 +107,13 @@ def _still(disk: LocalDisk, root: str) -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.ENOENT):
             raise
-        log.warning("%s can't be locked: messages that other processes move may be missing", root)
+        was_never_open = error.errno == errno.ENOENT  # A snapshot, or a copy without its `LOCK`.
+        if not was_never_open:
+            log.warning(warning, root)
     try:
         yield
     finally:
         if lock is not None:
             lock.release()
+    if was_never_open and owners_of(disk):
+        log.warning(warning, root)

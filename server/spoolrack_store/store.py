@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from random import Random
@@ -191,12 +192,22 @@ class Store:
 
     def queue(self, name: str) -> Queue:
         """Return the queue `name` with its obstacles and oldest leases; raise `InvalidQueueName`,
-        `QueueNotFound`."""
+        `QueueNotFound`, `DiskError`."""
         engine = self._engine
-        return self._questions.up_to_date(
+        queue = self._questions.up_to_date(
             lambda: engine.views.described(
                 engine.catalog.require(name), engine.reservations.held_in(name)
             )
+        )
+        if all(each.consumer or each.stream for each in queue.oldest_leases):
+            return queue
+        unknown = self.overview.unknown_consumer()
+        return replace(
+            queue,
+            oldest_leases=[
+                each if each.consumer or each.stream else replace(each, consumer=unknown)
+                for each in queue.oldest_leases
+            ],
         )
 
     def queues(self, *, prefix: str = "", after: str = "", limit: int = 100) -> list[Queue]:

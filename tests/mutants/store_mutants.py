@@ -1088,4 +1088,35 @@ STORE_MUTANTS: Final = (
         ),
         caught_by=("tests/store/test_snapshots.py",),
     ),
+    # Consumers of leases.
+    Mutant(
+        name="a-lease-is-since-the-first-receive",
+        breaks="a consumer has its lease since its own receive, not since an earlier one",
+        edits=edit(
+            "engine/leaser.py:Leaser._deliver_of",
+            "credits, consumer, share.lease.since)",
+            "credits, consumer, name.first)",
+        ),
+        caught_by=("tests/store/test_lease_consumers.py",),
+    ),
+    Mutant(
+        name="receives-of-one-commit-share-a-consumer",
+        breaks="a lease of several receives tells which consumer has which messages",
+        edits=edit(
+            "engine/queue_views.py:_leases_of",
+            "found.append((share.members, share.consumer, share.since))",
+            "found.append((entry.held, share.consumer, share.since))",
+        ),
+        caught_by=("tests/store/test_lease_consumers.py",),
+    ),
+    Mutant(
+        name="an-extended-lease-loses-its-consumer",
+        breaks="an extension leaves a lease its consumer",
+        edits=edit(
+            "engine/index.py:_pass_on",
+            "winner.shares.append(LeaseShare(lost, lost_size, *share[2:]))",
+            'winner.shares.append(LeaseShare(lost, lost_size, share.credits, "", share.since))',
+        ),
+        caught_by=("tests/store/test_lease_consumers.py",),
+    ),
 )

@@ -7,7 +7,9 @@ status into our errors.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import grpc
@@ -45,6 +47,13 @@ OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
 )
+
+
+def options() -> Sequence[tuple[str, int | str]]:
+    """Return the options of a channel. Its user agent names this process: the server shows it with the
+    oldest leases of a queue."""
+    host = socket.gethostname().encode("ascii", errors="replace").decode()
+    return (*OPTIONS, ("grpc.primary_user_agent", f"spoolrack-python ({host}; pid {os.getpid()})"))
 
 
 class ChannelCalls(Protocol):
@@ -86,7 +95,7 @@ class ThreadCalls:
     def __init__(self, target: str, credentials: Credentials = NONE) -> None:
         self._target = target
         self.is_closed = False
-        self.channel = thread_channel(target, credentials, OPTIONS)
+        self.channel = thread_channel(target, credentials, options())
         self.stub: Stubs = Stubs(with_metadata(self.channel, credentials))
 
     async def unary(
@@ -152,7 +161,7 @@ class TaskCalls:
     def __init__(self, target: str, credentials: Credentials = NONE) -> None:
         self._target = target
         self.is_closed = False
-        self._channel = task_channel(target, credentials, OPTIONS)
+        self._channel = task_channel(target, credentials, options())
         self.stub: Stubs = Stubs(with_metadata(self._channel, credentials))
 
     async def unary(

@@ -31,7 +31,7 @@ from heapq import heappop, heappush
 from itertools import chain, islice
 from typing import Final
 
-from ..model.batch import Batch, Charge, Entry, Groups, Line
+from ..model.batch import Batch, Entry, Groups, LeaseShare, Line
 from ..model.clock import Millis
 from ..model.names import (
     ID_LENGTH,
@@ -622,7 +622,7 @@ class Index:
             self._supersede(batch, commit)
         entry.due = due
         for loser in losers:
-            if loser.charged:
+            if loser.shares:
                 _pass_on(loser, entry)
             self._count(loser, loser.held)
             if not loser.held:
@@ -644,7 +644,7 @@ class Index:
         held = entry.held
         batch.drop(entry, commit)
         entry.held = 0
-        if entry.charged:
+        if entry.shares:
             _pass_on(entry, None)
         self._count(entry, 0)
         if held:
@@ -828,21 +828,23 @@ def _first_of(found: tuple[str, Entry]) -> str:
 
 
 def _pass_on(loser: Entry, winner: Entry | None) -> None:
-    """Let the charges of messages follow them: a lease that was extended goes on, any other is over."""
-    kept: list[Charge] = []
+    """Let the shares of messages follow them: a lease that was extended goes on, any other is over."""
+    kept: list[LeaseShare] = []
     goes_on = winner is not None and winner.name.token == loser.name.token
-    for members, size, credits in loser.charged:
-        left, lost = members & loser.held, members & ~loser.held
+    for share in loser.shares:
+        left, lost = share.members & loser.held, share.members & ~loser.held
         # Of a part of a file that isn't in memory any more they are a guess: the sum is exact.
-        lost_size = min(size, loser.batch.counted_bytes_of(lost)) if left else size
+        lost_size = share.size
+        if left and lost_size:
+            lost_size = min(lost_size, loser.batch.counted_bytes_of(lost))
         if lost and goes_on:
             assert winner is not None
-            winner.charged.append(Charge(lost, lost_size, credits))
-        elif lost:
-            credits.give_back(lost.bit_count(), lost_size)
+            winner.shares.append(LeaseShare(lost, lost_size, *share[2:]))
+        elif lost and share.credits is not None:
+            share.credits.give_back(lost.bit_count(), lost_size)
         if left:
-            kept.append(Charge(left, size - lost_size, credits))
-    loser.charged = kept
+            kept.append(LeaseShare(left, share.size - lost_size, *share[2:]))
+    loser.shares = kept
 
 
 def _key_of(batch: Batch) -> str:

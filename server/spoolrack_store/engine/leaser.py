@@ -19,9 +19,8 @@ from typing import Any, Final
 from ..engine.moves import Part
 from ..model import backoff, receipts
 from ..model.background_work import BackgroundWork
-from ..model.batch import Attributes, Charge, Damaged, Entry, Groups, size_of
+from ..model.batch import Attributes, Damaged, Entry, Groups, LeaseShare, size_of
 from ..model.clock import Clock, Millis, span_text
-from ..model.credits import Credits
 from ..model.dead_letter_records import MAX_RECEIVES as MAX_RECEIVES_REASON
 from ..model.dead_letter_records import REJECTED, check_explanation
 from ..model.errors import InvalidRequest, NoDeadLetterQueue, StaleReceipt, StoreError
@@ -61,6 +60,8 @@ class _Lease:
     entry: Entry
     visibility: Millis
     members: int
+    since: Millis = Millis(0)
+    """Unix time."""
     leased: list[Entry] = field(default_factory=list)
     """Their new entries."""
     refused: StoreError | None = None
@@ -74,7 +75,7 @@ class _Share:
     answer: list[Delivery]
     lease: _Lease
     members: int
-    credits: Credits | None
+    request: Receive
 
 
 class Leaser(Part):
@@ -153,7 +154,7 @@ class Leaser(Part):
         written = self._just_written(record.name, chosen)
         for entry, members in self.pick(record, room, max_bytes, chosen, written):
             count += members.bit_count()
-            self._share(shares, entry, visibility, members, answer, request.credits)
+            self._share(shares, entry, visibility, members, answer, request)
         if request.credits is not None:
             request.credits.charge(count)
         return answer
@@ -295,13 +296,13 @@ class Leaser(Part):
         visibility: Millis,
         members: int,
         answer: list[Delivery],
-        credits: Credits | None,
+        request: Receive,
     ) -> None:
         """Give `members` to a receive, by a lease that other receives of the commit share."""
         if entry.name.receives >= WHOLE_LEASES:
             for index in indexes(members):
                 lease = _Lease(entry, visibility, 1 << index)
-                shares.append(_Share(answer, lease, 1 << index, credits))
+                shares.append(_Share(answer, lease, 1 << index, request))
             return
         for share in reversed(shares):
             lease = share.lease
@@ -310,11 +311,11 @@ class Leaser(Part):
                 break
         else:
             lease = _Lease(entry, visibility, members)
-        shares.append(_Share(answer, lease, members, credits))
+        shares.append(_Share(answer, lease, members, request))
 
     def _lease(self, lease: _Lease) -> None:
         old = lease.entry.name
-        wall = self._clock.wall()
+        wall = lease.since = self._clock.wall()
         until = Millis(wall + lease.visibility), self._clock.monotonic() + lease.visibility
         token = make_token(self._random)
         try:
@@ -342,8 +343,8 @@ class Leaser(Part):
             if members := share.members & entry.held:
                 delivered |= self._deliver_of(entry, members, share)
         missing = (share.members & ~delivered).bit_count()
-        if missing and share.credits is not None:
-            share.credits.give_back(missing)
+        if missing and share.request.credits is not None:
+            share.request.credits.give_back(missing)
 
     def _deliver_of(self, entry: Entry, members: int, share: _Share) -> int:
         """Add messages of a lease to an answer; return those that can be read. The others go to
@@ -375,10 +376,12 @@ class Leaser(Part):
         if stem.attributes:
             named = self._reader.line(entry).attributes
             attributes = {at: named[index] for at, index in enumerate(where) if index in named}
-        if share.credits is not None:
-            size = entry.batch.counted_bytes_of(members)
-            share.credits.charge(0, size)
-            entry.charged.append(Charge(members, size, share.credits))
+        credits, consumer = share.request.credits, share.request.consumer
+        if credits is not None or consumer:
+            size = 0 if credits is None else entry.batch.counted_bytes_of(members)
+            entry.shares.append(LeaseShare(members, size, credits, consumer, share.lease.since))
+            if credits is not None:
+                credits.charge(0, size)
         share.answer.append(
             Delivery(
                 queue=name.queue,

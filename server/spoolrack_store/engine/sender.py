@@ -268,13 +268,11 @@ class Sender(Part):
             raise InvalidMessage(why="it has a delay and a delivery time: give one of them")
         ahead = Millis(max(0, request.deliver_at[position] - self._wall))
         if ahead > MAX_DELAY:
-            raise InvalidMessage(
-                why=f"its delivery time is {span_text(ahead)} ahead, and may be {span_text(MAX_DELAY)}"
-            )
+            raise InvalidMessage(why=f"its delivery time is more than {span_text(MAX_DELAY)} ahead")
         if settings.retention and ahead >= settings.retention:
             # The retention counts from the send: the message would be removed undelivered.
             raise InvalidMessage(
-                why=f"its delivery time is {span_text(ahead)} ahead, and the queue's retention is "
+                why=f"its delivery time is not within the queue's retention of "
                 f"{span_text(settings.retention)}"
             )
         return ahead
