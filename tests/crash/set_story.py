@@ -282,6 +282,8 @@ class SetStory(Story):
         if held is not None and held.record.token == token:
             if mine._is_committed(held):
                 return DONE
+            if fate.now == DONE and all(found.get(id, (GONE,))[0] == GONE for id in fate.ids):
+                return DONE  # The cut has undone the last step, the unlink of its record.
             return LOST if held.name.is_lost else ("held", held.due, held.name.is_read)
         if fate.now == ABSENT or fate.key[1] > mine.committed(fate.key[0]) or held is not None:
             return ABSENT
@@ -410,6 +412,8 @@ class SetStory(Story):
         if is_cut:
             fate.may = [(self.at, now)]
             fate.reads = [(self.at, any(may_be_read for _, may_be_read in fate.reads))]
+        elif now == DONE and self.is_restarted:
+            fate.may = [(self.at, now)]  # The start has made the marker durable.
         elif now != fate.now:
             # A power cut may yet undo the last of what the dead did to it, and not the first.
             fate.may += [(self.at, each) for each in (*self.maybe_sets.get(token, ()), now)]
