@@ -7,6 +7,7 @@ status into our errors.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,6 +19,7 @@ from google.rpc.status_pb2 import Status
 from .. import tracing
 from .._credentials import NONE, Credentials
 from .._runtime import Runtime, Tasks
+from .._threads import Ending, start_thread
 from ..errors import (
     ClientClosed,
     InvalidRequest,
@@ -34,6 +36,8 @@ Request = TypeVar("Request", contravariant=True)
 Response = TypeVar("Response", covariant=True)
 Answer = TypeVar("Answer")
 
+CLOSE: Final = 5.0
+"""Seconds for gRPC to close a channel."""
 DETAILS_KEY: Final = "grpc-status-details-bin"
 OPTIONS: Final = (
     # The contract's own limits are the server's to check, and their errors say more.
@@ -117,7 +121,9 @@ class ThreadCalls:
 
     async def close(self) -> None:
         self.is_closed = True
-        self.channel.close()
+        # A call that Ctrl-C interrupted as it began never ends for gRPC, whose close waits for it.
+        with contextlib.suppress(Ending):
+            start_thread(self.channel.close, "spoolrack-close").join(CLOSE)
 
 
 class ThreadFrames:
