@@ -581,7 +581,7 @@ class Committer:
     def _resolve(self, each: _QueuedRequest, outcome: Outcome) -> None:
         request, future = each.request, each.future
         if outcome is UNFINISHED:
-            self._go_on_with(each)
+            self._continue(each)
         elif isinstance(request, Waiting):
             if outcome or request.wait == 0:
                 self._answer_receive(request, future, outcome)
@@ -592,7 +592,7 @@ class Committer:
         else:
             future.set_result(outcome)
 
-    def _go_on_with(self, each: _QueuedRequest) -> None:
+    def _continue(self, each: _QueuedRequest) -> None:
         """Let the next commit do more of a request. It is done to its end; if its caller is gone, it is
         undone then."""
         if not each.has_begun and not each.future.set_running_or_notify_cancel():
