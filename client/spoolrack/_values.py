@@ -71,7 +71,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldLease:
-    """Messages that were leased together, and still are."""
+    """Messages that one consumer leased together, and still holds."""
 
     message_id: str
     """The first of them."""
@@ -81,6 +81,12 @@ class OldLease:
     receive_count: int
     stream: str
     """The stream of the reservation that holds them; empty: a receive does."""
+    consumer: str = ""
+    """For people: the identity, address and user agent that received them, or the process of a program
+    without a server. Only the server or program that served the receive knows it, and only in memory:
+    others say that it is unknown. Empty if a reservation holds them."""
+    received_at: datetime | None = None
+    """None: the consumer is unknown, or a reservation holds them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from spoolrack_store.model.background_work import ONLY_REAPS, Chores
+from spoolrack_store.model.background_work import ONLY_REAPS, BackgroundWork
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.store import Store
 
@@ -17,9 +17,9 @@ from .logs import LogFormat, adopt_library_logs, make_log
 from .shutdown import EXIT_CODES, print_startup_error, shutdown_on_signals
 
 
-async def move(root: str, chores: Chores, log_format: LogFormat) -> int:
+async def move(root: str, background: BackgroundWork, log_format: LogFormat) -> int:
     """Do what time brings about in `root`, until a signal; returns the process's exit code."""
-    return await _run(root, chores, log_format, "moving")
+    return await _run(root, background, log_format, "moving")
 
 
 async def reap(root: str, log_format: LogFormat) -> int:
@@ -27,8 +27,8 @@ async def reap(root: str, log_format: LogFormat) -> int:
     return await _run(root, ONLY_REAPS, log_format, "reaping")
 
 
-async def _run(root: str, chores: Chores, log_format: LogFormat, what: str) -> int:
-    """Have the root open with these chores only, until a signal."""
+async def _run(root: str, background: BackgroundWork, log_format: LogFormat, what: str) -> int:
+    """Have the root open with these background only, until a signal."""
     log = make_log(format=log_format)
     adopt_library_logs(log)
     loop = asyncio.get_running_loop()
@@ -41,7 +41,7 @@ async def _run(root: str, chores: Chores, log_format: LogFormat, what: str) -> i
         loop.call_soon_threadsafe(ending.set)
 
     try:
-        store = await asyncio.to_thread(Store.open, root, chores=chores)
+        store = await asyncio.to_thread(Store.open, root, background=background)
     except tuple(EXIT_CODES) as error:
         return print_startup_error(error)
     store.on_failure(failed)

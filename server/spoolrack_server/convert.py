@@ -338,6 +338,8 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
                 lease_expire_time=timestamp(each.due),
                 receive_count=each.receives,
                 stream=each.stream,
+                consumer=each.consumer,
+                receive_time=None if each.since is None else timestamp(each.since),
             )
             for each in queue.oldest_leases
         ],

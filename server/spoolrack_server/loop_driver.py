@@ -65,7 +65,7 @@ class LoopDriver:
         self._is_woken = False
         if self._is_at_work:
             return
-        has_work, later = self._committer.look_for_work()
+        has_work, later = self._committer.poll_work()
         if has_work and self._committer.is_awaited:
             self._begin()
         elif has_work:

@@ -29,6 +29,7 @@ from .access.authorization import queues_for
 from .access.list_filter import shown
 from .access.permissions import Permission
 from .concurrency import ConcurrencyLimit
+from .consumers import consumer_of_call
 from .external_scaler import ExternalScaler
 from .frames import FrameWriter
 from .lease_requests import LeaseRequests
@@ -36,6 +37,7 @@ from .logs import Log
 from .loop_answers import answer
 from .memory import Budget, MemoryLimiter
 from .observability.instrumentation import Instrumentation
+from .observability.observer import Observer
 from .observability.trace_context import context_in
 from .page_tokens import PageTokens, filter_texts, page_size
 from .receive_streams import ReceiveStreams
@@ -62,8 +64,11 @@ class QueueService:
         workers: ConcurrencyLimit | None = None,
         watch: Instrumentation | None = None,
         responses: Budget | None = None,
+        observer: Observer | None = None,
     ) -> None:
-        """`responses` bounds the bytes of messages in unsent responses."""
+        """`responses` bounds the bytes of messages in unsent responses; `observer` knows the other
+        worker processes."""
+        self._observer = observer
         self._store = store
         self._workers = workers or ConcurrencyLimit(None)
         self._clock = clock
@@ -116,6 +121,8 @@ class QueueService:
 
     async def GetQueue(self, request: rpc.GetQueueRequest, context: Context) -> rpc.GetQueueResponse:
         queue = await self._access.read(self._store.queue, convert.queue_name(request.name))
+        if self._observer is not None:
+            queue = await self._observer.with_consumers(queue)
         return rpc.GetQueueResponse(queue=convert.queue(queue, self._clock.wall()))
 
     async def ListQueues(
@@ -193,6 +200,7 @@ class QueueService:
                 max_bytes=min(max_bytes, convert.MAX_RECEIVE_BYTES),
                 visibility=convert.visibility(request),
                 wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
+                consumer=consumer_of_call(context),
             ),
         )
         await leased.hand_over()

@@ -21,6 +21,7 @@ from spoolrack_store.model.operations import Receive
 from spoolrack_store.store import Store
 
 from . import convert, delete_requests, lease_change_requests
+from .consumers import consumer_of_call
 from .encoding import ResponseTags
 from .flow_control import FlowControl
 from .frames import FrameWriter
@@ -104,6 +105,7 @@ class ReceiveStreams:
         """Lease messages and write them, as long as the flow control has credits."""
         flow_control = wanted.flow_control
         credits = flow_control.credits
+        consumer = consumer_of_call(context)
         self._flow_controls.add(flow_control)
         writing: deque[asyncio.Task[None]] = deque()
         try:
@@ -125,6 +127,7 @@ class ReceiveStreams:
                         visibility=wanted.visibility,
                         wait=None,
                         credits=credits,
+                        consumer=consumer,
                     ),
                 )
                 if leased is not None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
-from spoolrack_store.model.background_work import Chores
+from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Clock, SystemClock
 from spoolrack_store.model.disk_watermark import DiskWatermark
 from spoolrack_store.model.errors import StoreError
@@ -64,7 +64,7 @@ class Server:
         random: Random | None = None,
         log: Log | None = None,
         http_limits: HttpLimits | None = None,
-        chores: Chores | None = None,
+        background: BackgroundWork | None = None,
         processes: Processes | None = None,
         traces: Traces | None = None,
         security: Security | None = None,
@@ -72,7 +72,7 @@ class Server:
     ) -> None:
         """Take the settings, or a root that is served with default settings at free ports of loopback.
 
-        `http_limits` bounds slow HTTP clients. `chores`, `security` and `limits` follow from the
+        `http_limits` bounds slow HTTP clients. `background`, `security` and `limits` follow from the
         settings unless they are given.
         """
         if not isinstance(settings, ServeSettings):
@@ -94,7 +94,7 @@ class Server:
         self._log = log or make_log()
         self._http_limits = http_limits
         self._workers = ConcurrencyLimit(settings.workers)
-        self._chores = chores or Chores(unlinks=settings.reaper, ticks=settings.mover)
+        self._background = background or BackgroundWork(unlinks=settings.reaper, ticks=settings.mover)
         self._security = security or settings.security
         self._limits = limits or Limits(connections=settings.connections)
         self._access_files: LoadedSecurity | None = None
@@ -185,7 +185,7 @@ class Server:
             raise
         try:
             self._listen_to(store)
-            self.observer.begin(store.tally, reaps=self._chores.unlinks)
+            self.observer.begin(store.tally, reaps=self._background.unlinks, describe=store.queue)
             await self._start_grpc(store, access_files)
             await self._start_http(store, access_files)
             await self._start_sqs(store, access_files)
@@ -211,7 +211,7 @@ class Server:
             self.root,
             clock=self._clock,
             random=self._random,
-            chores=self._chores,
+            background=self._background,
             group_access=self._settings.group_access,
             driver=driver,
             watermark=DiskWatermark(
@@ -269,7 +269,13 @@ class Server:
         admissions = None if access_files.guard.is_open else CallAuthorizer(access_files.guard)
         self._calls = ServerCalls(self._log, self._watch, admissions, self._memory)
         self._service = QueueService(
-            store, self._clock, self._log, self._workers, self._watch, self._memory.responses
+            store,
+            self._clock,
+            self._log,
+            self._workers,
+            self._watch,
+            self._memory.responses,
+            self.observer,
         )
         self.observer.observe_flow(self._service, self._memory)
         # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.

@@ -18,6 +18,8 @@ METRIC_ROWS: Final = "metric_rows"
 PROCESS: Final = "process"
 HISTORY: Final = "history "
 """Followed by a queue's name."""
+CONSUMERS: Final = "consumers "
+"""Followed by a queue's name."""
 STATE: Final = "state"
 ANSWER_TIMEOUT: Final = 3.0
 """Seconds that one process has for an answer. Prometheus gives a scrape ten."""
@@ -30,7 +32,8 @@ class WorkerReport(Protocol):
     def state(self) -> str: ...
 
     async def answer(self, what: str) -> Any:
-        """Return `METRIC_ROWS`, `PROCESS` or the `HISTORY` of a queue to the other processes."""
+        """Return `METRIC_ROWS`, `PROCESS`, or the `HISTORY` or `CONSUMERS` of a queue to the other
+        processes."""
 
 
 class WorkerProcess:

@@ -140,14 +140,14 @@ class Parking:
             heapq.heappop(self._deadlines)
         return None
 
-    def take_late(self, now: Millis) -> Iterator[Parked]:
+    def pop_late(self, now: Millis) -> Iterator[Parked]:
         """Let those leave whose time is over."""
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             parked = heapq.heappop(self._deadlines)[2]
             self.leave(parked)
             yield parked
 
-    def take_all(self) -> list[Parked]:
+    def pop_all(self) -> list[Parked]:
         """Let all leave."""
         parked_all = [parked for waiting in self._queues.values() for parked in waiting.values()]
         self._queues.clear()
@@ -362,7 +362,7 @@ class Committer:
                 clock.wait(self._wakened, self._wake_time())
             return True
 
-    def look_for_work(self) -> tuple[bool, Millis | None]:
+    def poll_work(self) -> tuple[bool, Millis | None]:
         """Return whether there is something to do, and otherwise from what monotonic time on, if
         any."""
         with self._wakened:
@@ -471,9 +471,9 @@ class Committer:
             while self._left:
                 self._parking.leave(self._left.popleft())
             if draining:
-                for parked in self._parking.take_all():
+                for parked in self._parking.pop_all():
                     _fail(parked.future, Draining())
-            for parked in self._parking.take_late(self._clock.monotonic()):
+            for parked in self._parking.pop_late(self._clock.monotonic()):
                 _answer(parked.future, parked.nothing)
             begun = [each for each in waiting if self._begins(each, draining)]
             begun = self._without_early(begun)
@@ -547,7 +547,7 @@ class Committer:
                 self._parking.leave(parked)
                 self._answer_receive(parked.request, parked.future, outcome)
         for each, outcome in zip(held.begun, outcomes[len(held.tried) :], strict=True):
-            self._tell(each, outcome)
+            self._resolve(each, outcome)
 
     def _without_early(self, begun: list[_QueuedRequest]) -> list[_QueuedRequest]:
         """Leave receives to the next commit whose messages are on their way back, each once."""
@@ -573,7 +573,7 @@ class Committer:
         # A receive may still be cancelled while it waits, so it isn't running before it has leased.
         return not each.future.cancelled()
 
-    def _tell(self, each: _QueuedRequest, outcome: Outcome) -> None:
+    def _resolve(self, each: _QueuedRequest, outcome: Outcome) -> None:
         request, future = each.request, each.future
         if isinstance(request, Waiting):
             if outcome or request.wait == 0:
@@ -627,7 +627,7 @@ class Committer:
             _fail(future, unknown)
         for each in waiting:
             _fail(each.future, failure)
-        for parked in self._parking.take_all():
+        for parked in self._parking.pop_all():
             _fail(parked.future, failure)
 
 

@@ -58,6 +58,14 @@ class Overview:
         with self._changing:
             return self._engine.views.dead_letter_queues()
 
+    def unknown_consumer(self) -> str:
+        """Return what there is to say of a consumer that this process doesn't know; raise
+        `DiskError`."""
+        others = [each.about.partition(" boot ")[0] for each in self.owners() if not each.is_me]
+        if not others:
+            return "unknown to this process; no other has the root open"
+        return f"unknown to this process; the root is also open in {', '.join(others)}"
+
     def owners(self) -> list[Owner]:
         """Return the processes that have the root open, this one too; raise `DiskError`."""
         found: list[Owner] = []

@@ -23,14 +23,14 @@ from .files.disk import Lock
 from .files.local_disk import LocalDisk
 from .files.overlay import OverlayDisk
 from .files.root import is_living, is_root, owners_of
-from .model.background_work import Chores
+from .model.background_work import BackgroundWork
 from .model.clock import Clock
 from .model.errors import RootUnusable
 from .store import Store
 
 log = logging.getLogger(__name__)
 
-_CHORES: Final = Chores(adopts=False, unlinks=False, ticks=False)
+_WORK: Final = BackgroundWork(adopts=False, unlinks=False, ticks=False)
 _TRIES: Final = 250
 _TRY_EVERY: Final = 0.02
 """Seconds. A process that holds the lock for more than five is stopped, or moves very much."""
@@ -55,7 +55,7 @@ def open_read_only(root: str | os.PathLike[str], *, clock: Clock | None = None) 
             # Only how names are made in memory depends on it.
             random=Random(0),
             disk=OverlayDisk(disk),
-            chores=_CHORES,
+            background=_WORK,
             driver=_Finished(),
         )
 
@@ -82,7 +82,7 @@ class _Finished(ThreadDriver):
 
     def start(self, committer: Committer) -> None:
         for _ in range(_MOST_COMMITS):
-            if not committer.look_for_work()[0]:
+            if not committer.poll_work()[0]:
                 break
             run_whole(committer)
         super().start(committer)
@@ -92,6 +92,8 @@ class _Finished(ThreadDriver):
 def _still(disk: LocalDisk, root: str) -> Iterator[None]:
     """Keep other processes from committing, as far as this one may."""
     lock: Lock | None = None
+    warning = "%s can't be locked: messages that other processes move may be missing"
+    was_never_open = False
     try:
         for _ in range(_TRIES):
             lock = disk.share_lock()
@@ -105,9 +107,13 @@ def _still(disk: LocalDisk, root: str) -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.ENOENT):
             raise
-        log.warning("%s can't be locked: messages that other processes move may be missing", root)
+        was_never_open = error.errno == errno.ENOENT  # A snapshot, or a copy without its `LOCK`.
+        if not was_never_open:
+            log.warning(warning, root)
     try:
         yield
     finally:
         if lock is not None:
             lock.release()
+    if was_never_open and owners_of(disk):
+        log.warning(warning, root)

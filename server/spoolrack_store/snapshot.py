@@ -15,13 +15,13 @@ from functools import partial
 from typing import Final, Protocol
 
 from .files import layout
-from .files.changes import LOCK, PATH, SIZE, Changes, Memory, Poisoned, look_at, try_for
+from .files.changes import LOCK, PATH, SIZE, Changes, Memory, Poisoned, describe_holder, try_for
 from .files.disk import Lock, SyncFailed
-from .files.hard_links import Links, TargetUnusable
+from .files.hard_links import Links
 from .files.local_disk import LocalDisk, this_process
 from .files.root import is_root
 from .model.clock import Clock, Millis, SystemClock
-from .model.errors import RootInUse, RootUnusable, StoreFailed
+from .model.errors import RootInUse, RootUnusable, StoreFailed, TargetUnusable
 from .model.names import NotAName, parse
 
 TRIES: Final = 1_500
@@ -60,9 +60,10 @@ def take_snapshot(
 
     It is durable at return. A process that dies meanwhile leaves `<target>.partial`.
 
-    Raise `RootUnusable` for a folder that isn't a root, and for a `target` that exists, lies in the
-    root or on another file system, or that the disk refuses; `RootInUse` if another process goes on
-    holding the lock; `StoreFailed` if a sync failed: only a restart can tell what is durable.
+    Raise `RootUnusable` for a folder that isn't a root; `TargetUnusable` for a `target` that exists,
+    lies in the root or on another file system, or that the disk refuses; `RootInUse` if another
+    process goes on holding the lock; `StoreFailed` if a sync failed: only a restart can tell what is
+    durable.
     """
     name = os.fspath(root)
     if not is_root(root):
@@ -71,8 +72,6 @@ def take_snapshot(
     try:
         disk = LocalDisk(root)
         links = Links(root, target)
-    except TargetUnusable as error:
-        raise RootUnusable(root=os.fspath(target), why=str(error)) from error
     except OSError as error:
         raise RootUnusable(root=name, why=error.strerror or str(error)) from error
     try:
@@ -80,7 +79,7 @@ def take_snapshot(
             raise RootUnusable(root=name, why="it has another format: use the version that wrote it")
         with contextlib.suppress(FileExistsError):
             disk.create(LOCK, [], sync=False)
-        lock = _take(disk, name, tries)  # The close of the disk releases it, too.
+        lock = _acquire_lock(disk, name, tries)  # The close of the disk releases it, too.
         # A copy of a root may lack it, or have holes in it.
         disk.set_aside(PATH, SIZE)
         with links:
@@ -88,10 +87,8 @@ def take_snapshot(
             links.finish(layout.FORMAT, layout.FORMAT_CONTENT)
     except (Poisoned, SyncFailed) as error:
         raise StoreFailed(detail="a sync of a process that has the root open failed") from error
-    except TargetUnusable as error:
-        raise RootUnusable(root=os.fspath(target), why=str(error)) from error
     except OSError as error:
-        raise RootUnusable(root=os.fspath(target), why=str(error)) from error
+        raise TargetUnusable(root=os.fspath(target), why=str(error)) from error
     finally:
         disk.close()
     return taken
@@ -124,9 +121,9 @@ def _is_message(name: str) -> bool:
     return True
 
 
-def _take(disk: LocalDisk, root: str, tries: int) -> Lock:
+def _acquire_lock(disk: LocalDisk, root: str, tries: int) -> Lock:
     lock = try_for(tries, partial(disk.lock, LOCK))
     if lock is None:
-        holder = look_at(*Changes(disk.map(PATH, SIZE), "").holder())
+        holder = describe_holder(*Changes(disk.map(PATH, SIZE), "").holder())
         raise RootInUse(root=root, holder=f", {holder}, which holds the lock")
     return lock

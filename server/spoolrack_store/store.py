@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from random import Random
@@ -17,16 +18,16 @@ from .engine.engine import Engine
 from .engine.questions import Questions
 from .engine.reservations import check_places
 from .files.body_file import BodyFile, discard_body, link_body
-from .files.changes import LockHolder, Poisoned, look_at, try_for
+from .files.changes import LockHolder, Poisoned, describe_holder, try_for
 from .files.disk import SyncFailed
 from .files.layout import new_body_path
 from .files.layout import owner as owner_file
 from .files.local_disk import LocalDisk, this_process
-from .files.mounts import is_written_by_other_hosts, tell_doubt
+from .files.mounts import is_written_by_other_hosts, log_doubt
 from .files.removed import ReaperThread
 from .files.root import Root, make_root, open_root
 from .listener import Listener
-from .model.background_work import ALL_CHORES, Chores
+from .model.background_work import ALL_WORK, BackgroundWork
 from .model.clock import Clock, SystemClock
 from .model.disk_watermark import DiskWatermark
 from .model.errors import RootInUse, StoreError, StoreFailed
@@ -69,7 +70,7 @@ class Store:
         clock: Clock | None = None,
         random: Random | None = None,
         disk: LocalDisk | None = None,
-        chores: Chores = ALL_CHORES,
+        background: BackgroundWork = ALL_WORK,
         group_access: bool = False,
         driver: Driver | None = None,
         watermark: DiskWatermark | None = None,
@@ -78,8 +79,8 @@ class Store:
 
         Other processes of the host may have it open, too. `group_access` makes a new root one that
         processes of its group may share. Commits are run by `driver`, which is this store's alone;
-        without one, and where a call may wait for another host, by a thread. Work that is not among
-        its `chores` is left to other processes. Nothing is stored while the disk has less free room
+        without one, and where a call may wait for another host, by a thread. Work that is not in
+        `background` is left to other processes. Nothing is stored while the disk has less free room
         than `watermark`, or 4 MiB and 256 files.
 
         Raise `RootUnusable` or `UnknownFormat`; `RootInUse` if another process holds the lock and goes
@@ -92,7 +93,7 @@ class Store:
         random = random if random is not None else PooledRandom()
         disk = disk if disk is not None else LocalDisk(path)
         root = _enter(disk, os.fspath(path), random)
-        tell_doubt(path)
+        log_doubt(path)
         engine = Engine(
             disk,
             root.memory,
@@ -101,11 +102,11 @@ class Store:
             owner=root.owner,
             pid=this_process().pid,
             is_living=root.is_living,
-            chores=chores,
+            background=background,
             watermark=watermark,
         )
         try:
-            return cls(engine, disk, clock, root, chores=chores, driver=driver)
+            return cls(engine, disk, clock, root, background=background, driver=driver)
         except BaseException:
             root.close()
             raise
@@ -117,7 +118,7 @@ class Store:
         clock: Clock,
         root: Root,
         *,
-        chores: Chores,
+        background: BackgroundWork,
         driver: Driver,
     ) -> None:
         """For `open`: make durable what is in `root`."""
@@ -127,7 +128,7 @@ class Store:
         self._changing = threading.RLock()
         try:
             if not try_for(OPEN_TRIES, engine.open):
-                holder = look_at(*engine.sharing.holder)
+                holder = describe_holder(*engine.sharing.holder)
                 raise RootInUse(root="the root", holder=f", {holder}, which holds the lock")
         except Poisoned as error:
             detail = "a sync of another process that has the root open failed"
@@ -145,7 +146,7 @@ class Store:
             clock,
             self._changing,
             driver,
-            ticks=chores.ticks,
+            ticks=background.ticks,
             listener=self._listener,
         )
         self.tally = StoreMetrics(engine, disk, self._changing, self._committer)
@@ -191,12 +192,22 @@ class Store:
 
     def queue(self, name: str) -> Queue:
         """Return the queue `name` with its obstacles and oldest leases; raise `InvalidQueueName`,
-        `QueueNotFound`."""
+        `QueueNotFound`, `DiskError`."""
         engine = self._engine
-        return self._questions.up_to_date(
+        queue = self._questions.up_to_date(
             lambda: engine.views.described(
                 engine.catalog.require(name), engine.reservations.held_in(name)
             )
+        )
+        if all(each.consumer or each.stream for each in queue.oldest_leases):
+            return queue
+        unknown = self.overview.unknown_consumer()
+        return replace(
+            queue,
+            oldest_leases=[
+                each if each.consumer or each.stream else replace(each, consumer=unknown)
+                for each in queue.oldest_leases
+            ],
         )
 
     def queues(self, *, prefix: str = "", after: str = "", limit: int = 100) -> list[Queue]:

@@ -62,7 +62,7 @@ class StoreMetrics:
         with self._changing:
             held, lost = engine.reservations.count()
             records = engine.catalog.records
-            self.statistics.forget_all_but(list(records))
+            self.statistics.keep_only(list(records))
             return RootMetrics(
                 queues=len(records),
                 quarantined=engine.moves.quarantined,
@@ -79,7 +79,7 @@ class StoreMetrics:
                 failed=self._committer.failure is not None,
             )
 
-    def _take_in(self) -> None:
+    def _refresh(self) -> None:
         """Know what was answered and what other processes did, unless one of them holds the lock."""
         with self._changing:
             if not self._engine.has_exact_index:
@@ -94,7 +94,7 @@ class StoreMetrics:
 
     def queues(self) -> Iterator[list[QueueMetrics]]:
         """Yield all queues in parts, in the same order."""
-        self._take_in()
+        self._refresh()
         names = iter(self.names())
         while part := list(islice(names, AT_ONCE)):
             with self._changing:

@@ -53,6 +53,21 @@ def extended(owner: spoolrack.Client) -> None:
     raise AssertionError("the lease was not extended")
 
 
+def test_a_lease_tells_the_identity_of_its_consumer_and_nothing_of_its_token(served: Served) -> None:
+    jobs = served.owner.queue("jobs")
+    jobs.send("one")
+    jobs.send("two")
+    served.receiver.queue("jobs").receive(1)
+    with served.receiver.queue("jobs").messages(max_in_flight=1) as messages:
+        next(messages)
+        leases = jobs.info().oldest_leases
+    assert len(leases) == 2
+    for each in leases:
+        assert each.consumer.startswith("alice, 127.0.0.1:")
+        assert f"pid {os.getpid()}" in each.consumer
+        assert "srk_" not in each.consumer
+
+
 def test_a_worker_that_may_only_receive_keeps_its_leases(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -22,7 +22,7 @@ from spoolrack_server.logs import make_log
 from spoolrack_server.observability.metrics import Row
 from spoolrack_server.observability.observer import Observer
 from spoolrack_server.server import Server
-from spoolrack_store.model.background_work import Chores
+from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.errors import OutcomeUnknown
 from spoolrack_store.model.operations import CreateQueue, Send
 from spoolrack_store.model.settings import QueueSettings
@@ -150,19 +150,19 @@ async def gateway_over(
     *,
     health: Health | None = None,
     processes: Any = None,
-    chores: Chores | None = None,
+    background: BackgroundWork | None = None,
     first: Callable[[Path], None] = lambda root: None,
 ) -> AsyncIterator[Rig]:
     """Open a gateway; call `first` with the root before the monitoring begins."""
     root = folder / "root"
     root.mkdir()
     disk, clock, health = FaultyDisk(root), ManualClock(), health or Health()
-    with Store.open(root, clock=clock, disk=disk, chores=chores or Chores()) as store:
+    with Store.open(root, clock=clock, disk=disk, background=background or BackgroundWork()) as store:
         store.submit(CreateQueue(name="q", settings=QueueSettings())).result()
         first(root)
         store.on_failure(lambda error: health.fail(str(error)))
         observer = Observer(health, clock, processes)
-        observer.begin(store.tally, reaps=(chores or Chores()).unlinks)
+        observer.begin(store.tally, reaps=(background or BackgroundWork()).unlinks)
         gateway = Gateway(store, health, clock, make_log(), observer=observer)
         port = await gateway.start("127.0.0.1", 0)
         try:
@@ -335,7 +335,7 @@ async def test_files_that_are_never_unlinked(tmp_path: Path) -> None:
         for number in range(10_001):
             (root / "remove" / str(number)).touch()
 
-    async with gateway_over(tmp_path, chores=Chores(unlinks=False), first=leave) as rig:
+    async with gateway_over(tmp_path, background=BackgroundWork(unlinks=False), first=leave) as rig:
         for _ in range(10_000):  # Counted now and then, beside the scrapes.
             found = await rig.scrape()
             if found.value("spoolrack_reaper_waiting") > 10_000:
@@ -345,8 +345,8 @@ async def test_files_that_are_never_unlinked(tmp_path: Path) -> None:
 
 
 async def test_leases_that_are_never_ended(tmp_path: Path, clock: ManualClock) -> None:
-    chores = Chores(brings_back=False)
-    async with Server(tmp_path / "root", clock=clock, chores=chores) as server:
+    background = BackgroundWork(brings_back=False)
+    async with Server(tmp_path / "root", clock=clock, background=background) as server:
         async with connected(server) as client:
             await client.create()
             await client.send(b"x")

@@ -207,3 +207,4 @@ def test_a_queue_shows_what_holds_its_messages_back(
     desk.go("queue/q")
     desk.text("Obstacles")
     desk.until_count("table.leases tbody tr", 1)
+    desk.text("unknown to this process; no other has the root open")

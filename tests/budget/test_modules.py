@@ -40,7 +40,7 @@ class CallersDriver:
     def run(self) -> None:
         """Commit as long as there is something to do."""
         for _ in range(MOST_COMMITS):
-            if not self.committer.look_for_work()[0]:
+            if not self.committer.poll_work()[0]:
                 return
             run_whole(self.committer)
         raise AssertionError("the store doesn't come to rest")

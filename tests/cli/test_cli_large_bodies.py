@@ -225,6 +225,8 @@ async def test_a_server_takes_and_gives_a_file_over_http(
     by_http = ("--http-url", str(server.http_url))
     on_root = ("--root", str(tmp_path / "root"))
     assert (await program("send", "films", "--link", str(huge), *on_root)).code == 0
+    plain = await program("receive", "films")
+    assert (plain.code, "--to DIR or --exec CMD, with --http-url" in plain.err) == (2, True)
     ran = tmp_path / "ran"
     # No command runs without the body.
     result = await program("receive", "films", "--exec", f"touch {ran}")

@@ -287,7 +287,9 @@ def test_a_description_names_each_cause_that_a_queue_stands_still(
     assert "No message is ready: 1 leased, 1 delayed." in told
     assert "Sending is paused" not in told
     (row,) = [line for line in told.splitlines() if first in line]
-    assert row.split()[-1] == "1"
+    before, _, consumer = row.partition("127.0.0.1:")
+    assert before.split()[-1] == "1"
+    assert f"; pid {os.getpid()})" in consumer
 
 
 def test_a_description_names_the_stream_whose_reservation_holds_messages(
@@ -297,7 +299,9 @@ def test_a_description_names_the_stream_whose_reservation_holds_messages(
     client.queue("jobs").send("held")
     client.queue("jobs").reserve("nightly", 0)
     told = spoolrack("queues", "describe", "jobs").out
+    assert "stream nightly" in told.splitlines()[-1]
     assert "The reservation 0 of the stream nightly holds 1 message." in told
     shown = json.loads(spoolrack("queues", "show", "jobs", "--json").out)
     assert [each["reason"] for each in shown["obstacles"]] == ["NOTHING_READY", "RESERVED"]
-    assert [each["stream"] for each in shown["oldest_leases"]] == ["nightly"]
+    (lease,) = shown["oldest_leases"]
+    assert (lease["stream"], lease["consumer"], lease["receive_time"]) == ("nightly", "", None)

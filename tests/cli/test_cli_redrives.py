@@ -59,6 +59,14 @@ def test_peek_tells_what_a_message_died_of(spoolrack: Spoolrack, dead: Client) -
     assert "CAME FROM" not in spoolrack("peek", "jobs").out
 
 
+def test_peek_tells_of_a_message_that_was_redriven_what_it_died_of_and_not_that_it_is_dead(
+    spoolrack: Spoolrack, dead: Client
+) -> None:
+    assert spoolrack("redrive", "dead").code == 0
+    _, first, _ = spoolrack("peek", "jobs").out.splitlines()
+    assert first.split()[5:] == ["jobs", "max_receives", "(1)", "a"]
+
+
 def test_redrive_moves_all_back_and_says_so(spoolrack: Spoolrack, dead: Client) -> None:
     done = spoolrack("redrive", "dead")
     assert (done.code, done.out) == (0, "")

@@ -32,7 +32,8 @@ def test_a_target_that_is_there_is_refused_in_a_line(
     refused = offline("snapshot", str(tmp_path), "--root", str(root))
     assert refused.code not in (0, 1)
     assert refused.err.count("\n") == 1
-    assert "is there already: choose another name, or remove it" in refused.err
+    told = "can't become a snapshot: it is there already: choose another name, or remove it."
+    assert f"{tmp_path} {told}" in refused.err
 
 
 def test_a_folder_that_is_no_root_is_refused(offline: Spoolrack, tmp_path: Path) -> None:

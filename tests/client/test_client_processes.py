@@ -7,12 +7,16 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 
 import pytest
+from spoolrack._runtime import run
+from spoolrack._transports import grpc_calls
 from spoolrack.testing import RunningServer, running_server
 
 TIMEOUT = 60
+STUCK = 60
 ENVIRONMENT = {**os.environ, "PYTHONMALLOC": "pymalloc"}
 """`-X dev` would choose the debugging allocator, under which one program in six that was interrupted in
 a stream crashed inside gRPC as CPython 3.11.2 ended; with the usual allocator, none of 240 did."""
@@ -160,6 +164,25 @@ def test_ctrl_c_interrupts_a_call(server: RunningServer, call: str) -> None:
         signal.SIGINT,
     )
     assert (out, code) == ("interrupted\n", 0), err
+
+
+def test_a_close_that_grpc_never_ends_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after Ctrl-C in a call that had just begun."""
+    forever, closing = threading.Event(), threading.Event()
+
+    def close() -> None:
+        closing.set()
+        forever.wait(STUCK)
+
+    monkeypatch.setattr(grpc_calls, "CLOSE", 0.01)
+    calls = grpc_calls.ThreadCalls("127.0.0.1:1")
+    close_channel = calls.channel.close
+    monkeypatch.setattr(calls.channel, "close", close)
+    run(calls.close())
+    assert calls.is_closed
+    assert closing.wait(STUCK)
+    forever.set()
+    close_channel()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -17,7 +17,7 @@ class Work:
 
     def __init__(self) -> None:
         self.begun = threading.Event()
-        self.go_on = threading.Event()
+        self.advance = threading.Event()
         self.undone = threading.Event()
         self.what_was_undone: list[str] = []
         self.thread = threading.current_thread()
@@ -25,7 +25,7 @@ class Work:
     def __call__(self) -> str:
         self.thread = threading.current_thread()
         self.begun.set()
-        assert self.go_on.wait(STUCK)
+        assert self.advance.wait(STUCK)
         return "result"
 
     def undo(self, result: str) -> None:
@@ -34,7 +34,7 @@ class Work:
 
     def start(self) -> asyncio.Task[str]:
         runner = ThreadRunner(Tasks())
-        return asyncio.create_task(runner.run(self, undo=self.undo, stop=self.go_on.set))
+        return asyncio.create_task(runner.run(self, undo=self.undo, stop=self.advance.set))
 
 
 async def begin(work: Work) -> asyncio.Task[str]:
@@ -47,7 +47,7 @@ async def begin(work: Work) -> asyncio.Task[str]:
 async def test_a_task_gets_the_result_of_a_thread() -> None:
     work = Work()
     task = await begin(work)
-    work.go_on.set()
+    work.advance.set()
     assert await task == "result"
     assert work.thread is not threading.current_thread()
     assert not work.undone.is_set()
@@ -67,7 +67,7 @@ async def test_a_cancelled_task_stops_the_work_and_undoes_its_result() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert work.go_on.is_set()
+    assert work.advance.is_set()
     # The loop hears of the result, and hands it on.
     assert await asyncio.to_thread(work.undone.wait, STUCK)
     assert work.what_was_undone == ["result"]
@@ -76,7 +76,7 @@ async def test_a_cancelled_task_stops_the_work_and_undoes_its_result() -> None:
 async def test_a_task_that_is_cancelled_after_its_result_came_undoes_it() -> None:
     work = Work()
     task = await begin(work)
-    work.go_on.set()
+    work.advance.set()
     work.thread.join(STUCK)
     # The result is on its way to the task, and the cancellation overtakes it.
     asyncio.get_running_loop().call_soon(task.cancel)
@@ -97,7 +97,7 @@ def test_a_result_that_comes_when_the_loop_has_ended_is_undone() -> None:
         task.cancel()
 
     asyncio.run(leave())
-    work.go_on.set()
+    work.advance.set()
     assert work.undone.wait(STUCK)
 
 

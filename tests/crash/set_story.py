@@ -232,7 +232,7 @@ class SetStory(Story):
         mine = engine.reservations
         held = mine.sets.get(fate.key)
         if held is not None and held.record.token == token:
-            if mine._is_doomed(held):
+            if mine._is_committed(held):
                 return DONE
             return LOST if held.name.is_lost else ("held", held.due, held.name.is_read)
         if fate.now == ABSENT or fate.key[1] > mine.committed(fate.key[0]) or held is not None:

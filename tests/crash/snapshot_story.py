@@ -53,7 +53,7 @@ class SnapshotStory(BodyStory):
         self._restored(links.made)._check_restored(kept)
         self.told.append("the snapshot is whole")
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Do a step while a snapshot is taken, as far as other processes can."""
         owner = self.snapshots.choice(list(self.engines))
         lock = self.disk.lock(LOCK)
@@ -133,7 +133,7 @@ class _Links:
 
     def add(self, folder: str, takes: Callable[[str], bool] | None = None) -> int:
         if self.story.snapshots.random() < self.pace:
-            self.story.go_on()
+            self.story.advance()
         self.make(folder)
         into = self.made.node(folder)
         assert isinstance(into, Folder)
@@ -146,7 +146,7 @@ class _Links:
             if takes is not None and not takes(found.name):
                 continue
             if self.story.snapshots.random() < self.pace:
-                self.story.go_on()
+                self.story.advance()
             try:
                 file = self.story.disk.node(path)
             except FileNotFoundError:

@@ -27,12 +27,12 @@ def _buried_at_once(self: Catalog, name: str, tombstone: _Tombstone) -> None:
 
 def _doomed_at_once(self: Catalog, name: str, version: int, made: tuple[Millis, str]) -> None:
     _doom(self, name, version, made)
-    self._doomed[name].written = 0
+    self._tombstones[name].written = 0
 
 
 def _superseded_at_once(self: Catalog) -> None:
     self._old = dict.fromkeys(self._old, 0)
-    _go_on(self)
+    _advance(self)
 
 
 def _only_its_own(self: Catalog, name: str) -> object:
@@ -48,7 +48,7 @@ def _published_anyway(moves: object, catalog: object, entry: object) -> None:
     recovery.publish(moves, entry)  # type: ignore[arg-type]
 
 
-_bury, _doom, _go_on = Catalog._go_on_with_deletion, Catalog._doom, Catalog.go_on
+_bury, _doom, _advance = Catalog._advance_deletion, Catalog._add_tombstone, Catalog.advance
 
 
 def _cleared_at_once(self: Catalog, name: str, tombstone: _Tombstone) -> None:
@@ -59,22 +59,22 @@ def _cleared_at_once(self: Catalog, name: str, tombstone: _Tombstone) -> None:
 
 
 PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
-    "messages deleted before the tombstone is durable": (Catalog, "_doom", _doomed_at_once),
+    "messages deleted before the tombstone is durable": (Catalog, "_add_tombstone", _doomed_at_once),
     "a folder removed before what left it is durable": (
         Catalog,
-        "_go_on_with_deletion",
+        "_advance_deletion",
         _cleared_at_once,
     ),
     "a tombstone unlinked before all else is durably gone": (
         Catalog,
-        "_go_on_with_deletion",
+        "_advance_deletion",
         _buried_at_once,
     ),
-    "old settings unlinked before newer ones are durable": (Catalog, "go_on", _superseded_at_once),
+    "old settings unlinked before newer ones are durable": (Catalog, "advance", _superseded_at_once),
     "messages in new/ stay when their queue goes": (Catalog, "_left", _only_its_own),
     "other processes' settings aren't read": (Catalog, "path_changed", lambda self, path: None),
-    "torn settings stay where they are": (Moves, "put_aside", _damaged_counts),
-    "a message without a queue is published": (recovery, "_publish_or_put_aside", _published_anyway),
+    "torn settings stay where they are": (Moves, "quarantine", _damaged_counts),
+    "a message without a queue is published": (recovery, "_publish_or_quarantine", _published_anyway),
 }
 
 

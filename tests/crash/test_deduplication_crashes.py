@@ -44,9 +44,9 @@ _may_unlink = Deduplication.may_unlink
 PLANTED: dict[str, tuple[str, Callable[..., object]]] = {
     "names unlinked without a segment": ("may_unlink", lambda self, entries: entries),
     "names unlinked before their segment is durable": ("may_unlink", _unlinked_at_once),
-    "segments not read": ("_take_in_segment", lambda self, path: None),
-    "files of other processes in new/ not read": ("_take_in_new", lambda self, path: None),
-    "names not read": ("_take_in_batch", lambda self, batch: None),
+    "segments not read": ("_load_segment", lambda self, path: None),
+    "files of other processes in new/ not read": ("_load_new", lambda self, path: None),
+    "names not read": ("_load_batch", lambda self, batch: None),
     "keys forgotten too early": ("_oldest", lambda self: 1 << 128),
     "windows that never end": ("_since", lambda self, record: 1),
 }

@@ -45,7 +45,7 @@ def _published_unsynced(self: Sender) -> None:
     _publish(self)
 
 
-_publish = Sender.go_on
+_publish = Sender.advance
 
 
 def _deleted_too_early(self: DeadLetters) -> None:
@@ -72,7 +72,7 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
         property(lambda self: False),
     ),  # type: ignore[dict-item]
     "a torn file published": (recovery, "_is_whole", lambda moves, batch: True),
-    "a file published before it is durable": (Sender, "go_on", _published_unsynced),
+    "a file published before it is durable": (Sender, "advance", _published_unsynced),
     "a commit taken for synced when its sync begins": (Moves, "begin_sync", _synced_too_early),
     "a message deleted before its dead letter is durable": (
         DeadLetters,

@@ -72,10 +72,10 @@ _leave_end = Stages._leave_end
 def _not_waiting_for_the_record(self: Stages) -> None:
     for end in self._unfinished.values():
         end.commit = 0
-    _go_on(self)
+    _advance(self)
 
 
-_go_on = Stages.go_on
+_advance = Stages.advance
 
 
 def _not_waiting_for_the_moves(self: Stages, end: _End) -> None:
@@ -110,7 +110,7 @@ def _unlinked_one_by_one(self: Stages, stage: _Stage) -> None:
 
 
 PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
-    "chunks moved before the manifest is durable": (Stages, "go_on", _not_waiting_for_the_record),
+    "chunks moved before the manifest is durable": (Stages, "advance", _not_waiting_for_the_record),
     "a record unlinked before its chunks are durably gone": (
         Stages,
         "_finish",

@@ -45,7 +45,7 @@ def once(seed: int) -> Tally:
 def kill_on(tally: Tally, crew: Crew, served: Served, random: Random) -> Verdict:
     load = Load(crew, served, random, in_sets=True)
     while tally.crashes < KILLS:
-        load.go_on(0.0, 0.4)
+        load.advance(0.0, 0.4)
         tally.crashes += kill(load, served, random)
     return load.finish()
 

@@ -115,7 +115,7 @@ class Pipeline:
         for channel in self._channels:
             channel.close()
 
-    def go_on(self, least: float, most: float) -> None:
+    def advance(self, least: float, most: float) -> None:
         """Let all go on until something more was written and read, and then up to a random moment."""
         end = time.monotonic() + SILENCE
         written, read = self.tally.written.total(), self.tally.read.total()

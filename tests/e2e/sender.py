@@ -134,7 +134,7 @@ def send_on(
 ) -> None:
     """Send until told to stop: batches of any size, or single messages in many threads."""
 
-    def go_on(thread: int) -> None:
+    def advance(thread: int) -> None:
         random = Random(f"{seed} {thread}")
         acknowledged: deque[tuple[int, bytes]] = deque(maxlen=REPEATED)
         made = bodies(random) if size_of_all is None else bodies_of(size_of_all, random)
@@ -148,7 +148,7 @@ def send_on(
                 sender.send(random.sample(list(acknowledged), min(len(acknowledged), size)))
 
     with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(go_on, thread) for thread in range(threads)]:
+        for done in [pool.submit(advance, thread) for thread in range(threads)]:
             done.result()
 
 

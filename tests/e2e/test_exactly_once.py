@@ -26,10 +26,10 @@ def test_each_message_is_there_once_after_kills_at_random_moments(
 ) -> None:
     with Pipeline([served], random) as pipeline:
         for _ in range(KILLS):
-            pipeline.go_on(0.0, 0.4)
+            pipeline.advance(0.0, 0.4)
             served.kill()
             served.restart()
-        pipeline.go_on(0.0, 0.1)
+        pipeline.advance(0.0, 0.1)
         check(pipeline.finish())
 
 
@@ -38,14 +38,14 @@ def test_each_message_is_there_once_after_kills_in_recoveries_and_drains(
 ) -> None:
     with Pipeline([served], random) as pipeline:
         for _ in range(2):
-            pipeline.go_on(0.0, 0.4)
+            pipeline.advance(0.0, 0.4)
             served.kill()
             served.kill_in_recovery(random.uniform(0.0, 0.6))
             served.restart()
-            pipeline.go_on(0.0, 0.4)
+            pipeline.advance(0.0, 0.4)
             served.kill_in_drain()
             served.restart()
-            pipeline.go_on(0.0, 0.4)
+            pipeline.advance(0.0, 0.4)
             served.stop()
             served.restart()
         check(pipeline.finish())
@@ -58,8 +58,8 @@ def test_each_message_is_there_once_with_two_servers_that_are_killed_in_turn(
     servers = [Served(crew, tmp_path / "root") for _ in range(2)]
     with Pipeline(servers, random) as pipeline:
         for turn in range(KILLS):
-            pipeline.go_on(0.0, 0.4)
+            pipeline.advance(0.0, 0.4)
             servers[turn % 2].kill()
             servers[turn % 2].restart()
-        pipeline.go_on(0.0, 0.1)
+        pipeline.advance(0.0, 0.1)
         check(pipeline.finish())

@@ -150,7 +150,7 @@ def test_sleepers_under_load_undo_nothing(crew: Crew, served: Served, random: Ra
         [served.member, batches.member, single.member],
     )
     for sleepers in shifts:
-        load.go_on(0.0, 0.2)
+        load.advance(0.0, 0.2)
         for member in sleepers:
             crew.freeze(member)
         sleep(crew)

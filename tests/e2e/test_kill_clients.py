@@ -17,7 +17,7 @@ ROUNDS = 2
 def test_nothing_is_undone_by_kills_of_senders_and_consumers(load: Load, random: Random) -> None:
     for _ in range(ROUNDS):
         for role in random.sample([*load.senders, *load.consumers], 5):
-            load.go_on(0.0, 0.3)
+            load.advance(0.0, 0.3)
             load.replace(role)
     check(load.finish())
 
@@ -26,7 +26,7 @@ def test_kills_of_all_processes_in_turn_undo_nothing(
     load: Load, served: Served, random: Random
 ) -> None:
     for role in random.sample([*load.senders, *load.consumers], 5):
-        load.go_on(0.0, 0.3)
+        load.advance(0.0, 0.3)
         if random.random() < 0.5:
             # In the same moment: a client that is killed while it waits for a server that is dead.
             served.kill()

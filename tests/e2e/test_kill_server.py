@@ -24,7 +24,7 @@ def test_nothing_acknowledged_is_undone_by_kills_at_random_moments(
     load: Load, served: Served, random: Random
 ) -> None:
     for _ in range(KILLS):
-        load.go_on(0.0, 0.4)
+        load.advance(0.0, 0.4)
         served.kill()
         served.restart()
     check(load.finish())
@@ -34,7 +34,7 @@ def test_a_server_that_is_killed_while_it_recovers_recovers_the_next_time(
     load: Load, served: Served, random: Random
 ) -> None:
     for _ in range(2):
-        load.go_on(0.0, 0.4)
+        load.advance(0.0, 0.4)
         served.kill()
         for _ in range(3):
             served.kill_in_recovery(random.uniform(0.0, 0.6))
@@ -46,7 +46,7 @@ def test_a_server_that_is_killed_in_the_middle_of_a_drain_has_undone_nothing(
     load: Load, served: Served
 ) -> None:
     for _ in range(2):
-        load.go_on(0.0, 0.4)
+        load.advance(0.0, 0.4)
         served.kill_in_drain()
         served.restart()
     check(load.finish())
@@ -54,7 +54,7 @@ def test_a_server_that_is_killed_in_the_middle_of_a_drain_has_undone_nothing(
 
 def test_a_drain_to_its_end_and_a_restart_undo_nothing(load: Load, served: Served) -> None:
     for _ in range(2):
-        load.go_on(0.0, 0.4)
+        load.advance(0.0, 0.4)
         served.stop()
         served.restart()
     check(load.finish())
@@ -63,7 +63,7 @@ def test_a_drain_to_its_end_and_a_restart_undo_nothing(load: Load, served: Serve
 def test_the_folders_hold_nothing_but_queues_and_memories_when_all_is_deleted(
     load: Load, served: Served, tmp_path: Path
 ) -> None:
-    load.go_on(0.0, 0.4)
+    load.advance(0.0, 0.4)
     served.kill()
     served.restart()
     check(load.finish())

@@ -37,7 +37,7 @@ def test_nothing_is_undone_by_the_memory_limits_kills(
 ) -> None:
     load.add_sender("large", "--threads", SENDERS, "--size", LARGE)
     for kills in range(1, KILLS + 1):
-        load.go_on(0.0, 0.3)
+        load.advance(0.0, 0.3)
         served.member.wanted_dead = True
         cage.take_in(served.member.process.pid)
         for told in crew.told():

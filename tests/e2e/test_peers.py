@@ -51,7 +51,7 @@ class PeerLoad:
             for manner, served in zip(("batches", "calls"), servers[2:], strict=True)
         ]
 
-    def go_on(self, most: float, random: Random) -> None:
+    def advance(self, most: float, random: Random) -> None:
         """Until something was sent and deleted, and then up to a random moment."""
         missing = {"sent", "deleted"}
         for told in self._crew.told():
@@ -102,10 +102,10 @@ def test_four_servers_lose_nothing_and_share_nothing_while_they_are_killed(
     servers = [Served(crew, tmp_path / "root", "--peers", choice) for _ in range(SERVERS)]
     load = PeerLoad(crew, servers, random)
     for _ in range(KILLS):
-        load.go_on(0.3, random)
+        load.advance(0.3, random)
         killed = random.choice(servers)
         killed.kill()
-        load.go_on(0.3, random)
+        load.advance(0.3, random)
         killed.restart()
     verdict = load.finish()
     print(verdict)

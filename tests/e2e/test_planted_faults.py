@@ -152,7 +152,7 @@ def planter(crew: Crew, served: Served, load: Load) -> Planter:
 def test_the_checker_finds_exactly_the_faults_that_were_planted_in_a_real_run(
     served: Served, load: Load, planter: Planter, tmp_path: Path
 ) -> None:
-    load.go_on(0.0, 0.3)
+    load.advance(0.0, 0.3)
     load.stop_consuming()
     # A server that never knew the consumers leases nothing to them: new messages stay ready.
     served.kill()

@@ -191,6 +191,9 @@ async def test_a_queue_is_told_with_its_counts_its_ages_and_what_goes_in_and_out
     assert page["settings"]["max_receives"] == 3
     assert not page["dead_letter_queue_is_missing"]
     assert (page["obstacles"], page["oldest_leases"]) == ([], [])
+    await http.receive()
+    (lease,) = (await api(http, "queues/q"))["oldest_leases"]
+    assert lease["consumer"].startswith("127.0.0.1:")
     dead = await api(http, "queues/dead")
     assert (dead["is_dead_letter_queue"], dead["sources"]) == (True, ["q"])
 

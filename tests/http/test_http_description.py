@@ -37,7 +37,7 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 async def test_every_route_is_described_and_nothing_else(server: Server) -> None:
     asking = GatewayContext(server.store, make_log(), HttpLimits())
     pages = AdminEndpoints(Health(), server.observer)
-    queues = QueueEndpoints(asking, SystemClock())
+    queues = QueueEndpoints(asking, SystemClock(), server.observer)
     schedules = ScheduleEndpoints(asking, queues, SystemClock())
     served = routes(queues, MessageEndpoints(asking), schedules, pages)
     await asking.close()

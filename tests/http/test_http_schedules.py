@@ -66,6 +66,15 @@ async def test_a_schedule_that_cannot_be_read_is_refused(http: Http, content: An
     assert (await http.ask("GET", SCHEDULES)).json == {"schedules": []}
 
 
+async def test_an_unknown_field_of_a_schedule_is_refused_with_the_known_ones(http: Http) -> None:
+    await http.create()
+    refused = await put(http, "s", cron="* * * * *", priority=4)
+    assert (refused.status, refused.reason) == (400, "INVALID_REQUEST")
+    assert refused.json["metadata"]["rule"] == (
+        "must be one of attributes, binary_attributes, binary_body, body, cron, group, time_zone"
+    )
+
+
 async def test_a_missing_and_a_differing_schedule_are_reported(http: Http) -> None:
     assert (await http.ask("GET", SCHEDULES)).reason == "QUEUE_NOT_FOUND"
     await http.create()

@@ -204,7 +204,7 @@ async def test_a_delete_is_done_though_its_client_has_disconnected(tmp_path: Pat
         await it.http.create()
         id = await it.http.send(b"old")
         # The store is busy, so that the delete waits its turn when its client goes.
-        reached, go_on = it.disk.hold("create")
+        reached, advance = it.disk.hold("create")
         send = asyncio.ensure_future(it.http.send(b"new"))
         assert await asyncio.to_thread(reached.wait, STUCK)
         async with raw_to(it) as raw:
@@ -212,7 +212,7 @@ async def test_a_delete_is_done_though_its_client_has_disconnected(tmp_path: Pat
             await awake(it.http)
             raw.close()
         await awake(it.http)
-        go_on.set()
+        advance.set()
         await send
         await it.http.until(ready_count=1)
 

@@ -19,8 +19,8 @@ COST_MUTANTS: Final = (
         breaks="a send waits for the disk no more often than its promise needs",
         edits=edit(
             "engine/sender.py:Sender.send",
-            "        self._room.look_again()\n",
-            '        self._room.look_again()\n        self._moves.disk.sync_folder("new")\n',
+            "        self._room.refresh()\n",
+            '        self._room.refresh()\n        self._moves.disk.sync_folder("new")\n',
         ),
         caught_by=_BUDGET,
     ),

@@ -12,7 +12,7 @@ _VSQS: Final = "vsqs"
 _AFRESH: Final = "tests/store/test_failed_sync_restarts.py"
 _BODIES: Final = "tests/crash/test_body_crashes.py"
 _AWAITED: Final = "tests/store/test_store_awaited.py"
-_CHORES: Final = "tests/store/test_chores_shared.py"
+_WORK: Final = "tests/store/test_background_work_shared.py"
 _CLOCKS: Final = "tests/store/test_store_clocks.py"
 _DEDUPLICATION: Final = "tests/store/test_deduplication_promises.py"
 _CLOSE: Final = "tests/store/test_shared_close.py"
@@ -54,14 +54,14 @@ STORE_MUTANTS: Final = (
         breaks="nothing leaves new/ before it is on stable media",
         edits=(
             *edit(
-                "engine/sender.py:Sender.go_on",
+                "engine/sender.py:Sender.advance",
                 "            if commit > self._moves.synced:\n",
                 "            if commit < 0:\n",
             ),
             *edit(
                 "engine/sender.py:Sender.send",
                 "        if self._coming:\n            self._answer_repeated()\n",
-                "        self.go_on()\n",
+                "        self.advance()\n",
             ),
         ),
         caught_by=("tests/crash/test_engine_planted.py", _STORIES, AUDIT),
@@ -70,7 +70,7 @@ STORE_MUTANTS: Final = (
         name="what-is-done-stays-pending",
         breaks="the engine comes to rest",
         edits=edit(
-            "engine/sender.py:Sender.go_on",
+            "engine/sender.py:Sender.advance",
             "        self._written[:] = waiting\n",
             "        self._written = waiting\n",
         ),
@@ -164,7 +164,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-start-believes-what-memory-shows-of-a-manifest",
         breaks="a start reads files from the disk, also after a sync that failed",
-        edits=edit("engine/stages.py:Stages._look_for_manifest", ", afresh=True)", ")"),
+        edits=edit("engine/stages.py:Stages._load_manifest", ", afresh=True)", ")"),
         caught_by=(_AFRESH,),
     ),
     Mutant(
@@ -282,7 +282,7 @@ STORE_MUTANTS: Final = (
             "        insort(chunk, name)\n",
             "        chunk.append(name)\n",
         ),
-        caught_by=(_CHORES,),
+        caught_by=(_WORK,),
     ),
     Mutant(
         name="checksums-are-not-compared",
@@ -298,7 +298,7 @@ STORE_MUTANTS: Final = (
             "os.fsencode(target), _NOREPLACE\n",
             "os.fsencode(target), 0\n",
         ),
-        caught_by=(_CHORES,),
+        caught_by=(_WORK,),
     ),
     # Leases.
     Mutant(
@@ -373,7 +373,7 @@ STORE_MUTANTS: Final = (
         name="leases-end-with-the-wall-clock",
         breaks="a step of the clock neither expires nor freezes a lease",
         edits=edit(
-            "engine/leaser.py:Leaser.go_on",
+            "engine/leaser.py:Leaser.advance",
             "        now = self._clock.monotonic()\n",
             "        now = Millis(self._clock.wall() - 1_600_000_000_000)\n",
         ),
@@ -440,7 +440,7 @@ STORE_MUTANTS: Final = (
         breaks="messages of a process are received by others once it has closed the root",
         edits=edit(
             "engine/engine.py:Engine.close",
-            "self._guarded(self._sender.go_on)\n"
+            "self._guarded(self._sender.advance)\n"
             "            self._guarded(self.redrives.count_moved)\n"
             "            if not self._sender.has_durable:\n",
             "if True:\n",
@@ -472,7 +472,7 @@ STORE_MUTANTS: Final = (
         breaks="a damaged message goes to quarantine, and is delivered no more",
         edits=edit(
             "engine/leaser.py:Leaser._deliver_of",
-            "                self._put_aside(entry, index, body)\n",
+            "                self._quarantine(entry, index, body)\n",
             "",
         ),
         caught_by=(_DISK,),
@@ -532,7 +532,7 @@ STORE_MUTANTS: Final = (
         name="a-filter-reads-files-without-bound",
         breaks="a page of a filter reads a bounded number of messages",
         edits=edit(
-            "engine/questions.py:Questions._sights",
+            "engine/questions.py:Questions._locate_all",
             "len(unread) >= _MOST_FILES",
             "len(unread) < 0",
         ),
@@ -542,7 +542,7 @@ STORE_MUTANTS: Final = (
         name="a-purge-by-age-takes-what-is-as-old",
         breaks="a purge by age takes what was sent before that time, and nothing else",
         edits=edit(
-            "model/operations.py:Purge.takes",
+            "model/operations.py:Purge.matches",
             "sent_at < self.sent_before",
             "sent_at <= self.sent_before",
         ),
@@ -563,8 +563,8 @@ STORE_MUTANTS: Final = (
         breaks="a purge by state takes no message of another state",
         edits=edit(
             "engine/remover.py:Remover.purge",
-            "request.takes(_state_to_be(entry.name), ",
-            "request.takes(State.READY, ",
+            "request.matches(_state_to_be(entry.name), ",
+            "request.matches(State.READY, ",
         ),
         caught_by=(_STORIES, _REQUESTS),
     ),
@@ -594,7 +594,7 @@ STORE_MUTANTS: Final = (
         breaks="create says retry until a deleted queue's messages are put away",
         edits=edit(
             "engine/catalog.py:Catalog.create",
-            "        if name in self._doomed:\n            raise QueueBeingDeleted(queue=name)\n",
+            "        if name in self._tombstones:\n            raise QueueBeingDeleted(queue=name)\n",
             "",
         ),
         caught_by=(_CATALOG,),
@@ -739,7 +739,7 @@ STORE_MUTANTS: Final = (
         name="keys-of-what-was-leased-as-it-was-sent-are-not-known",
         breaks="whichever process gets a deduplication id again answers with the first message",
         edits=edit(
-            "engine/deduplication.py:Deduplication._take_in_new",
+            "engine/deduplication.py:Deduplication._load_new",
             "(known is not None and known.was_sent)",
             "known is not None",
         ),
@@ -789,7 +789,7 @@ STORE_MUTANTS: Final = (
         name="a-deleted-queue-is-redriven",
         breaks="a redrive of a queue that was deleted moves nothing of the queue that has its name now",
         edits=edit(
-            "engine/redrives.py:Redrives._go_on",
+            "engine/redrives.py:Redrives._advance",
             "if record is None or record.created_at != drive.order.queue_created_at:\n",
             "if record is None:\n",
         ),
@@ -799,7 +799,7 @@ STORE_MUTANTS: Final = (
         name="a-redrive-ends-before-its-moves-are-durable",
         breaks="a redrive that is done has no moves that a power cut may undo",
         edits=edit(
-            "engine/redrives.py:Redrives._go_on",
+            "engine/redrives.py:Redrives._advance",
             "            if drive.since <= self._moves.synced and not drive.unsynced:\n",
             "            if drive.is_through:\n",
         ),
@@ -1020,5 +1020,36 @@ STORE_MUTANTS: Final = (
             "None",
         ),
         caught_by=("tests/store/test_snapshots.py",),
+    ),
+    # Consumers of leases.
+    Mutant(
+        name="a-lease-is-since-the-first-receive",
+        breaks="a consumer has its lease since its own receive, not since an earlier one",
+        edits=edit(
+            "engine/leaser.py:Leaser._deliver_of",
+            "credits, consumer, share.lease.since)",
+            "credits, consumer, name.first)",
+        ),
+        caught_by=("tests/store/test_lease_consumers.py",),
+    ),
+    Mutant(
+        name="receives-of-one-commit-share-a-consumer",
+        breaks="a lease of several receives tells which consumer has which messages",
+        edits=edit(
+            "engine/queue_views.py:_leases_of",
+            "found.append((share.members, share.consumer, share.since))",
+            "found.append((entry.held, share.consumer, share.since))",
+        ),
+        caught_by=("tests/store/test_lease_consumers.py",),
+    ),
+    Mutant(
+        name="an-extended-lease-loses-its-consumer",
+        breaks="an extension leaves a lease its consumer",
+        edits=edit(
+            "engine/index.py:_pass_on",
+            "winner.shares.append(LeaseShare(lost, lost_size, *share[2:]))",
+            'winner.shares.append(LeaseShare(lost, lost_size, share.credits, "", share.since))',
+        ),
+        caught_by=("tests/store/test_lease_consumers.py",),
     ),
 )

@@ -119,12 +119,12 @@ class Outages:
 
     # A round.
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Let all go on until something was sent and deleted, and then some, up to a random moment.
 
         So there are cuts while only deletes, or only sends, wait for a sync, and with any backlog.
         """
-        self._load.go_on(0.0, 0.0)
+        self._load.advance(0.0, 0.0)
         clients = [role.member for role in (*self._load.senders, *self._load.consumers)]
         for _ in range(_STRETCHES):
             self._thaw()
@@ -242,7 +242,7 @@ def run(
         # Once, because clients then wait for seconds, as such a server asks them to.
         will_live_on = bug is None
         while (left := cuts - outages.survey.cuts) > 0:
-            outages.go_on()
+            outages.advance()
             if will_live_on and random.randrange(left) == 0:
                 outages.cut_and_live_on()
                 will_live_on = False

@@ -16,7 +16,7 @@ from spoolrack_server import loop_driver
 from spoolrack_server.loop_answers import answer
 from spoolrack_server.loop_driver import LoopDriver
 from spoolrack_store.committer import SHORT_MESSAGES, are_short
-from spoolrack_store.model.background_work import Chores
+from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.errors import Draining, OutcomeUnknown, StoreFailed
 from spoolrack_store.model.operations import (
@@ -113,7 +113,7 @@ async def test_long_work_is_done_by_another_thread(tmp_path: Path) -> None:
 
 async def test_the_loop_goes_on_during_a_sync_and_what_gathers_shares_the_next(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, disk):
-        reached, go_on = disk.hold("sync_file")
+        reached, advance = disk.hold("sync_file")
         first = store.submit(sending(b"first"))
         await asyncio.to_thread(reached.wait)
         disk.forget()
@@ -121,7 +121,7 @@ async def test_the_loop_goes_on_during_a_sync_and_what_gathers_shares_the_next(t
         await asyncio.sleep(0)
         assert not first.done()
         assert not disk.called("create")
-        go_on.set()
+        advance.set()
         await asyncio.gather(*map(answer, [first, *more]))
         assert len(disk.called("create")) == 1
 
@@ -224,7 +224,7 @@ async def test_a_receive_that_waits_is_answered_in_time_also_where_nothing_else_
     clock = SystemClock()
     driver = LoopDriver(clock)
     store = await asyncio.to_thread(
-        Store.open, tmp_path, clock=clock, chores=Chores(ticks=False), driver=driver
+        Store.open, tmp_path, clock=clock, background=BackgroundWork(ticks=False), driver=driver
     )
     async with asyncio.timeout(PATIENCE):
         await answer(store.submit(CreateQueue(name="q", settings=QueueSettings())))
@@ -280,7 +280,7 @@ class Ending:
         self.is_over = False
         self.begun = 0
 
-    def look_for_work(self) -> tuple[bool, Millis | None]:
+    def poll_work(self) -> tuple[bool, Millis | None]:
         return not self.is_over, None
 
     def is_short(self) -> bool:

@@ -295,6 +295,9 @@ class Connection:
     def peer(self) -> str:
         return "a consumer"
 
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
+
     async def send_initial_metadata(self, metadata: object) -> None:
         return None
 

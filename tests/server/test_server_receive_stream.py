@@ -31,6 +31,9 @@ class Nobody:
     def peer(self) -> str:
         return "nobody"
 
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
+
     async def write(self, response: bytes) -> None:
         return None
 

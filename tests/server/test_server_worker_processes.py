@@ -244,6 +244,20 @@ def test_the_memory_of_all_processes_is_told_whichever_of_them_is_asked(serve: S
         assert all(process["resident"] > 1024 * 1024 for process in processes)
 
 
+def test_the_consumer_of_a_lease_is_told_whichever_process_is_asked(serve: Serve) -> None:
+    running = serve(2)
+    with spoolrack.connect(f"grpc://{running.grpc}") as client:
+        client.create_queue("q")
+        client.queue("q").send("x")
+        client.queue("q").receive(1)
+        for _ in range(4):  # The kernel deals them out.
+            (lease,) = asyncio.run(api(running, "queues/q"))["oldest_leases"]
+            assert f"pid {os.getpid()}" in lease["consumer"]
+            with spoolrack.connect(f"grpc://{running.grpc}") as other:
+                (told,) = other.queue("q").info().oldest_leases
+            assert told.consumer == lease["consumer"]
+
+
 @pytest.mark.slow  # Each process takes a sample every ten seconds.
 def test_the_history_adds_up_what_all_processes_have_done(serve: Serve) -> None:
     running = serve(3)

@@ -81,6 +81,10 @@ async def test_a_request_that_is_signed_with_a_key_of_the_file_is_served(
     await sqs.send(url, "x")
     (message,) = await sqs.receive(url)
     assert message["Attributes"]["SenderId"] == "admin"
+    (lease,) = server.store.queue(NAME).oldest_leases
+    assert lease.consumer.startswith("admin, 127.0.0.1:")
+    assert "Boto3" in lease.consumer
+    assert issue(keys.path, "admin")[0] not in lease.consumer
     assert f":{REGION}:" in (await sqs.attributes(url))["QueueArn"]
 
 

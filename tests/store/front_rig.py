@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from spoolrack_store.files.local_disk import LocalDisk
-from spoolrack_store.model.background_work import ALL_CHORES, Chores
+from spoolrack_store.model.background_work import ALL_WORK, BackgroundWork
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.operations import CreateQueue, Delete, Delivery, Receive, Request, Send
 from spoolrack_store.model.settings import QueueSettings
@@ -94,11 +94,13 @@ def receipts_of(deliveries: tuple[Delivery, ...] | list[Delivery]) -> list[str]:
 
 
 @contextmanager
-def opened(path: Path, clock: Clock | None = None, chores: Chores = ALL_CHORES) -> Iterator[FrontRig]:
+def opened(
+    path: Path, clock: Clock | None = None, background: BackgroundWork = ALL_WORK
+) -> Iterator[FrontRig]:
     path.mkdir(exist_ok=True)
     disk = FailingDisk(path)
     clock = clock if clock is not None else ManualClock()
-    store = Store.open(path, clock=clock, disk=disk, chores=chores)
+    store = Store.open(path, clock=clock, disk=disk, background=background)
     try:
         rig = FrontRig(path, disk, clock, store)
         for name in ("q", "in-turn"):

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from spoolrack_store.files.changes import LOCK, PATH
 from spoolrack_store.files.local_disk import LocalDisk
-from spoolrack_store.model.background_work import Chores
+from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import QueueNotFound, RootUnusable
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive
@@ -24,6 +24,7 @@ from spoolrack_store.read_only_root import (
     open_read_only,
     owners_changed_ns,
 )
+from spoolrack_store.snapshot import take_snapshot
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 
@@ -71,7 +72,7 @@ def test_a_look_at_a_root_at_rest_changes_nothing_and_shows_all(tmp_path: Path) 
 
 def test_a_look_beside_a_server_shows_what_is_there_and_keeps_it_from_nothing(tmp_path: Path) -> None:
     clock = ManualClock()
-    with opened(tmp_path, clock, Chores(unlinks=False)) as rig:
+    with opened(tmp_path, clock, BackgroundWork(unlinks=False)) as rig:
         fill(rig)
         before = state_of(tmp_path)
         with open_read_only(tmp_path, clock=clock) as store:
@@ -125,6 +126,20 @@ def test_the_dead_and_the_living_are_told_apart(tmp_path: Path) -> None:
     assert not has_owners(tmp_path)
     with open_read_only(tmp_path):
         assert (tmp_path / "owners" / "dead1234").exists()
+
+
+def test_a_look_at_a_snapshot_warns_of_no_other_process_unless_one_has_it_open(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(tmp_path / "root") as rig:
+        rig.send(b"a")
+    take_snapshot(tmp_path / "root", tmp_path / "copy")
+    with open_read_only(tmp_path / "copy") as store:
+        assert store.queue("q").counts.ready_count == 1
+    assert "may be missing" not in caplog.text
+    (tmp_path / "copy" / "owners" / "other").touch()
+    with open_read_only(tmp_path / "copy"):
+        assert "may be missing" in caplog.text
 
 
 def test_a_folder_that_is_no_root_is_not_made_one(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from spoolrack_store.engine import reaper
-from spoolrack_store.model.background_work import Chores
+from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.operations import Delete, Purge, Receive, Send
 
@@ -50,7 +50,7 @@ def test_deleted_files_are_unlinked_while_the_store_is_idle(tmp_path: Path) -> N
 
 
 def test_a_start_unlinks_what_the_last_process_has_left(tmp_path: Path) -> None:
-    with opened(tmp_path, chores=Chores(unlinks=False)) as rig:
+    with opened(tmp_path, background=BackgroundWork(unlinks=False)) as rig:
         rig.send(b"a", b"b")
         rig.delete(*rig.receive(10))
         rig.in_turn()

@@ -301,18 +301,18 @@ def test_a_reserve_that_waits_and_is_cancelled_takes_nothing(rig: FrontRig) -> N
 def test_a_reserve_that_is_cancelled_while_it_is_synced_is_undone(rig: FrontRig) -> None:
     rig.send(b"1", b"2")
     rig.in_turn()
-    syncing, go_on = threading.Event(), threading.Event()
+    syncing, advance = threading.Event(), threading.Event()
 
     def wait() -> None:
         syncing.set()
-        assert go_on.wait(GIVE_UP)
+        assert advance.wait(GIVE_UP)
 
     rig.disk.before_sync = wait
     future = rig.store.submit(asked())
     assert syncing.wait(GIVE_UP)
     assert future.cancel()
     rig.disk.before_sync = None
-    go_on.set()
+    advance.set()
     rig.in_turn()
 
     assert not reserved(rig)

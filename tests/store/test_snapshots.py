@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from spoolrack_store import fsck
 from spoolrack_store.engine.adoption import UNCHANGED_FOR
-from spoolrack_store.model.errors import RootInUse, RootUnusable
+from spoolrack_store.model.errors import RootInUse, RootUnusable, TargetUnusable
 from spoolrack_store.model.operations import CreateQueue, Send
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
@@ -174,7 +174,7 @@ def test_the_rest_of_an_interrupted_snapshot_is_named(tmp_path: Path) -> None:
         rig.send(b"a")
     (tmp_path / "copy.partial").mkdir()
 
-    with pytest.raises(RootUnusable, match=r"copy\.partial is there already"):
+    with pytest.raises(TargetUnusable, match=r"copy\.partial can't .* it is there already"):
         take_snapshot(tmp_path / "root", tmp_path / "copy")
 
 
@@ -189,7 +189,7 @@ def test_a_target_that_can_not_be_one_is_refused_and_nothing_is_made(tmp_path: P
         (tmp_path / "root" / "copy", "it lies in the root"),
         (tmp_path / "none" / "copy", "No such file or directory"),
     ):
-        with pytest.raises(RootUnusable, match=why):
+        with pytest.raises(TargetUnusable, match=why):
             take_snapshot(tmp_path / "root", target)
     with pytest.raises(RootUnusable, match="it is none"):
         take_snapshot(tmp_path / "there", tmp_path / "copy")
@@ -202,5 +202,5 @@ def test_another_file_system_is_refused_with_what_to_do(tmp_path: Path) -> None:
         pytest.skip("needs a second file system at /dev/shm")
     with opened(tmp_path / "root") as rig:
         rig.send(b"a")
-    with pytest.raises(RootUnusable, match=r"another file system .* rsync -aH"):
+    with pytest.raises(TargetUnusable, match=r"another file system .* rsync -aH"):
         take_snapshot(tmp_path / "root", elsewhere / f"copy-{os.getpid()}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from spoolrack_store.files.local_disk import LocalDisk
-from spoolrack_store.model.background_work import Chores
+from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import OutcomeUnknown
 from spoolrack_store.model.operations import CreateQueue, Delete, DeleteQueue, Purge, Receive, Send
@@ -257,7 +257,7 @@ def test_a_sync_that_failed_is_counted_and_the_store_says_that_it_has_failed(rig
 def test_overdue_work_is_reported_with_its_delay(tmp_path: Path) -> None:
     clock, disk = ManualClock(), LocalDisk(tmp_path)
     # Only requests make this store look at the time.
-    with Store.open(tmp_path, clock=clock, disk=disk, chores=Chores(ticks=False)) as store:
+    with Store.open(tmp_path, clock=clock, disk=disk, background=BackgroundWork(ticks=False)) as store:
         settings = QueueSettings(visibility_timeout=Millis(1_000))
         store.submit(CreateQueue(name="q", settings=settings)).result()
         store.submit(Send(queue="q", bodies=[b"x"])).result()

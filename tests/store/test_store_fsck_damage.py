@@ -133,9 +133,9 @@ def test_damaged_messages_are_found_and_moved_to_quarantine_and_others_are_deliv
     assert not left
     report = check(root)
     assert not report.problems
-    (aside,) = report.aside
-    assert aside.why != "whole: it can be restored"
-    assert (root / aside.path).stat().st_ino == content
+    (file,) = report.quarantined
+    assert file.why != "whole: it can be restored"
+    assert (root / file.path).stat().st_ino == content
     assert bodies(root) == LOST.get(damage, READY)
 
 
@@ -316,9 +316,9 @@ def test_foreign_things_are_found_where_they_are_and_put_aside_as_they_are(
     assert not left
     report = check(root)
     assert not report.problems
-    (aside,) = report.aside
-    assert (aside.name, aside.source, aside.why) == (spoiled.name, problem.path, problem.why)
-    kept = (root / aside.path).lstat()
+    (file,) = report.quarantined
+    assert (file.name, file.source, file.why) == (spoiled.name, problem.path, problem.why)
+    kept = (root / file.path).lstat()
     assert (kept.st_ino, kept.st_mode, kept.st_size) == (facts.st_ino, facts.st_mode, facts.st_size)
     gone = {link_instead_of_a_message, forget_size_and_checksum}
     assert bodies(root) == (READY[1:] if damage in gone else READY)
@@ -336,10 +336,10 @@ def test_messages_that_no_name_lists_are_found_and_kept_in_quarantine(root: Path
     repair(root)
     report = check(root)
     assert not report.problems
-    (aside,) = report.aside
-    assert aside.why == "whole: it can be restored"
+    (file,) = report.quarantined
+    assert file.why == "whole: it can be restored"
     assert bodies(root) == [READY[0], READY[1], *READY[4:]]
-    fsck.restore(root, aside.id, clock=Still())
+    fsck.restore(root, file.id, clock=Still())
     assert bodies(root) == READY[2:4]
 
 
@@ -508,7 +508,7 @@ def test_a_queue_that_is_being_deleted_or_was_never_made_is_unfinished(root: Pat
     assert not report.problems
     paths = [each.path for each in report.leftovers]
     assert paths == ["config/dead.2.json", "config/q.2.json", "queues/nobody"]
-    assert report.queues["dead"].is_doomed
+    assert report.queues["dead"].is_being_deleted
 
 
 def test_a_missing_folder_is_found_and_made_anew(root: Path) -> None:
@@ -561,13 +561,13 @@ def test_a_repair_is_refused_while_a_process_has_the_root_open(root: Path) -> No
 
 def test_a_repair_keeps_processes_from_starting(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put_a_foreign_file(root)
-    put_aside = Moves.put_aside
+    quarantine = Moves.quarantine
 
     def interrupted(*arguments: object) -> bool:
         with pytest.raises(AssertionError):
             settle(opened(root))
-        return put_aside(*arguments)  # type: ignore[arg-type]
+        return quarantine(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Moves, "put_aside", interrupted)
+    monkeypatch.setattr(Moves, "quarantine", interrupted)
     repair(root)
     assert not path.exists()

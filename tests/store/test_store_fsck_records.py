@@ -108,7 +108,7 @@ def test_a_damaged_record_is_put_aside_and_a_torn_one_was_never_answered(root: P
     fsck.repair(root, clock=Still())
     report = check(root)
     assert not report.problems
-    assert [aside.source for aside in report.aside] == [problem.path]
+    assert [file.source for file in report.quarantined] == [problem.path]
 
 
 def test_a_damaged_chunk_is_put_aside(root: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_damaged_chunk_is_put_aside(root: Path) -> None:
     assert (problem.path, problem.remedy) == (str(path.relative_to(root)), Remedy.QUARANTINE)
     assert not fsck.check(root, deep=False, clock=Still()).problems
     fsck.repair(root, clock=Still())
-    assert [aside.source for aside in check(root).aside] == [problem.path]
+    assert [file.source for file in check(root).quarantined] == [problem.path]
 
 
 def test_a_chunk_that_is_torn_was_never_staged(root: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_file_that_a_start_has_put_into_quarantine_is_listed(root: Path) -> No
     (root / "quarantine" / "config.q.2.json.0123456789abc").write_text("{")
     report = check(root)
     assert not report.problems
-    (aside,) = report.aside
-    assert (aside.path, aside.source) == ("quarantine/config.q.2.json.0123456789abc", "")
+    (file,) = report.quarantined
+    assert (file.path, file.source) == ("quarantine/config.q.2.json.0123456789abc", "")
     with pytest.raises(fsck.NotRestorable, match="not the name of a message"):
-        fsck.restore(root, aside.id, clock=Still())
+        fsck.restore(root, file.id, clock=Still())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from spoolrack_store import fsck
 from spoolrack_store.fsck import NotRestorable, receipts_of
-from spoolrack_store.fsck.findings import Aside
+from spoolrack_store.fsck.findings import QuarantinedFile
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.errors import RootUnusable
 from spoolrack_store.model.operations import ChangeVisibility, Delete, Receive
@@ -36,8 +36,8 @@ def root(tmp_path: Path) -> Path:
     return make_root(tmp_path / "root")
 
 
-def in_quarantine(root: Path) -> list[Aside]:
-    return fsck.check(root, clock=Still()).aside
+def in_quarantine(root: Path) -> list[QuarantinedFile]:
+    return fsck.check(root, clock=Still()).quarantined
 
 
 def restore(root: Path, id: str, queue: str | None = None) -> str:
@@ -53,16 +53,16 @@ def put_a_part_aside(root: Path) -> str:
 
 def test_messages_of_a_batch_come_back_one_by_one_and_are_delivered(root: Path) -> None:
     id = put_a_part_aside(root)
-    (aside,) = in_quarantine(root)
-    assert (aside.id, aside.why) == (id, "whole: it can be restored")
+    (file,) = in_quarantine(root)
+    assert (file.id, file.why) == (id, "whole: it can be restored")
     assert bodies(root) == [READY[0], READY[1], *READY[4:]]
     restore(root, f"{id[:-3]}002")
-    (aside,) = in_quarantine(root)
-    assert aside.id == f"{id[:-3]}001"
-    assert (root / restore(root, aside.id)).is_file()
+    (file,) = in_quarantine(root)
+    assert file.id == f"{id[:-3]}001"
+    assert (root / restore(root, file.id)).is_file()
     report = fsck.check(root, clock=Still())
     assert not report.problems
-    assert report.aside == []
+    assert report.quarantined == []
     assert sorted(bodies(root)) == sorted([READY[2], READY[3]])
 
 
@@ -104,10 +104,10 @@ def test_a_damaged_message_stays_in_quarantine_and_its_neighbours_come_back(root
 def test_a_torn_file_stays_in_quarantine(root: Path) -> None:
     os.truncate(single(root), 2)
     fsck.repair(root, clock=Still())
-    (aside,) = in_quarantine(root)
+    (file,) = in_quarantine(root)
     with pytest.raises(NotRestorable, match="bytes instead of"):
-        restore(root, aside.id)
-    assert in_quarantine(root) == [aside]
+        restore(root, file.id)
+    assert in_quarantine(root) == [file]
 
 
 def test_a_message_that_another_file_has_already_does_not_come_twice(root: Path) -> None:
@@ -154,8 +154,8 @@ def test_a_delayed_message_without_its_due_comes_back_to_its_queue(root: Path) -
     path = delayed(root)
     path.rename(path.with_name(path.name.partition("@")[0]))
     fsck.repair(root, clock=Still())
-    (aside,) = in_quarantine(root)
-    assert (root / restore(root, aside.id)).is_file()
+    (file,) = in_quarantine(root)
+    assert (root / restore(root, file.id)).is_file()
     assert list((root / "quarantine").iterdir()) == []
     assert not fsck.check(root, clock=Still()).problems
     assert bodies(root) == [READY[0], b"delayed", *READY[1:]]
@@ -165,10 +165,10 @@ def test_a_ready_message_that_was_moved_to_a_foreign_folder_needs_its_queue(root
     path = single(root)
     path.rename(root / "remove" / path.name)
     fsck.repair(root, clock=Still())
-    (aside,) = in_quarantine(root)
+    (file,) = in_quarantine(root)
     with pytest.raises(NotRestorable, match="name the queue"):
-        restore(root, aside.id)
-    restore(root, aside.id, queue="q")
+        restore(root, file.id)
+    restore(root, file.id, queue="q")
     assert bodies(root) == READY
 
 
@@ -182,19 +182,19 @@ def test_a_foreign_file_with_a_message_that_is_there_already_stays(root: Path, c
     else:
         (root / "remove" / name).write_bytes(path.read_bytes())
     fsck.repair(root, clock=Still())
-    (aside,) = in_quarantine(root)
+    (file,) = in_quarantine(root)
     with pytest.raises(NotRestorable, match="already"):
-        restore(root, aside.id, queue="q")
+        restore(root, file.id, queue="q")
     assert bodies(root) == READY
 
 
 def test_a_foreign_file_is_not_made_a_message(root: Path) -> None:
     (root / "queues" / "q" / "it's foreign").write_text("x")
     fsck.repair(root, clock=Still())
-    (aside,) = in_quarantine(root)
-    assert aside.source == "queues/q/it's foreign"
+    (file,) = in_quarantine(root)
+    assert file.source == "queues/q/it's foreign"
     with pytest.raises(NotRestorable, match="not the name of a message"):
-        restore(root, aside.id)
+        restore(root, file.id)
 
 
 def test_a_link_with_a_messages_name_is_not_made_a_message(root: Path) -> None:
@@ -203,9 +203,9 @@ def test_a_link_with_a_messages_name_is_not_made_a_message(root: Path) -> None:
     path.rename(content)
     path.symlink_to(content)
     fsck.repair(root, clock=Still())
-    (aside,) = in_quarantine(root)
+    (file,) = in_quarantine(root)
     with pytest.raises(NotRestorable, match="not a message's file"):
-        restore(root, aside.id)
+        restore(root, file.id)
 
 
 # Receipts of leases.

@@ -85,14 +85,14 @@ class WaitingStory(RuleBasedStateMachine):
     @rule(by=st.integers(0, 60))
     def pass_time(self, by: int) -> None:
         self.now += by
-        late = list(self.parking.take_late(Millis(self.now)))
+        late = list(self.parking.pop_late(Millis(self.now)))
         due = [p for p in self.waiting if p.deadline is not None and p.deadline <= self.now]
         assert late == sorted(due, key=lambda parked: (parked.deadline, parked.place))
         self.waiting = [parked for parked in self.waiting if parked not in due]
 
     @rule()
     def take_all(self) -> None:
-        assert {id(p) for p in self.parking.take_all()} == {id(p) for p in self.waiting}
+        assert {id(p) for p in self.parking.pop_all()} == {id(p) for p in self.waiting}
         self.waiting = []
 
     @invariant()
@@ -329,19 +329,19 @@ def test_every_message_is_delivered_and_none_to_two_consumers_at_once(
 
 def test_sends_of_many_threads_share_a_sync(tmp_path: Path) -> None:
     with opened(tmp_path) as rig:
-        reached, go_on = threading.Event(), threading.Event()
+        reached, advance = threading.Event(), threading.Event()
 
         def hold() -> None:
             rig.disk.before_sync = None
             reached.set()
-            assert go_on.wait(GIVE_UP)
+            assert advance.wait(GIVE_UP)
 
         rig.in_turn()
         rig.disk.before_sync = hold
         first = rig.store.submit(Send(queue="q", bodies=[b"x"]))
         assert reached.wait(GIVE_UP)
         others = [rig.store.submit(Send(queue="q", bodies=[b"x"])) for _ in range(50)]
-        go_on.set()
+        advance.set()
         ids = [future.result(GIVE_UP).results[0] for future in (first, *others)]
         prefixes = {id[:-3] for id in ids[1:]}
         assert len(prefixes) == 1, "they are not one file of one commit"

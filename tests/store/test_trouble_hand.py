@@ -15,7 +15,7 @@ from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.disk import SyncFailed
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.root import FOLDERS
-from spoolrack_store.model.background_work import Chores
+from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.settings import QueueSettings
 
@@ -202,7 +202,7 @@ def test_a_failed_sync_of_a_file_ends_all_promises_instead_of_being_repeated(
 
 
 def test_a_mover_of_what_is_due_adopts_nothing(root: Path, rig: Rig) -> None:
-    rig.chores = Chores(adopts=False, unlinks=False)
+    rig.background = BackgroundWork(adopts=False, unlinks=False)
     rig.start()
     path = put(root, b"from a shell")
     rest(rig, looks=10)
@@ -211,7 +211,7 @@ def test_a_mover_of_what_is_due_adopts_nothing(root: Path, rig: Rig) -> None:
 
 
 def test_a_mover_with_a_delay_adopts_nothing_before_it_is_over(root: Path, rig: Rig) -> None:
-    rig.chores = Chores(brings_back=False, unlinks=False, wait=Millis(60_000))
+    rig.background = BackgroundWork(brings_back=False, unlinks=False, wait=Millis(60_000))
     rig.start()
     put(root, b"from a shell")
     rig.tick()

@@ -10,7 +10,7 @@ from typing import Any, cast
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.changes import SIZE
 from spoolrack_store.files.disk import Disk
-from spoolrack_store.model.background_work import ALL_CHORES, Chores
+from spoolrack_store.model.background_work import ALL_WORK, BackgroundWork
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.operations import CreateQueue, Delete, Delivery, Receive, Send
@@ -69,7 +69,7 @@ class Bytes:
 class Rig:
     """One root, with the queue `q`, and one engine after the other on it."""
 
-    chores: Chores = ALL_CHORES
+    background: BackgroundWork = ALL_WORK
 
     def __init__(self, disk: Any = None, *, cache_bytes: int = 0, **settings: Any) -> None:
         self.disk = PickyDisk(disk or made(["q"], can_sync_all=True, model=Model.ANY_SUBSET))
@@ -92,7 +92,7 @@ class Rig:
             owner=f"p{self.starts}",
             is_living=lambda owner: False,
             cache_bytes=self.cache_bytes,
-            chores=self.chores,
+            background=self.background,
         )
         for queue, settings in self.queues.items():
             self.engine.catalog.add(queue, settings)

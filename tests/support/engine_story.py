@@ -763,7 +763,7 @@ def _takes_in(request: Purge, id: str, states: Sequence[Seen]) -> set[bool]:
     words = {str(state[0]) for state in states} - {GONE[0], ABSENT[0]}
     hidden = (*DYING, "held")
     names = [name for word in words for name in (("leased", "ready") if word in hidden else (word,))]
-    return {request.takes(State(name), sent_at(id)) for name in names}
+    return {request.matches(State(name), sent_at(id)) for name in names}
 
 
 def _worded(request: Request[Any]) -> str:

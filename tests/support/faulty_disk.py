@@ -104,14 +104,14 @@ class FaultyDisk(LocalDisk):
     def hold(self, name: str, path: str = "") -> tuple[threading.Event, threading.Event]:
         """Stop a thread before the call: the first event says that it stands there, the second, to be
         set by the test, lets it (and all later ones) go on."""
-        reached, go_on = threading.Event(), threading.Event()
+        reached, advance = threading.Event(), threading.Event()
 
         def matches(call: Call) -> bool:
             return call.name == name and (not path or any(path in each for each in call.paths))
 
         with self._lock:
-            self._held.append((matches, reached, go_on))
-        return reached, go_on
+            self._held.append((matches, reached, advance))
+        return reached, advance
 
     def forget(self) -> None:
         """Remember nothing of what was asked until now."""
@@ -216,10 +216,10 @@ class FaultyDisk(LocalDisk):
                 self._dies_after -= 1
             self.calls.append(call)
             failing = next((fault for fault in self._faults if self._is_met(fault, call)), None)
-            held = [(reached, go_on) for matches, reached, go_on in self._held if matches(call)]
-        for reached, go_on in held:
+            held = [(reached, advance) for matches, reached, advance in self._held if matches(call)]
+        for reached, advance in held:
             reached.set()
-            assert go_on.wait(60)
+            assert advance.wait(60)
         if failing is not None:
             raise OSError(failing.code, os.strerror(failing.code), *paths[:1])
 

@@ -100,7 +100,7 @@ class Load:
         for role in self.consumers:
             self._start(role)
 
-    def go_on(self, least: float, most: float) -> None:
+    def advance(self, least: float, most: float) -> None:
         """Let all go on until something was sent and deleted, and then up to a random moment."""
         missing = {"sent", "deleted"}
         for told in self._crew.told():

@@ -116,7 +116,7 @@ MANIFEST = Manifest(
 
 def test_a_manifest_comes_back_from_its_content() -> None:
     assert decode(encode(MANIFEST)) == MANIFEST
-    assert MANIFEST.forget_at == DUE + 60_000
+    assert MANIFEST.expires_at == DUE + 60_000
 
 
 def test_a_manifest_that_is_not_whole_is_none() -> None:

@@ -4,13 +4,11 @@ name is refused, whatever it is."""
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
-import struct
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import pytest
 from hypothesis import example, given
@@ -21,6 +19,9 @@ from spoolrack_store.model.names import MAX_BYTES, MOST, NotAName, parse
 from spoolrack_store.model.settings import MIB
 
 from tests import CHECKOUT
+from tests.format import second_reader
+from tests.format.second_reader import Name
+from tests.format.second_writer import Log
 from tests.vectors.name_lists import NAMES, NO_NAMES
 from tests.vectors.name_vectors import said_of
 
@@ -60,148 +61,93 @@ def test_the_page_says_the_bounds_that_the_store_has() -> None:
         assert f"| `{member}` |" in page
 
 
-# A second implementation, as small as the page allows.
-
-
-def read_name(path: str) -> dict[str, Any]:
-    """Read a name that is one."""
-    folder, _, rest = path.partition("/")
-    queue, _, rest = rest.partition("/" if folder == "queues" else ":")
-    text, _, end = rest.partition("@")
-    due, _, token = end.partition("~")
-    id, *tags = text.split(",")
-    said = {tag[0]: tag[1:] for tag in tags}
-    count = int(said.get("n", 0))
-    members = set(range(count or 1))
-    if "i" in said:
-        ranges = (part.split("-") for part in said["i"].split("."))
-        members = {index for each in ranges for index in range(int(each[0]), int(each[-1]) + 1)}
-    if "b" in said:
-        start, digits = said["b"].split(".")
-        bits = sum(int(digit, 32) << 5 * place for place, digit in enumerate(digits))
-        members = {int(start) + bit for bit in range(bits.bit_length()) if bits >> bit & 1}
-    states = {"new": "sent", "queues": "ready", "remove": "removed", "quarantine": "quarantined"}
-    return {
-        "state": states.get(folder, "leased" if token else "delayed"),
-        "queue": queue,
-        "id": id,
-        "count": count,
-        "size": int(said["s"]),
-        "attributes": int(said.get("a", 0)),
-        "crc": int(said["c"], 16),
-        "line": int(said.get("m", 0)),
-        "deaths": int(said.get("d", 0)),
-        "key": said.get("k"),
-        "is_grouped": "g" in said,
-        "priority": int(said.get("p", 0)),
-        "external": "x" in said,
-        "version": int(said.get("v", 1)),
-        "members": members,
-        "receives": int(said.get("r", 0)),
-        "first": int(said["f"]) if "f" in said else None,
-        "redriven": int(said["t"]) if "t" in said else None,
-        "owner": said.get("o"),
-        "due": int(due) if due else None,
-        "token": token or None,
-        "stem": ",".join([id, *(tag for tag in tags if tag[0] in "nsacmdk")]),
-    }
+def said_by(name: Name) -> dict[str, Any]:
+    """Return what the second reader finds in a name, in the form of the vectors, members as a set."""
+    return {field: value for field, value in asdict(name).items() if field not in ("path", "stem")}
 
 
 def test_names_say_what_the_page_says() -> None:
     for vector in read()["names"]:
+        name = second_reader.parse(vector["path"])
         if vector["parsed"] is None:
+            assert name is None, vector["path"]
             continue
-        found = read_name(vector["path"])
-        found.pop("stem")
-        members = found.pop("members")
+        assert name is not None, vector["path"]
         expected = dict(vector["parsed"])
         runs = expected.pop("members")
-        assert found == expected, vector["path"]
-        assert members == {i for first, last in runs for i in range(first, last + 1)}, vector["path"]
-
-
-def message_id(name: dict[str, Any], index: int) -> str:
-    return f"{name['id'][:-3]}{index:03x}" if name["count"] else str(name["id"])
+        members = {i for first, last in runs for i in range(first, last + 1)}
+        assert said_by(name) == expected | {"members": members}, vector["path"]
 
 
 @pytest.mark.parametrize("vector", read()["listings"], ids=lambda vector: vector["name"])
 def test_of_all_names_that_list_a_message_the_highest_version_holds_it(vector: dict[str, Any]) -> None:
-    there = [read_name(path) | {"path": path} for path in vector["paths"]]
+    names = list(filter(None, map(second_reader.parse, vector["paths"])))
+    assert len(names) == len(vector["paths"])
     found: dict[str, Any] = {}
     unlisted: list[str] = []
-    files = {(name["deaths"], name["stem"]) for name in there}
-    for _, stem in sorted(files):
-        own = [name for name in there if name["stem"] == stem]
-        everything = set(range(own[0]["count"] or 1))
-        listed = set().union(*(name["members"] for name in own))
-        if all(name["state"] == "sent" for name in own) and (listed != everything or own[0]["deaths"]):
+    batches = second_reader.batches_of(names).values()
+    for batch in sorted(batches, key=lambda batch: batch.names[0].deaths):
+        first, holders = batch.names[0], batch.holders()
+        if batch.is_new and (first.deaths or holders.keys() != first.everything):
             continue
-        if not all(name["state"] in ("removed", "quarantined") for name in own):
-            unlisted += [message_id(own[0], index) for index in sorted(everything - listed)]
-        for index in listed:
-            holder = max(
-                (name for name in own if index in name["members"]),
-                key=lambda name: (name["version"], LATER.index(name["state"]), name["path"]),
-            )
-            said = {key: holder[key] for key in ("state", "queue", "receives", "due", "token")}
-            found[message_id(holder, index)] = said | {"holder": holder["path"]}
+        unlisted += map(first.message_id, sorted(batch.unlisted()))
+        for index, name in holders.items():
+            said = {key: said_by(name)[key] for key in ("state", "queue", "receives", "due", "token")}
+            found[name.message_id(index)] = said | {"holder": name.path}
     assert found == vector["messages"]
     assert unlisted == vector["unlisted"]
 
 
 def test_contents_are_bodies_and_a_line_of_json() -> None:
     for vector in read()["contents"]:
-        if vector["messages"] is None:
+        name = second_reader.parse(f"queues/q/{vector['stem']}")
+        assert name is not None
+        external = vector.get("external_body")
+        try:
+            found = second_reader.read_contents(
+                name,
+                base64.b64decode(vector["content"]),
+                None if external is None else base64.b64decode(external),
+            )
+        except second_reader.Damaged:
+            assert vector["messages"] is None, vector
             continue
-        name = read_name(f"queues/q/{vector['stem']}")
-        content = base64.b64decode(vector["content"])
-        assert len(content) == name["line"] + (0 if name["external"] else name["size"])
-        line = content[len(content) - name["line"] :]
-        assert crc32(line or content) == name["crc"]
-        if name["external"]:
-            content = base64.b64decode(vector["external_body"])
-            assert len(content) == name["size"]
-        said = json.loads(line or json.dumps({"sizes": [name["size"]], "crcs": [name["crc"]]}))
-        at = 0
-        for index, message in enumerate(vector["messages"]):
-            body = content[at : at + said["sizes"][index]]
-            at += len(body)
-            assert body == base64.b64decode(message["body"])
-            assert said["crcs"][index] in (None, crc32(body))
-            key = str(index)
-            attributes = {n: {"text": v} for n, v in said.get("attributes", {}).get(key, {}).items()}
-            for n, v in said.get("binary_attributes", {}).get(key, {}).items():
-                attributes[n] = {"bytes": v}
-            assert attributes == message["attributes"]
+        assert (vector["messages"] is None) == any(each.body is None for each in found), vector
+        for message, content in zip(vector["messages"] or (), found, strict=False):
+            assert content.body == base64.b64decode(message["body"])
+            assert message["attributes"] == {
+                name: {"text": value}
+                if isinstance(value, str)
+                else {"bytes": base64.b64encode(value).decode()}
+                for name, value in content.attributes.items()
+            }
 
 
 def test_a_receipt_has_a_tag_of_token_and_index() -> None:
     for vector in read()["receipts"]:
-        block, place = divmod(vector["index"], 8)
-        digest = hashlib.blake2b(
-            block.to_bytes(2, "big"), key=vector["token"].encode(), digest_size=64
-        ).hexdigest()
-        head, _, tag = vector["receipt"].partition("~")
-        assert tag == digest[16 * place : 16 * place + 16]
-        assert head.startswith(f"{vector['queue']}:")
-        assert int(head[-3:], 16) == vector["index"]
+        queue, id = vector["queue"], vector["receipt"].partition(":")[2][:33] + "000"
+        name = second_reader.parse(
+            f"delay/{queue}:{id},n1000,s0,c00000000,m1,r1@1700000000000~{vector['token']}"
+        )
+        assert name is not None
+        assert second_reader.receipt_of(name, vector["index"]) == vector["receipt"]
 
 
-def test_changes_is_a_header_and_a_ring_of_records() -> None:
+def test_changes_is_a_header_and_a_ring_of_records(tmp_path: Path) -> None:
     vector = read()["changes"]
     header, ring = base64.b64decode(vector["header"]), base64.b64decode(vector["ring"])
-    magic, head, done, poison = struct.unpack_from("<8sQQQ", header)
-    assert (magic, head, poison) == (b"changes2", vector["head"], 0)
-    assert header[56:].partition(b"\0")[0].decode().split() == vector["members"]
+    (tmp_path / "CHANGES").write_bytes(header.ljust(4096, b"\0") + ring)
+    log = Log(tmp_path)
+    log.read()
+    assert (log.head, log.is_poisoned) == (vector["head"], False)
+    assert list(log.members) == vector["members"]
     records, at, places = [], 0, []
-    while at < head:
+    while at < log.head:
         places.append(at)
-        length, kind, due = struct.unpack_from("<IBQ", ring, at)
-        source, _, target = ring[at + 13 : at + length].decode().partition("\n")
-        records.append({"kind": kind, "due": due, "source": source, "target": target})
-        at += length
+        record, at = log.record(at)
+        records.append(asdict(record))
     assert records == vector["records"]
-    assert done == places[vector["in_doubt"]]
+    assert log.done == places[vector["in_doubt"]]
 
 
 # An invalid name is refused, and never becomes a path.
@@ -232,6 +178,7 @@ def test_an_alternative_spelling_is_refused_and_the_canonical_one_stays_in_its_f
     try:
         name = parse(path)
     except NotAName:
+        assert second_reader.parse(path) is None
         return
     assert name.path == path
     assert path.isascii()
@@ -242,10 +189,9 @@ def test_an_alternative_spelling_is_refused_and_the_canonical_one_stays_in_its_f
     assert not any(part.startswith(".") for part in others)
     assert name.bytes == len(others[-1])
     said = said_of(name)
-    read_again = read_name(path)
-    assert {key: read_again[key] for key in said if key != "members"} | {
-        "members": said["members"]
-    } == said
+    read_again = second_reader.parse(path)
+    assert read_again is not None
+    assert said_by(read_again) | {"members": said["members"]} == said
 
 
 @pytest.mark.parametrize("path", NAMES)

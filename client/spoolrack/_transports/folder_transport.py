@@ -5,6 +5,8 @@ Other processes, and servers, may have the same root open.
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import weakref
 from collections.abc import Collection, Mapping, Sequence
@@ -102,6 +104,7 @@ class FolderTransport:
 
     def __init__(self, place: FolderUrl, runtime: Runtime) -> None:
         share = SharedStore(place)
+        self._consumer = f"pid {os.getpid()} on {socket.gethostname()}"
         self._calls = FolderCalls(share, runtime, place)
         self.staging: StagingTransport = FolderStaging(self._calls)
         self.reservations: ReservationTransport = FolderReservations(self._calls)
@@ -192,6 +195,7 @@ class FolderTransport:
                 max_bytes=convert.RECEIVE_BYTES,
                 visibility=convert.optional_millis(visibility_timeout),
                 wait=convert.wait(wait),
+                consumer=self._consumer,
             )
         return convert.envelopes(await self._calls.receive(request, timeout), self._calls.root)
 
@@ -215,6 +219,7 @@ class FolderTransport:
             wait=None,
             # A receive without free credits waits in the store, which sees them come back by itself.
             credits=Credits(limit, lambda: None, max_bytes_in_flight or UNBOUNDED),
+            consumer=self._consumer,
         )
         return FolderDeliveries(self._calls, request)
 

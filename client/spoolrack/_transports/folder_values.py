@@ -201,6 +201,8 @@ def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
                 lease_expires_at=moment_of(each.due),
                 receive_count=each.receives,
                 stream=each.stream,
+                consumer=each.consumer,
+                received_at=None if each.since is None else moment_of(each.since),
             )
             for each in queue.oldest_leases
         ],

@@ -17,7 +17,7 @@ Metadata = tuple[tuple[str, str], ...]
 
 
 def thread_channel(
-    address: str, credentials: Credentials, options: Sequence[tuple[str, int]]
+    address: str, credentials: Credentials, options: Sequence[tuple[str, int | str]]
 ) -> grpc.Channel:
     if not credentials.is_secure:
         return grpc.insecure_channel(address, options=options)
@@ -25,7 +25,7 @@ def thread_channel(
 
 
 def task_channel(
-    address: str, credentials: Credentials, options: Sequence[tuple[str, int]]
+    address: str, credentials: Credentials, options: Sequence[tuple[str, int | str]]
 ) -> grpc.aio.Channel:
     if not credentials.is_secure:
         return grpc.aio.insecure_channel(address, options=options)

@@ -162,6 +162,10 @@ def queue_info(queue: pb.Queue) -> QueueInfo:
                 lease_expires_at=moment_of(millis(each.lease_expire_time)),
                 receive_count=each.receive_count,
                 stream=each.stream,
+                consumer=each.consumer,
+                received_at=moment_of(millis(each.receive_time))
+                if each.HasField("receive_time")
+                else None,
             )
             for each in queue.oldest_leases
         ],

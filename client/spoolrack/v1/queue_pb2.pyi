@@ -523,7 +523,7 @@ Global___Obstacle: _TypeAlias = Obstacle  # noqa: Y015
 
 @_typing.final
 class OldLease(_message.Message):
-    """Messages of a queue that were leased together, and still are."""
+    """Messages of a queue that one consumer leased together, and still holds."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -533,6 +533,8 @@ class OldLease(_message.Message):
     LEASE_EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     RECEIVE_COUNT_FIELD_NUMBER: _builtins.int
     STREAM_FIELD_NUMBER: _builtins.int
+    CONSUMER_FIELD_NUMBER: _builtins.int
+    RECEIVE_TIME_FIELD_NUMBER: _builtins.int
     message_id: _builtins.str
     """The id of the first of them."""
     message_count: _builtins.int
@@ -541,6 +543,12 @@ class OldLease(_message.Message):
     """How many leases on them have begun."""
     stream: _builtins.str
     """The stream of the reservation that holds them; empty: a receive holds them."""
+    consumer: _builtins.str
+    """The consumer that received them, for people: the name of its identity, its address and its user
+    agent, as far as they are known; of a program that opens the root itself, its process. The server
+    or program that served the receive alone knows it, and keeps it in memory: the answer of another, or
+    after a restart, says that it is unknown. Empty if a reservation holds them.
+    """
     @_builtins.property
     def first_receive_time(self) -> _timestamp_pb2.Timestamp:
         """When the first of them was received for the first time."""
@@ -548,6 +556,10 @@ class OldLease(_message.Message):
     @_builtins.property
     def lease_expire_time(self) -> _timestamp_pb2.Timestamp:
         """When the lease ends, unless it is extended or released."""
+
+    @_builtins.property
+    def receive_time(self) -> _timestamp_pb2.Timestamp:
+        """When the consumer received them. Not set: the consumer is unknown, or a reservation holds them."""
 
     def __init__(
         self,
@@ -558,10 +570,12 @@ class OldLease(_message.Message):
         lease_expire_time: _timestamp_pb2.Timestamp | None = ...,
         receive_count: _builtins.int = ...,
         stream: _builtins.str = ...,
+        consumer: _builtins.str = ...,
+        receive_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["first_receive_time", b"first_receive_time", "lease_expire_time", b"lease_expire_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["first_receive_time", b"first_receive_time", "lease_expire_time", b"lease_expire_time", "receive_time", b"receive_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_receive_time", b"first_receive_time", "lease_expire_time", b"lease_expire_time", "message_count", b"message_count", "message_id", b"message_id", "receive_count", b"receive_count", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer", b"consumer", "first_receive_time", b"first_receive_time", "lease_expire_time", b"lease_expire_time", "message_count", b"message_count", "message_id", b"message_id", "receive_count", b"receive_count", "receive_time", b"receive_time", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

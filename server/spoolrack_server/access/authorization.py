@@ -33,6 +33,12 @@ def queues_for(permission: Permission) -> Callable[[str], bool] | None:
     return None if caller is None else caller.queues_for(permission)
 
 
+def caller_name() -> str:
+    """Return the name of the current caller's identity; "" without authentication."""
+    caller = _caller.get()
+    return "" if caller is None else caller.identity.name
+
+
 @dataclass(eq=False, slots=True)
 class AuthorizedCall:
     """A call that was let in."""

@@ -43,6 +43,8 @@ _BATCH: Final = 100
 _TEN: Final = 10
 _LONGEST_LEASE: Final = 600.0
 _GIVE_UP: Final = 30.0
+_LOOK: Final = 0.5
+"""Seconds between two looks at signals."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -233,7 +235,9 @@ def _measure(what: str, steps: Sequence[Step], seconds: float) -> Row:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            # A signal that arrives just before an unbounded wait would be seen after it only.
+            while thread.is_alive():
+                thread.join(_LOOK)
     finally:
         stop.set()
         for thread in threads:

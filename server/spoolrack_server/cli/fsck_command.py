@@ -101,12 +101,12 @@ def _print(
     if verbose:
         for leftover in report.leftovers:
             print_results(f"{leftover.path}: unfinished: {leftover.why}")
-        for aside in report.aside:
-            why = f"{aside.source}: {aside.why}" if aside.source else aside.why
-            print_results(f"{aside.path}: {why}")
+        for file in report.quarantined:
+            why = f"{file.source}: {file.why}" if file.source else file.why
+            print_results(f"{file.path}: {why}")
     if quiet:
         return
-    if mended or left or (verbose and (report.leftovers or report.aside)):
+    if mended or left or (verbose and (report.leftovers or report.quarantined)):
         print_results("")
     if report.queues:
         print_results(*_table(report), "")
@@ -117,7 +117,7 @@ def _print(
 def _table(report: Report) -> list[str]:
     rows = [
         (
-            f"{name} (being deleted)" if tally.is_doomed else name,
+            f"{name} (being deleted)" if tally.is_being_deleted else name,
             *(f"{tally.counts.get(state, 0):,}" for state in _SHOWN),
             size_text(tally.bytes),
         )
@@ -147,8 +147,8 @@ def _summary(
             f"{plural(len(report.leftovers), 'thing')} unfinished, which a server finishes "
             "(--verbose lists them)."
         )
-    if report.aside and not mended:
-        yield f"{plural(len(report.aside), 'thing')} in quarantine (--verbose lists them)."
+    if report.quarantined and not mended:
+        yield f"{plural(len(report.quarantined), 'thing')} in quarantine (--verbose lists them)."
     if mended:
         yield f"{plural(len(mended), 'problem')} mended; files put aside are in quarantine/."
     if not left:
@@ -170,7 +170,7 @@ def _as_json(root: str, report: Report, mended: Sequence[Mended], left: Sequence
                 name: {
                     **{state.value: tally.counts.get(state, 0) for state in _SHOWN},
                     "bytes": tally.bytes,
-                    "is_being_deleted": tally.is_doomed,
+                    "is_being_deleted": tally.is_being_deleted,
                 }
                 for name, tally in report.queues.items()
             },
@@ -180,8 +180,8 @@ def _as_json(root: str, report: Report, mended: Sequence[Mended], left: Sequence
                 {"path": printable(each.path), "why": printable(each.why)} for each in report.leftovers
             ],
             "quarantine": [
-                {key: printable(value) for key, value in asdict(aside).items()}
-                for aside in report.aside
+                {key: printable(value) for key, value in asdict(file).items()}
+                for file in report.quarantined
             ],
             "staged": report.staged,
             "published": report.published,

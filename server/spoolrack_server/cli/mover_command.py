@@ -34,7 +34,7 @@ def command(source: str, destination: str, delay: float, log_format: Any) -> int
     messages that are due. Servers work without it, and those without --no-mover do the same by
     themselves.
     """
-    from spoolrack_store.model.background_work import Chores
+    from spoolrack_store.model.background_work import BackgroundWork
     from spoolrack_store.model.clock import Millis
 
     from ..background import move
@@ -43,10 +43,10 @@ def command(source: str, destination: str, delay: float, log_format: Any) -> int
     target, _ = root_and_folder(destination, "--destination", ("queues",))
     if root.resolve() != target.resolve():
         raise Failed(f"{source} and {destination} are not of one root", USAGE)
-    chores = Chores(
+    background = BackgroundWork(
         adopts=folder == NEW,
         brings_back=folder == DELAY,
         wait=Millis(round(delay * 1_000)),
         unlinks=False,
     )
-    return asyncio.run(move(str(root), chores, log_format))
+    return asyncio.run(move(str(root), background, log_format))

@@ -117,6 +117,7 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
                 "receive_count": record.receive_count,
                 "first_receive_time": _moment(record.first_received_at),
                 "dead_letter_time": _moment(record.dead_lettered_at),
+                "explanation": record.explanation,
                 "redrive_queue": record.redrive_queue,
                 "redrive_time": _moment(record.redriven_at),
             }
@@ -197,6 +198,8 @@ def queue_json(info: QueueInfo, indent: int | None = None) -> str:
                 "lease_expire_time": _moment(each.lease_expires_at),
                 "receive_count": each.receive_count,
                 "stream": each.stream,
+                "consumer": each.consumer,
+                "receive_time": _moment(each.received_at),
             }
             for each in info.oldest_leases
         ]

@@ -133,12 +133,16 @@ def print_table(messages: Sequence[MessageFacts]) -> int:
 
 
 def _death(message: MessageFacts, now: datetime) -> tuple[str, str, str]:
-    """Return source queue, reason and age of the last dead-letter record; empty texts without one."""
+    """Return source queue, reason and age of the last dead-letter record; empty texts without one, and
+    no age of a message that was redriven since."""
     if not message.dead_letter_records:
         return "", "", ""
     last = message.dead_letter_records[-1]
     because = f"{last.reason} ({last.receive_count})"
-    return last.source_queue, because, span_text(_since(last.dead_lettered_at, now))
+    if last.explanation:
+        because += f": {_shortened(last.explanation)}"
+    dead_for = span_text(_since(last.dead_lettered_at, now)) if last.redriven_at is None else ""
+    return last.source_queue, because, dead_for
 
 
 def _since(moment: datetime, now: datetime) -> float:
@@ -153,6 +157,6 @@ def _state(message: MessageFacts, now: datetime) -> str:
     return f"{message.state.value} {span_text(left)}" if left > 0 else message.state.value
 
 
-def _shortened(body: bytes) -> str:
-    text = printable(body)
+def _shortened(text: bytes | str) -> str:
+    text = printable(text)
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"

@@ -34,6 +34,15 @@ _REMEDIES: Final = {
     "RECEIVING_PAUSED": " spoolrack queues resume {} --receiving",
 }
 """The command that undoes an obstacle, by its reason."""
+_LEASES: Final = (
+    "OLDEST LEASES",
+    "MESSAGES",
+    "FIRST RECEIVED",
+    "LEASED FOR",
+    "LEASE ENDS IN",
+    "RECEIVES",
+    "CONSUMER",
+)
 _LONG: Final = 18
 """Characters of an option's name."""
 
@@ -304,14 +313,14 @@ def describe(connection: Connection, name: str) -> None:
             each.message_id,
             str(each.message_count),
             span_text(_ahead(now, each.first_received_at)),
+            "" if each.received_at is None else span_text(_ahead(now, each.received_at)),
             span_text(_ahead(each.lease_expires_at, now)),
             str(each.receive_count),
-            each.stream,
+            each.consumer or (each.stream and f"stream {each.stream}"),
         )
         for each in info.oldest_leases
     ]
-    headers = ("OLDEST LEASES", "MESSAGES", "FIRST RECEIVED", "LEASE ENDS IN", "RECEIVES", "STREAM")
-    print_results("", *columns(headers, rows, right=frozenset({1, 2, 3, 4})))
+    print_results("", *columns(_LEASES, rows, right=frozenset({1, 2, 3, 4, 5})))
 
 
 def _ahead(later: datetime | None, earlier: datetime | None) -> float:

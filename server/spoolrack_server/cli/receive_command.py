@@ -15,7 +15,7 @@ from . import signals
 from .body_files import BodyFolder
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, http_url
-from .exit_codes import NOTHING, OK, line_of
+from .exit_codes import NOTHING, OK, USAGE, Failed, line_of
 from .output import Output, message_line, print_status
 from .shell_runner import Runner
 from .units import COUNT, VISIBILITY, Span, Text, plural
@@ -139,6 +139,12 @@ def command(
                 output.write(f"{folder.add(message)}\n".encode(errors="surrogateescape"))
             elif json:
                 output.write(message_line(message, queue))
+            elif message.is_body_left_out and message.path is None:
+                raise Failed(
+                    f"message {message.id} has {message.size} bytes, and a body of more than 64 MiB "
+                    "isn't printed: give --to DIR or --exec CMD, with --http-url http://HOST:PORT",
+                    USAGE,
+                )
             elif raw:
                 output.write(message.body)
             else:

@@ -153,6 +153,7 @@ class DashboardViews:
         name = self._queue_of(request, Permission.MONITOR)
         store = self._context.store
         queue = await self._context.read(store.queue, name)
+        queue = await self._observer.with_consumers(queue)
         bounds = [Millis(FIRST_BOUNDS["15s"] << n) for n in range(BUCKETS)]
         ages = (await self._context.read(store.overview.ages, [name], bounds)).get(name)
         found = serializers.page(queue, self._clock.wall(), self._permits.permissions(request, name))

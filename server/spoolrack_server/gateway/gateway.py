@@ -73,7 +73,7 @@ class Gateway:
             store, log, self._http_limits, workers, self._checks.guard, memory
         )
         self._pages: set[Endpoint] = set()
-        queues = QueueEndpoints(self._context, clock)
+        queues = QueueEndpoints(self._context, clock, observer)
         application = self._application(
             (
                 *routes(

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from aiohttp import web
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import (
     DiskFull,
     InvalidRequest,
@@ -40,12 +41,14 @@ from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 from spoolrack_store.model.transitions import State
 
 from .. import convert
+from ..consumers import consumer_of_request
 from ..lease_requests import receipts_of
 from ..observability.trace_context import context_in, inherit_context
 from ..page_tokens import PageTokens, filter_texts
 from . import headers, request_bodies
 from .context import GatewayContext
 from .queue_endpoints import name_of
+from .request_checks import IDENTITY
 from .schedule_endpoints import attributes_as_json
 
 SMALL: Final = 64 * 1024
@@ -170,6 +173,7 @@ class MessageEndpoints:
             queue=name_of(request),
             wait=headers.wait(request.query),
             visibility=headers.visibility(request.query),
+            consumer=consumer_of_request(request, request[IDENTITY]),
         )
         deliveries = await self._context.leases.lease(wanted)
         if not deliveries:
@@ -333,7 +337,26 @@ def _described(message: Message) -> dict[str, Any]:
     if message.due is not None:
         name = "lease_expire_time" if is_leased else "deliver_time"
         found[name] = headers.time_text(message.due)
+    if message.deaths:
+        found["dead_letter_records"] = [_record(record) for record in message.deaths]
     return found
+
+
+def _record(record: DeadLetterRecord) -> dict[str, Any]:
+    return {
+        "source_queue": record.source_queue,
+        "reason": record.reason,
+        "explanation": record.explanation,
+        "receive_count": record.receives,
+        "first_receive_time": _time_or_none(record.first_receive),
+        "dead_letter_time": headers.time_text(record.dead_lettered_at),
+        "redrive_queue": record.redriven_to,
+        "redrive_time": _time_or_none(record.redriven_at),
+    }
+
+
+def _time_or_none(moment: Millis | None) -> str | None:
+    return None if moment is None else headers.time_text(moment)
 
 
 def id_of(request: web.Request) -> str:

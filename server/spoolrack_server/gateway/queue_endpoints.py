@@ -21,6 +21,7 @@ from spoolrack_store.model.settings import SCHEMA, QueueSettings
 
 from .. import convert
 from ..access.permissions import Permission
+from ..observability.observer import Observer
 from . import headers, request_bodies
 from .context import GatewayContext
 from .http_errors import SettingsTooLarge
@@ -34,12 +35,14 @@ _DEFAULTS: Final = QueueSettings()
 class QueueEndpoints:
     """Lives in one event loop."""
 
-    def __init__(self, context: GatewayContext, clock: Clock) -> None:
+    def __init__(self, context: GatewayContext, clock: Clock, observer: Observer) -> None:
         self._context = context
         self._clock = clock
+        self._observer = observer
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         queue = await self._context.read(self._context.store.queue, name_of(request))
+        queue = await self._observer.with_consumers(queue)
         content = described(queue, self._clock.wall()) | standstill(queue)
         kept = {"Cache-Control": "no-store", "ETag": headers.version_tag(queue.version)}
         return web.json_response(content, headers=kept)
@@ -177,6 +180,8 @@ def standstill(queue: Queue) -> dict[str, Any]:
                 "lease_expire_time": headers.time_text(each.due),
                 "receive_count": each.receives,
                 "stream": each.stream,
+                "consumer": each.consumer,
+                "receive_time": None if each.since is None else headers.time_text(each.since),
             }
             for each in queue.oldest_leases
         ],

@@ -76,8 +76,9 @@ def creation_of(clock: Clock, queue: str, name: str, asked: dict[str, Any]) -> C
     """Return the schedule that JSON asks for; raise `InvalidRequest`."""
     unknown = sorted(asked.keys() - FIELDS)
     if unknown:
+        known = ", ".join(sorted(FIELDS))
         raise InvalidRequest(
-            what="the schedule's field", value=unknown[0], rule=f"must be one of {sorted(FIELDS)}"
+            what="the schedule's field", value=unknown[0], rule=f"must be one of {known}"
         )
     if "body" in asked and "binary_body" in asked:
         raise InvalidRequest(what="body", value="twice", rule="goes without binary_body")

@@ -14,15 +14,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol, TypeVar
 
 from spoolrack_store.model.clock import Clock
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.operations import Queue
 from spoolrack_store.store_metrics import StoreMetrics
 
 from ..cgroup import machine_memory, memory_limit
 from ..health import Health
-from ..worker_processes import HISTORY, METRIC_ROWS, PROCESS
+from ..worker_processes import CONSUMERS, HISTORY, METRIC_ROWS, PROCESS
 from .call_metrics import CallMetrics
 from .collectors import MOST_QUEUES, FolderCounter, collect_process, collect_root, collect_store
 from .exposition import written
 from .history import EVERY, History, Series, combined
+from .lease_consumers import has_unknown_consumers, known_leases, with_consumers
 from .metrics import Row
 
 T = TypeVar("T")
@@ -89,6 +92,7 @@ class Observer:
         self._processes = processes or SingleProcess()
         self._most = most_queues
         self._tally: StoreMetrics | None = None
+        self._describe: Callable[[str], Queue] | None = None
         self._counter: FolderCounter | None = None
         self._credit: Credit | None = None
         self._memory: WatermarkState | None = None
@@ -96,9 +100,16 @@ class Observer:
         self._gathering = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, "spoolrack-metrics")
 
-    def begin(self, tally: StoreMetrics, *, reaps: bool) -> None:
-        """Start observing an open store."""
+    def begin(
+        self,
+        tally: StoreMetrics,
+        *,
+        reaps: bool,
+        describe: Callable[[str], Queue] | None = None,
+    ) -> None:
+        """Start observing an open store; `describe` returns a queue with its oldest leases."""
         loop = asyncio.get_running_loop()
+        self._describe = describe
         self._tally = tally
         self._counter = FolderCounter(
             tally, lambda count: loop.run_in_executor(self._thread, count), reaps=reaps
@@ -112,7 +123,7 @@ class Observer:
 
     async def end(self) -> None:
         """Stop observing, before the store closes."""
-        self._tally = self._credit = None
+        self._tally = self._credit = self._describe = None
         self._is_over = True
         if self._sampling is not None:
             self._sampling.cancel()
@@ -136,7 +147,26 @@ class Observer:
         if what.startswith(HISTORY):
             # Nothing is kept of the queue: that is an answer, too.
             return await self._beside(lambda: self._history.of(what.removeprefix(HISTORY))) or {}
+        if what.startswith(CONSUMERS):
+            return await self._beside(lambda: self._known_leases(what.removeprefix(CONSUMERS)))
         raise AssertionError(what)
+
+    # Consumers of leases.
+
+    def _known_leases(self, queue: str) -> list[dict[str, Any]]:
+        if self._describe is None:
+            return []
+        try:
+            return known_leases(self._describe(queue))
+        except StoreError:
+            return []  # This process can't tell; the one that asks has its own answer.
+
+    async def with_consumers(self, queue: Queue) -> Queue:
+        """Return the queue with the consumers of its oldest leases that the other processes know."""
+        if not has_unknown_consumers(queue):
+            return queue
+        others = await self._processes.others(CONSUMERS + queue.name)
+        return with_consumers(queue, others.values())
 
     # The last hour.
 

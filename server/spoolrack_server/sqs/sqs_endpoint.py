@@ -22,6 +22,7 @@ from spoolrack_store.model.errors import Draining, MessageTooLarge, StoreError
 from ..access.access_control import AccessControl
 from ..access.permissions import Permission
 from ..concurrency import ConcurrencyLimit
+from ..consumers import consumer_of_request
 from ..gateway import request_bodies
 from ..gateway.context import GatewayContext
 from ..gateway.http_errors import GatewayError
@@ -242,6 +243,7 @@ class SqsEndpoint:
             identity=identity,
             region=region,
             url=self._url or f"{request.scheme}://{request.host}",
+            consumer=consumer_of_request(request, identity),
             trace=context_in(request.headers.items()),
         )
 

@@ -79,6 +79,8 @@ class SqsCaller:
     region: str
     url: str
     """Where this server is for the caller, without a path."""
+    consumer: str = ""
+    """The name that its leases are shown with."""
     trace: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -420,6 +422,7 @@ class SqsOperations:
             # The store's least is a millisecond.
             visibility=None if hidden is None else Millis(hidden * 1_000 or 1),
             wait=waits,
+            consumer=caller.consumer,
         )
         attempt = messages.token(parameters, "ReceiveRequestAttemptId") if queue.endswith(FIFO) else ""
         key = (queue, caller.identity.name, attempt)

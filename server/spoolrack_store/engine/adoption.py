@@ -18,7 +18,7 @@ from typing import Final
 from ..engine.moves import Part
 from ..files.disk import Facts, FileKind, SyncFailed, explained
 from ..files.layout import COPY, body_owner
-from ..model.background_work import Chores
+from ..model.background_work import BackgroundWork
 from ..model.clock import Millis
 from ..model.errors import StoreError
 from ..model.names import FileIds, Name, Stem, is_id
@@ -44,12 +44,14 @@ def adoptable(name: str) -> str | None:
 class Adoption(Part):
     """Not thread-safe."""
 
-    def __init__(self, moves: Moves, catalog: Catalog, ids: FileIds, chores: Chores) -> None:
+    def __init__(
+        self, moves: Moves, catalog: Catalog, ids: FileIds, background: BackgroundWork
+    ) -> None:
         self._moves = moves
         self._catalog = catalog
         self._ids = ids
-        self._adopts = chores.adopts
-        self._unchanged_for = max(UNCHANGED_FOR, chores.wait)
+        self._adopts = background.adopts
+        self._unchanged_for = max(UNCHANGED_FOR, background.wait)
         self._seen: dict[str, tuple[Facts, Millis]] = {}
         """Files found in `new/`, and the monotonic time since which each is as it is."""
         self.pending = (self._seen,)
@@ -110,7 +112,7 @@ class Adoption(Part):
             raise
         stem = Stem(id=self._ids.make(), size=len(body), crc=zlib.crc32(body))
         name = Name(stem=stem, state=State.READY, queue=queue, members=stem.full)
-        moves.take_over(path, name, 0)
+        moves.adopt(path, name, 0)
         log.info("adopted %s as message %s of the queue %s", path, stem.id, queue)
         return True
 
@@ -124,9 +126,9 @@ class Foreign(Part):
 
     def recover(self) -> None:
         """Put aside what a start has found."""
-        self.go_on()
+        self.advance()
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Put aside what was found; the next commit tries again what the disk refuses."""
         foreign = self._moves.foreign
         for path, why in list(foreign.items()):
@@ -136,7 +138,7 @@ class Foreign(Part):
                     # are not noted.
                     self._moves.unlink_file(path)
                 else:
-                    self._moves.put_aside(path, why)
+                    self._moves.quarantine(path, why)
             except StoreError as error:
                 log.warning("%a is none of ours and can't be put aside for now: %s", path, error)
                 continue

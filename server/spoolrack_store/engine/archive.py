@@ -16,7 +16,7 @@ from typing import Final
 from ..engine.moves import Part
 from ..files.disk import Disk, FileKind, explained
 from ..files.layout import ARCHIVE, BODY
-from ..model.background_work import Chores
+from ..model.background_work import BackgroundWork
 from ..model.batch import Entry
 from ..model.clock import HOUR, Millis, day_of, end_of_day
 from .catalog import Catalog
@@ -47,10 +47,10 @@ def archived_files(disk: Disk, ids: Collection[str]) -> dict[str, str]:
 class Archive(Part):
     """Not thread-safe."""
 
-    def __init__(self, moves: Moves, catalog: Catalog, chores: Chores) -> None:
+    def __init__(self, moves: Moves, catalog: Catalog, background: BackgroundWork) -> None:
         self._moves = moves
         self._catalog = catalog
-        self._chores = chores
+        self._background = background
         self._next_look = moves.clock.monotonic()
 
     def path_of(self, entry: Entry) -> str:
@@ -63,7 +63,7 @@ class Archive(Part):
 
     def tick(self) -> None:
         now = self._moves.clock.monotonic()
-        if not self._chores.unlinks or now < self._next_look:
+        if not self._background.unlinks or now < self._next_look:
             return
         try:
             over = list(self._days_over())

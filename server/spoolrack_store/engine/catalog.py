@@ -95,7 +95,7 @@ class Catalog(Part):
         self.records: dict[str, QueueRecord] = {}
         self.reset: set[str] = set()
         """Queues that this process gave the default settings, because theirs were lost."""
-        self._doomed: dict[str, _Tombstone] = {}
+        self._tombstones: dict[str, _Tombstone] = {}
         self._old: dict[str, int] = {}
         """Superseded settings by path, and the commit that must be durable before they are unlinked."""
         self._ended_writers: dict[str, int] = {}
@@ -105,7 +105,7 @@ class Catalog(Part):
         self._passed: set[str] = set()
         """Queues that had a later version, which is unlinked: other processes went on, perhaps to the
         end of the queue."""
-        self.pending = (self._old, self._doomed, self._missed, self._passed)
+        self.pending = (self._old, self._tombstones, self._missed, self._passed)
         self._looked: tuple[int, bool] = -1, False
         """When `config/` had changed at the last tick, and whether that was so at the one before."""
 
@@ -123,12 +123,12 @@ class Catalog(Part):
     def require_open(self, name: str) -> QueueRecord:
         """Return the record for a send, which may be meant for the queue that is made next; raise
         `QueueBeingDeleted`, too."""
-        if name in self._doomed:
+        if name in self._tombstones:
             raise QueueBeingDeleted(queue=name)
         return self.require(name)
 
-    def is_doomed(self, name: str) -> bool:
-        return name in self._doomed
+    def is_being_deleted(self, name: str) -> bool:
+        return name in self._tombstones
 
     # Requests. The answers hold once the commit is synced.
 
@@ -136,7 +136,7 @@ class Catalog(Part):
         name, settings = request.name, request.settings
         if not is_queue_name(name):
             raise InvalidQueueName(name=name)
-        if name in self._doomed:
+        if name in self._tombstones:
             raise QueueBeingDeleted(queue=name)
         there = self.records.get(name)
         if there is not None:
@@ -196,7 +196,7 @@ class Catalog(Part):
         there = self._require_version(request.name, request.if_version)
         record = replace(there, version=there.version + 1)
         self._write(record, None)
-        self._doom(there.name, record.version, (there.created_at, there.salt))
+        self._add_tombstone(there.name, record.version, (there.created_at, there.salt))
 
     def _require_version(self, name: str, version: int) -> QueueRecord:
         there = self.require(name)
@@ -243,7 +243,7 @@ class Catalog(Part):
             except FileExistsError:
                 # A queue that was never made durable, or is there; or a link out of the root.
                 if disk.facts(path).kind is not FileKind.FOLDER:
-                    self._moves.put_aside(path, "it has the place of a queue's folder")
+                    self._moves.quarantine(path, "it has the place of a queue's folder")
                     disk.make_folder(path)
         except OSError as error:
             raise explained(error) from error
@@ -280,8 +280,8 @@ class Catalog(Part):
             else:
                 found.setdefault(match["queue"], []).append(int(match["version"]))
         self._moves.syncer.folder_changed(CONFIG)
-        for name in (self.records.keys() | self._doomed.keys()) - found.keys():
-            self._forget(name)
+        for name in (self.records.keys() | self._tombstones.keys()) - found.keys():
+            self._drop(name)
         unread: dict[str, int] = {}
         for name, versions in sorted(found.items()):
             versions.sort(reverse=True)
@@ -291,17 +291,17 @@ class Catalog(Part):
                         self._old[_path(name, older)] = self._moves.commit
                     break
             else:
-                self._forget(name)
+                self._drop(name)
                 unread[name] = versions[0]
         for name, queue in sorted(self._moves.index.queues.items()):
-            if queue.entries and name not in self.records and name not in self._doomed:
+            if queue.entries and name not in self.records and name not in self._tombstones:
                 version = unread.get(name, 0) + 1
                 if name in known:
                     self._write_again(replace(known[name], version=version))
                 else:
                     self._use_defaults(name, version)
         for each in self._scan("queues"):
-            if each.name not in self.records and each.name not in self._doomed:
+            if each.name not in self.records and each.name not in self._tombstones:
                 with suppress(OSError):  # It has something foreign in it.
                     self._moves.disk.remove_folder(f"queues/{each.name}")
 
@@ -315,8 +315,8 @@ class Catalog(Part):
         if self._version(name) < version:
             self._passed.add(name)
         elif self._version(name) == version:
-            if name in self._doomed or name in self._passed:
-                self._forget(name)
+            if name in self._tombstones or name in self._passed:
+                self._drop(name)
             else:
                 self._missed.add(name)  # No process unlinks settings that count.
 
@@ -331,18 +331,18 @@ class Catalog(Part):
         except OSError as error:
             raise explained(error) from error
         except DamagedSettings as error:
-            self._moves.put_aside(path, str(error))
+            self._moves.quarantine(path, str(error))
             return False
         # The process that wrote it may have died before its sync.
         self._moves.syncer.lone_file_written(path)
-        there, doomed = self.records.get(name), self._doomed.get(name)
+        there, tombstone = self.records.get(name), self._tombstones.get(name)
         made = said.created_at, said.salt
-        known = doomed.made if doomed is not None else there and (there.created_at, there.salt)
+        known = tombstone.made if tombstone is not None else there and (there.created_at, there.salt)
         is_same = known == made
         if is_same and self._version(name) > version:
             return True  # Superseded settings, which are not unlinked yet.
         if said.settings is None:
-            self._doom(name, version, made)
+            self._add_tombstone(name, version, made)
             return True
         record = QueueRecord(
             name, said.settings, said.created_at, version, said.salt, said.labels, said.schedules
@@ -350,17 +350,17 @@ class Catalog(Part):
         if there is not None and is_same and there.version < version:
             self._old[_path(name, there.version)] = self._moves.commit
         self._end_writers(there, record)
-        self._doomed.pop(name, None)
+        self._tombstones.pop(name, None)
         self.records[name] = record
         return True
 
     def _version(self, name: str) -> int:
-        doomed, record = self._doomed.get(name), self.records.get(name)
-        return doomed.version if doomed is not None else 0 if record is None else record.version
+        tombstone, record = self._tombstones.get(name), self.records.get(name)
+        return tombstone.version if tombstone is not None else 0 if record is None else record.version
 
-    def _forget(self, name: str) -> None:
+    def _drop(self, name: str) -> None:
         self.records.pop(name, None)
-        self._doomed.pop(name, None)
+        self._tombstones.pop(name, None)
         self.reset.discard(name)
 
     def _write_again(self, record: QueueRecord) -> None:
@@ -384,15 +384,15 @@ class Catalog(Part):
 
     # Deletion of a queue by its tombstone.
 
-    def _doom(self, name: str, version: int, made: tuple[Millis, str]) -> None:
-        self._forget_superseded(name)
+    def _add_tombstone(self, name: str, version: int, made: tuple[Millis, str]) -> None:
+        self._drop_superseded(name)
         self._end_writers(self.records.pop(name, None))
         self.reset.discard(name)
-        there = self._doomed.get(name)
+        there = self._tombstones.get(name)
         if there is None or (there.version, there.made) != (version, made):
-            self._doomed[name] = _Tombstone(version, made, self._moves.commit)
+            self._tombstones[name] = _Tombstone(version, made, self._moves.commit)
 
-    def _forget_superseded(self, name: str) -> None:
+    def _drop_superseded(self, name: str) -> None:
         """Older settings go with the folder, once no message is left."""
         for path in [path for path in self._old if _queue_of(path) == name]:
             del self._old[path]
@@ -415,7 +415,7 @@ class Catalog(Part):
             if _path(record.name, record.version).removeprefix(f"{CONFIG}/") not in there:
                 self._missed.add(record.name)
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         synced = self._moves.synced
         for name in list(self._missed):
             record = self.records.get(name)
@@ -429,10 +429,10 @@ class Catalog(Part):
         for path, commit in list(self._old.items()):
             if commit <= synced:
                 self._unlink(path)
-        for name, tombstone in list(self._doomed.items()):
+        for name, tombstone in list(self._tombstones.items()):
             if tombstone.written <= synced:
                 try:
-                    self._go_on_with_deletion(name, tombstone)
+                    self._advance_deletion(name, tombstone)
                 except StoreError as error:
                     log.warning("the deleted queue %s has to wait: %s", name, error)
 
@@ -444,7 +444,7 @@ class Catalog(Part):
             return
         del self._old[path]
 
-    def _go_on_with_deletion(self, name: str, tombstone: _Tombstone) -> None:
+    def _advance_deletion(self, name: str, tombstone: _Tombstone) -> None:
         """Do the next step: its messages, its folder and older settings, the tombstone."""
         moves = self._moves
         if tombstone.emptied is None:
@@ -465,7 +465,7 @@ class Catalog(Part):
                 tombstone.cleared = moves.commit
         elif tombstone.cleared <= moves.synced:
             moves.unlink_file(_path(name, tombstone.version))
-            del self._doomed[name]
+            del self._tombstones[name]
 
     def _left(self, name: str) -> Iterator[Entry]:
         """Yield what holds messages of the queue, and what any process has in `new/`."""
@@ -491,7 +491,7 @@ class Catalog(Part):
                 if self._is_known(f"{folder}/{each.name}"):
                     return False
                 path = f"{folder}/{each.name}"
-                self._moves.put_aside(path, "its queue is deleted, and it is no message")
+                self._moves.quarantine(path, "its queue is deleted, and it is no message")
             moves.disk.remove_folder(folder)
         except FileNotFoundError:
             pass  # Another process was faster.

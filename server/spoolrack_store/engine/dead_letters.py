@@ -177,7 +177,7 @@ class DeadLetters(Part):
                 self._moves.unlink(copy)
         return results
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         self._finish()
         self._delete_superseded()
 

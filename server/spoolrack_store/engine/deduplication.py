@@ -51,9 +51,9 @@ class Deduplication(Part):
         """Keys of which the queue isn't known. Salts tell queues apart."""
         self._unsynced: dict[str, tuple[int, Batch]] = {}
         """Keys that this process took, and the commits that make their messages durable."""
-        self._heard: dict[str, None] = {}
+        self._changed: dict[str, None] = {}
         """Paths that other processes have changed, not looked at yet."""
-        self.pending = (self._heard, moves.index.keyed)
+        self.pending = (self._changed, moves.index.keyed)
         self._kept: dict[Batch, int] = {}
         """Files whose keys are in a segment, and the commits that make it durable."""
         self._segments: dict[str, int] = {}
@@ -82,14 +82,14 @@ class Deduplication(Part):
             self._make_durable(key)
             return id_text(number)
         if len(taken) + coming >= MAX_KEYS:
-            _forget_before(taken, since)
+            _drop_before(taken, since)
             if len(taken) + coming >= MAX_KEYS:
                 raise TooManyDeduplicationIds(
                     queue=record.name, held=len(taken) + coming, limit=MAX_KEYS
                 )
         return None
 
-    def take(self, entry: Entry, keys: Iterable[tuple[int, str]]) -> None:
+    def register(self, entry: Entry, keys: Iterable[tuple[int, str]]) -> None:
         """Take the keys of a file that this commit has written; by the messages' indexes."""
         batch = entry.batch
         for index, key in keys:
@@ -116,42 +116,42 @@ class Deduplication(Part):
                 found = self._moves.disk.scan(folder)
             except OSError as error:
                 raise explained(error) from error
-            self._heard.update((f"{folder}/{each.name}", None) for each in found)
-        for path in self._heard:
+            self._changed.update((f"{folder}/{each.name}", None) for each in found)
+        for path in self._changed:
             if path.startswith(f"{FOLDER}/"):
                 # The process that wrote it may not have synced it.
                 self._moves.syncer.lone_file_written(path)
         self._moves.syncer.folder_changed(FOLDER)
 
     def path_changed(self, path: str) -> None:
-        self._heard[path] = None
+        self._changed[path] = None
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Take in the keys of what other processes, or a start, have brought."""
         self._trouble = None
-        heard = list(self._heard)
-        self._heard.clear()
-        for path in heard:
+        changed = list(self._changed)
+        self._changed.clear()
+        for path in changed:
             try:
                 if path.startswith(f"{FOLDER}/"):
-                    self._take_in_segment(path)
+                    self._load_segment(path)
                 else:
-                    self._take_in_new(path)
+                    self._load_new(path)
             except StoreError as error:
                 self._trouble = error
-                self._heard[path] = None
+                self._changed[path] = None
         keyed = self._moves.index.keyed
         for batch in list(keyed):
             try:
-                self._take_in_batch(batch)
+                self._load_batch(batch)
             except StoreError as error:
                 self._trouble = error
             else:
                 del keyed[batch]
 
-    def _take_in_segment(self, path: str) -> None:
+    def _load_segment(self, path: str) -> None:
         if not is_id(path.removeprefix(f"{FOLDER}/")):
-            self._moves.put_aside(path, "it is no segment of deduplication keys")
+            self._moves.quarantine(path, "it is no segment of deduplication keys")
             return
         content = self._read(path)
         if content is None:
@@ -165,7 +165,7 @@ class Deduplication(Part):
             self._segments[path] = 0
             return
         except ValueError as error:
-            self._moves.put_aside(path, f"its deduplication keys are lost: {error}")
+            self._moves.quarantine(path, f"its deduplication keys are lost: {error}")
             return
         self._segments[path] = max(numbers.values(), default=0)
         for key, number in sorted(numbers.items(), key=lambda item: item[1]):
@@ -175,7 +175,7 @@ class Deduplication(Part):
             if known is not None:
                 self._kept.setdefault(known[0], self._moves.commit)
 
-    def _take_in_new(self, path: str) -> None:
+    def _load_new(self, path: str) -> None:
         """Take the keys of a file in `new/`, if it is whole: its process may have died."""
         try:
             name = parse(path)
@@ -187,9 +187,9 @@ class Deduplication(Part):
             return
         line = self._whole(name.stem, path)
         if line is not None:
-            self._take_in(name, line)
+            self._load(name, line)
 
-    def _take_in_batch(self, batch: Batch) -> None:
+    def _load_batch(self, batch: Batch) -> None:
         entries = batch.entries
         if not entries:
             return
@@ -199,9 +199,9 @@ class Deduplication(Part):
         else:
             line = self._line(entries[0])
         if line is not None:
-            self._take_in(name, line)
+            self._load(name, line)
 
-    def _take_in(self, name: Name, line: Line) -> None:
+    def _load(self, name: Name, line: Line) -> None:
         # The first two versions are in the queue that the message was sent to.
         queue = name.queue if name.version <= 2 else ""
         for index, key in line.keys.items():
@@ -301,9 +301,9 @@ class Deduplication(Part):
             if record is None:
                 del self._queues[queue]
             else:
-                _forget_before(taken, self._since(record))
+                _drop_before(taken, self._since(record))
         oldest = self._oldest()
-        _forget_before(self._found, oldest)
+        _drop_before(self._found, oldest)
         synced = self._moves.synced
         self._unsynced = {key: each for key, each in self._unsynced.items() if each[0] > synced}
         self._kept = {batch: commit for batch, commit in self._kept.items() if batch.entries}
@@ -325,7 +325,7 @@ class Deduplication(Part):
         return min(map(self._since, self._catalog.records.values()), default=1 << 128)
 
 
-def _forget_before(taken: Taken, since: int) -> None:
+def _drop_before(taken: Taken, since: int) -> None:
     while taken:
         key = next(iter(taken))
         if taken[key] >= since:

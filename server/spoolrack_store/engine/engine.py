@@ -31,7 +31,7 @@ from ..engine.moves import RETRY, Moves, Part, Turn, run_in, unlink_all
 from ..engine.queue_views import QueueViews
 from ..engine.reader import CACHE_BYTES, Reader
 from ..engine.reaper import SLICE, Reaper
-from ..engine.recovery import finish_sends, listed_orphans, relist, take_in, tell_unlisted
+from ..engine.recovery import fill_index, finish_sends, listed_orphans, log_unlisted, relist
 from ..engine.redrives import Redrives
 from ..engine.remover import Remover
 from ..engine.reservations import Reservations
@@ -41,7 +41,7 @@ from ..engine.stages import Stages
 from ..files.changes import LOCK, Change, ChangeKind, Changes, Memory, Overtaken
 from ..files.disk import Commit, Disk, Lock, SyncFailed, explained
 from ..files.layout import owner as owner_file
-from ..model.background_work import ALL_CHORES, Chores
+from ..model.background_work import ALL_WORK, BackgroundWork
 from ..model.batch import Entry
 from ..model.clock import Clock, Millis
 from ..model.disk_watermark import DiskWatermark
@@ -96,7 +96,7 @@ class Sharing:
         """Files of dead processes in `new/`: the commit that makes them durable, owners, files."""
         self.rests_on_others = False
         """Whether this commit has taken in what others did since the last sync."""
-        self._unheard: dict[tuple[Part, str], None] = {}
+        self._unnotified: dict[tuple[Part, str], None] = {}
         """Files of parts that others have touched, and the disk refused to show."""
         self.is_over = False
         """Whether this process has left the root: its index stays as it was."""
@@ -106,7 +106,7 @@ class Sharing:
     def open(self) -> bool:
         """Join the processes that have the root open, or begin anew; False if another one holds the
         lock."""
-        if not self._take_lock():
+        if not self._acquire_lock():
             return False
         try:
             self._open()
@@ -130,10 +130,10 @@ class Sharing:
         else:
             changes.begin_anew()
         self._moves.changes = changes
-        sent = take_in(self._moves, living)
+        sent = fill_index(self._moves, living)
         for part in self._parts:
             part.recover()
-        tell_unlisted(self._moves)
+        log_unlisted(self._moves)
         self._orphans.append((self._moves.commit, members - living, sent))
 
     def enter(self) -> bool:
@@ -141,15 +141,15 @@ class Sharing:
         `Poisoned`, `SyncFailed`."""
         if self.is_over:
             raise SyncFailed("the store is closed")
-        if not self._take_lock():
+        if not self._acquire_lock():
             return False
         try:
             self._changes.read_header()
             self._decide()
             try:
-                unheard, self._unheard = self._unheard, {}
+                unheard, self._unnotified = self._unnotified, {}
                 for part, path in unheard:
-                    self._tell(part, path)
+                    self._notify(part, path)
                 for change in self._changes.news():
                     self._replay(change)
             except Overtaken:
@@ -185,7 +185,7 @@ class Sharing:
         """Leave the root to the others; the lock is held."""
         self._changes.set_members(tuple(o for o in self._changes.members if o != self._moves.owner))
 
-    def look_for_dead(self) -> None:
+    def find_orphans(self) -> None:
         """Notice which processes have died, and take in what they left; the lock is held.
 
         The dead stay members until what they sent is published: the process that takes it over may die,
@@ -210,10 +210,10 @@ class Sharing:
                 continue
             self._changes.set_members(tuple(o for o in self._changes.members if o not in dead))
             for owner in dead:
-                self._forget(owner)
+                self._unlink_owner(owner)
         self._orphans = waiting
 
-    def _forget(self, owner: str) -> None:
+    def _unlink_owner(self, owner: str) -> None:
         """Unlink the file of a dead process; one that stays is unlinked by the next start."""
         try:
             self._moves.disk.unlink(owner_file(owner))
@@ -232,7 +232,7 @@ class Sharing:
         if not self._moves.is_there(LOCK):
             raise SyncFailed(f"the root is lost: No such file or directory: {LOCK!r}")
 
-    def _take_lock(self) -> bool:
+    def _acquire_lock(self) -> bool:
         try:
             self._lock = self._moves.disk.lock(LOCK)
         except FileNotFoundError as error:
@@ -293,8 +293,8 @@ class Sharing:
         index, commit = self._moves.index, self._moves.commit
         self._built_on_others()
         if change.kind is ChangeKind.FILE:
-            self._tell_part(change.source)
-            self._tell_part(change.target)
+            self._notify_parts(change.source)
+            self._notify_parts(change.target)
             return
         if change.kind is not ChangeKind.UNLINK:
             name = parse(change.target)
@@ -304,7 +304,9 @@ class Sharing:
             try:
                 gone = parse(change.source)
             except NotAName:
-                self._tell_part(change.source)  # It became a message's: of a stage, or put in by hand.
+                self._notify_parts(
+                    change.source
+                )  # It became a message's: of a stage, or put in by hand.
                 return
             entry = index.entry_at(gone)
             if entry is None:
@@ -312,17 +314,17 @@ class Sharing:
             else:
                 index.disappear(entry, commit)
 
-    def _tell_part(self, path: str) -> None:
+    def _notify_parts(self, path: str) -> None:
         for part in self._parts:
             if path.startswith(tuple(f"{folder}/" for folder in part.folders)):
-                self._tell(part, path)
+                self._notify(part, path)
 
-    def _tell(self, part: Part, path: str) -> None:
+    def _notify(self, part: Part, path: str) -> None:
         try:
             part.path_changed(path)
         except StoreError as error:
             log.error("%s can't be looked at for now: %s", path, error)
-            self._unheard[part, path] = None
+            self._unnotified[part, path] = None
 
     def _built_on_others(self) -> None:
         """Let the next answers wait for this process's own sync of all that others did."""
@@ -366,7 +368,7 @@ class Engine:
         pid: int = 0,
         is_living: Callable[[str], bool],
         cache_bytes: int = CACHE_BYTES,
-        chores: Chores = ALL_CHORES,
+        background: BackgroundWork = ALL_WORK,
         watermark: DiskWatermark | None = None,
     ) -> None:
         """`memory` is `CHANGES`; `pid` is told to processes that wait for the lock; `is_living` tells
@@ -384,11 +386,11 @@ class Engine:
         self._sender = Sender(self.moves, self.catalog, self.reader, self._ids, self.deduplication)
         self._dead_letters = DeadLetters(self.moves, self.catalog, self.reader, clock)
         self._leaser = Leaser(
-            self.moves, self.catalog, self.reader, self._dead_letters, clock, random, chores
+            self.moves, self.catalog, self.reader, self._dead_letters, clock, random, background
         )
-        self._archive = Archive(self.moves, self.catalog, chores)
+        self._archive = Archive(self.moves, self.catalog, background)
         self.reaper = Reaper(
-            self.moves, self.reader, self.deduplication, self._archive, unlinks=chores.unlinks
+            self.moves, self.reader, self.deduplication, self._archive, unlinks=background.unlinks
         )
         self._remover = Remover(self.moves, self.catalog, self._leaser, self._sender)
         self.reservations = Reservations(
@@ -410,7 +412,7 @@ class Engine:
             self._leaser,
             self.redrives,
             self._foreign,
-            Adoption(self.moves, self.catalog, self._ids, chores),
+            Adoption(self.moves, self.catalog, self._ids, background),
             self._archive,
         )
         """In the order in which they go on at the beginning of a commit."""
@@ -471,13 +473,13 @@ class Engine:
         if tick:
             self._guarded(self.sharing.require_lock)
             self.moves.reserve.fill()
-            self._guarded(self.sharing.look_for_dead)
+            self._guarded(self.sharing.find_orphans)
             for part in self._parts:
                 self._guarded(part.tick)
         self._finish_orphans()
         for part in self._parts_with_pending():
             if part.has_work:
-                self._guarded(part.go_on)
+                self._guarded(part.advance)
         self._unlink_stale()
         has_reaped = bool(self.index.over) and self.reaper.hand_over()
         outcomes = run_in(self._turns, requests)
@@ -548,7 +550,7 @@ class Engine:
         """Publish what the dead had sent, after quarantine of files in the place of queue folders."""
         if self.sharing.has_orphans:
             if self.moves.foreign:
-                self._guarded(self._foreign.go_on)
+                self._guarded(self._foreign.advance)
             self._guarded(self.sharing.finish_orphans)
 
     def _may_make(self, folder: str) -> bool:
@@ -575,7 +577,7 @@ class Engine:
             self._finish_orphans()
             for part in self._parts_with_pending():
                 if part.has_durable:
-                    self._guarded(part.go_on)
+                    self._guarded(part.advance)
             return answer()
         finally:
             self.sharing.leave()
@@ -647,7 +649,7 @@ class Engine:
         if not self.sharing.enter():
             return False
         try:
-            self._guarded(self._sender.go_on)
+            self._guarded(self._sender.advance)
             self._guarded(self.redrives.count_moved)
             if not self._sender.has_durable:
                 self.sharing.close()

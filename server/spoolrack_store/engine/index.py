@@ -31,7 +31,7 @@ from heapq import heappop, heappush
 from itertools import chain, islice
 from typing import Final
 
-from ..model.batch import Batch, Charge, Entry, Groups, Line
+from ..model.batch import Batch, Entry, Groups, LeaseShare, Line
 from ..model.clock import Millis
 from ..model.names import (
     ID_LENGTH,
@@ -230,7 +230,7 @@ class EntryOrder:
         """Return the text that is in the order of the messages, and ends in the id."""
         return id
 
-    def take_over(self, other: EntryOrder) -> None:
+    def copy_from(self, other: EntryOrder) -> None:
         """Have what another order has."""
         found = list(other.since(""))
         self._by_first, self._doubles = {}, {}
@@ -362,7 +362,7 @@ class GroupOrder:
         for group in self._groups.values():
             if has_priorities:
                 was, group.ready = group.ready, self._order_of(group.name)
-                group.ready.take_over(was)
+                group.ready.copy_from(was)
             self._offer(group)
 
     def _order_of(self, name: str) -> EntryOrder:
@@ -546,7 +546,7 @@ class QueueIndex:
             return self.ready.runs(but, _held)
         if self.priorities.aging != settings.priority_aging:
             self.priorities.aging = settings.priority_aging
-            self.priorities.take_over(self.ready)
+            self.priorities.copy_from(self.ready)
         return self.priorities.runs(but, _held)
 
 
@@ -619,7 +619,7 @@ class Index:
             self._supersede(batch, commit)
         entry.due = due
         for loser in losers:
-            if loser.charged:
+            if loser.shares:
                 _pass_on(loser, entry)
             self._count(loser, loser.held)
             if not loser.held:
@@ -641,7 +641,7 @@ class Index:
         held = entry.held
         batch.drop(entry, commit)
         entry.held = 0
-        if entry.charged:
+        if entry.shares:
             _pass_on(entry, None)
         self._count(entry, 0)
         if held:
@@ -749,7 +749,7 @@ class Index:
             heappop(self.hidden)
         return None
 
-    def take_due(self, now: Millis, most: int) -> list[Entry]:
+    def pop_due(self, now: Millis, most: int) -> list[Entry]:
         """Return up to `most` entries whose lease or delay is over; the caller moves them."""
         taken: list[Entry] = []
         while len(taken) < most and (due := self.next_due()) is not None and due <= now:
@@ -819,21 +819,23 @@ def _first_of(found: tuple[str, Entry]) -> str:
 
 
 def _pass_on(loser: Entry, winner: Entry | None) -> None:
-    """Let the charges of messages follow them: a lease that was extended goes on, any other is over."""
-    kept: list[Charge] = []
+    """Let the shares of messages follow them: a lease that was extended goes on, any other is over."""
+    kept: list[LeaseShare] = []
     goes_on = winner is not None and winner.name.token == loser.name.token
-    for members, size, credits in loser.charged:
-        left, lost = members & loser.held, members & ~loser.held
+    for share in loser.shares:
+        left, lost = share.members & loser.held, share.members & ~loser.held
         # Of a part of a file that isn't in memory any more they are a guess: the sum is exact.
-        lost_size = min(size, loser.batch.counted_bytes_of(lost)) if left else size
+        lost_size = share.size
+        if left and lost_size:
+            lost_size = min(lost_size, loser.batch.counted_bytes_of(lost))
         if lost and goes_on:
             assert winner is not None
-            winner.charged.append(Charge(lost, lost_size, credits))
-        elif lost:
-            credits.give_back(lost.bit_count(), lost_size)
+            winner.shares.append(LeaseShare(lost, lost_size, *share[2:]))
+        elif lost and share.credits is not None:
+            share.credits.give_back(lost.bit_count(), lost_size)
         if left:
-            kept.append(Charge(left, size - lost_size, credits))
-    loser.charged = kept
+            kept.append(LeaseShare(left, share.size - lost_size, *share[2:]))
+    loser.shares = kept
 
 
 def _key_of(batch: Batch) -> str:

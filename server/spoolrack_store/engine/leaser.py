@@ -18,10 +18,9 @@ from typing import Any, Final
 
 from ..engine.moves import Part
 from ..model import backoff, receipts
-from ..model.background_work import Chores
-from ..model.batch import Attributes, Charge, Damaged, Entry, Groups, size_of
+from ..model.background_work import BackgroundWork
+from ..model.batch import Attributes, Damaged, Entry, Groups, LeaseShare, size_of
 from ..model.clock import Clock, Millis, span_text
-from ..model.credits import Credits
 from ..model.dead_letter_records import MAX_RECEIVES as MAX_RECEIVES_REASON
 from ..model.dead_letter_records import REJECTED, check_explanation
 from ..model.errors import InvalidRequest, NoDeadLetterQueue, StaleReceipt, StoreError
@@ -61,6 +60,8 @@ class _Lease:
     entry: Entry
     visibility: Millis
     members: int
+    since: Millis = Millis(0)
+    """Unix time."""
     leased: list[Entry] = field(default_factory=list)
     """Their new entries."""
     refused: StoreError | None = None
@@ -74,7 +75,7 @@ class _Share:
     answer: list[Delivery]
     lease: _Lease
     members: int
-    credits: Credits | None
+    request: Receive
 
 
 class Leaser(Part):
@@ -88,7 +89,7 @@ class Leaser(Part):
         dead_letters: DeadLetters,
         clock: Clock,
         random: Random,
-        chores: Chores,
+        background: BackgroundWork,
     ) -> None:
         self._moves = moves
         self._index: Index = moves.index
@@ -96,7 +97,7 @@ class Leaser(Part):
         self._reader = reader
         self._dead_letters = dead_letters
         self._clock = clock
-        self._chores = chores
+        self._background = background
         self._began = clock.monotonic()
         self._random = random
         self._written: Mapping[str, Sequence[Entry]] = {}
@@ -153,7 +154,7 @@ class Leaser(Part):
         written = self._just_written(record.name, chosen)
         for entry, members in self.pick(record, room, max_bytes, chosen, written):
             count += members.bit_count()
-            self._share(shares, entry, visibility, members, answer, request.credits)
+            self._share(shares, entry, visibility, members, answer, request)
         if request.credits is not None:
             request.credits.charge(count)
         return answer
@@ -239,7 +240,7 @@ class Leaser(Part):
         return refused
 
     def tick(self) -> None:
-        if not self._chores.brings_back:
+        if not self._background.brings_back:
             return
         for record in self._catalog.records.values():
             self.expire(record)
@@ -289,13 +290,13 @@ class Leaser(Part):
         visibility: Millis,
         members: int,
         answer: list[Delivery],
-        credits: Credits | None,
+        request: Receive,
     ) -> None:
         """Give `members` to a receive, by a lease that other receives of the commit share."""
         if entry.name.receives >= WHOLE_LEASES:
             for index in indexes(members):
                 lease = _Lease(entry, visibility, 1 << index)
-                shares.append(_Share(answer, lease, 1 << index, credits))
+                shares.append(_Share(answer, lease, 1 << index, request))
             return
         for share in reversed(shares):
             lease = share.lease
@@ -304,11 +305,11 @@ class Leaser(Part):
                 break
         else:
             lease = _Lease(entry, visibility, members)
-        shares.append(_Share(answer, lease, members, credits))
+        shares.append(_Share(answer, lease, members, request))
 
     def _lease(self, lease: _Lease) -> None:
         old = lease.entry.name
-        wall = self._clock.wall()
+        wall = lease.since = self._clock.wall()
         until = Millis(wall + lease.visibility), self._clock.monotonic() + lease.visibility
         token = make_token(self._random)
         try:
@@ -336,8 +337,8 @@ class Leaser(Part):
             if members := share.members & entry.held:
                 delivered |= self._deliver_of(entry, members, share)
         missing = (share.members & ~delivered).bit_count()
-        if missing and share.credits is not None:
-            share.credits.give_back(missing)
+        if missing and share.request.credits is not None:
+            share.request.credits.give_back(missing)
 
     def _deliver_of(self, entry: Entry, members: int, share: _Share) -> int:
         """Add messages of a lease to an answer; return those that can be read. The others go to
@@ -357,7 +358,7 @@ class Leaser(Part):
         bodies: list[bytes] = []
         for index, body in found:
             if isinstance(body, Damaged):
-                self._put_aside(entry, index, body)
+                self._quarantine(entry, index, body)
                 members &= ~(1 << index)
             else:
                 where.append(index)
@@ -369,10 +370,12 @@ class Leaser(Part):
         if stem.attributes:
             named = self._reader.line(entry).attributes
             attributes = {at: named[index] for at, index in enumerate(where) if index in named}
-        if share.credits is not None:
-            size = entry.batch.counted_bytes_of(members)
-            share.credits.charge(0, size)
-            entry.charged.append(Charge(members, size, share.credits))
+        credits, consumer = share.request.credits, share.request.consumer
+        if credits is not None or consumer:
+            size = 0 if credits is None else entry.batch.counted_bytes_of(members)
+            entry.shares.append(LeaseShare(members, size, credits, consumer, share.lease.since))
+            if credits is not None:
+                credits.charge(0, size)
         share.answer.append(
             Delivery(
                 queue=name.queue,
@@ -392,7 +395,7 @@ class Leaser(Part):
         )
         return members
 
-    def _put_aside(self, entry: Entry, index: int, why: Damaged) -> None:
+    def _quarantine(self, entry: Entry, index: int, why: Damaged) -> None:
         id, queue = entry.batch.stem.message_id(index), entry.name.queue
         log.error("message %s of the queue %s goes to quarantine: %s", id, queue, why)
         try:
@@ -601,9 +604,9 @@ class Leaser(Part):
     def _lease_due(self) -> Millis | None:
         """Return the monotonic time at which this process brings the next lease or delay back."""
         due = self._index.next_due()
-        if due is None or not self._chores.brings_back:
+        if due is None or not self._background.brings_back:
             return None
-        wait = self._chores.wait
+        wait = self._background.wait
         return due if not wait else Millis(max(due, self._began) + wait)
 
     @property
@@ -611,12 +614,12 @@ class Leaser(Part):
         due = self.next_due()
         return bool(self._index.grouped) or (due is not None and due <= self._clock.monotonic())
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Bring back what is due: messages whose lease or delay is over, and those whose file is to be
         read again."""
         now = self._clock.monotonic()
         self._reader.try_again(now)
-        for entry in self._index.take_due(Millis(now - self._chores.wait), DUE_AT_ONCE):
+        for entry in self._index.pop_due(Millis(now - self._background.wait), DUE_AT_ONCE):
             token = entry.name.token
             if not entry.held or (token and is_set_token(token)):
                 continue  # It was listed twice: see `Index.disappear`; a set says when it ends.

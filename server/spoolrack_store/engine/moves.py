@@ -65,7 +65,7 @@ class Part:
 
     @property
     def has_work(self) -> bool:
-        """Whether `go_on` has something to do, of which nothing waits for a time."""
+        """Whether `advance` has something to do, of which nothing waits for a time."""
         return any(self.pending)
 
     @property
@@ -78,7 +78,7 @@ class Part:
         """Whether an answer was given whose messages are not yet where it says they are."""
         return False
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Go on with what waited for a sync: at the beginning of a commit, if it `has_work`."""
 
     def tick(self) -> None:
@@ -357,7 +357,7 @@ class Moves:
         except OSError as error:
             raise SyncFailed(str(error)) from error
 
-    def take_over(self, source: str, name: Name, due: int) -> Entry:
+    def adopt(self, source: str, name: Name, due: int) -> Entry:
         """Rename a file that is no message's yet, whose content is durable, to a message's name."""
         self._change(
             ChangeKind.RENAME, source, name.path, due, lambda: self.disk.rename_new(source, name.path)
@@ -403,7 +403,7 @@ class Moves:
         """Unlink a file; one that is gone already is a success."""
         self._change(ChangeKind.FILE, path, "", 0, lambda: self._unlink(path), urgent=True)
 
-    def put_aside(self, path: str, why: str) -> bool:
+    def quarantine(self, path: str, why: str) -> bool:
         """Move what is foreign or damaged into a folder of its own in quarantine, beside a note that
         says why; return whether it was there. Raise `DiskFull` or `DiskError`."""
         if not self.is_there(path):

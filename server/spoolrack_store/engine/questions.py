@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import BinaryIO, Final, TypeVar
 from zlib import crc32
 
-from ..files.changes import Poisoned, look_at
+from ..files.changes import Poisoned, describe_holder
 from ..files.disk import NOT_A_FILE, Disk, SyncFailed, explained
 from ..model.batch import Batch, Damaged, Entry, Line, decode
 from ..model.batch import body as body_in
@@ -65,7 +65,7 @@ _NEVER: Final = threading.Event()
 
 
 @dataclass(frozen=True, slots=True)
-class _Sight:
+class _Location:
     """Where a message is at one moment."""
 
     name: Name
@@ -124,7 +124,7 @@ class Questions:
             if found is not None:
                 return found[0]
             _NEVER.wait(_TRY_EVERY)
-        holder = look_at(*self._engine.sharing.holder)
+        holder = describe_holder(*self._engine.sharing.holder)
         raise RootInUse(root="the root", holder=f", {holder}, which holds the lock")
 
     def message(self, queue: str, id: str) -> Message:
@@ -144,15 +144,15 @@ class Questions:
         Fewer if their bodies get too many bytes, or if many others had to be looked at. The first
         `skip` messages of the states and the time are passed over.
         """
-        sights, end = self.up_to_date(partial(self._sights, queue, wanted, after, skip, limit))
+        sights, end = self.up_to_date(partial(self._locate_all, queue, wanted, after, skip, limit))
         found: list[Message] = []
         bytes_left = _PAGE_BYTES
         with _FileReader(self._disk) as files:
-            for sight in sights:
+            for location in sights:
                 if len(found) >= limit or bytes_left <= 0:
                     return MessagePage(messages=found, last=after)
-                after = sight.id
-                message = self._listed(files, sight, wanted, most)
+                after = location.id
+                message = self._listed(files, location, wanted, most)
                 if message is not None:
                     found.append(message)
                     bytes_left -= len(message.body)
@@ -160,18 +160,18 @@ class Questions:
 
     # Where messages are: while the index doesn't change.
 
-    def _find(self, queue: str, id: str) -> _Sight:
+    def _find(self, queue: str, id: str) -> _Location:
         self._engine.catalog.require(queue)
         if not is_id(id):
             raise InvalidRequest(what="id", value=id, rule="must be a UUID in lower case")
         found = self._engine.index.holder(id)
         if found is None or found[0].name.queue != queue or found[0].name.state not in COUNTED:
             raise MessageNotFound(queue=queue, id=id)
-        return self._sight(*found)
+        return self._location(*found)
 
-    def _sights(
+    def _locate_all(
         self, queue: str, wanted: MessageFilter, after: str, skip: int, limit: int
-    ) -> tuple[list[_Sight], str]:
+    ) -> tuple[list[_Location], str]:
         """Return where messages above the id `after` are that may be wanted, in order, and up to which
         id was looked; "" if there are no more.
 
@@ -184,7 +184,7 @@ class Questions:
         if wanted.sent_since is not None:
             start = max(start, first_id_of(wanted.sent_since))
         states = wanted.states or COUNTED
-        found: list[_Sight] = []
+        found: list[_Location] = []
         certain = looks = 0
         unread: set[Batch] = set()
         for first, together in groupby(index.since(start, states), lambda each: batch_of(each[0])):
@@ -215,24 +215,24 @@ class Questions:
                     unread.add(entry.batch)
                 if is_wanted is not False:
                     certain += is_wanted is True
-                    found.append(self._sight(entry, place))
+                    found.append(self._location(entry, place))
         return found, ""
 
-    def _sight(self, entry: Entry, index: int) -> _Sight:
+    def _location(self, entry: Entry, index: int) -> _Location:
         name, batch = entry.name, entry.batch
         due = name.due
         if name.token and is_set_token(name.token):
             due = self._engine.reservations.due_of(name.token)
         content = self._engine.reader.kept(batch)
-        return _Sight(name, batch.stem.message_id(index), index, due, batch.line, content)
+        return _Location(name, batch.stem.message_id(index), index, due, batch.line, content)
 
     # Content of messages: commits go on meanwhile.
 
-    def _look_up(self, queue: str, id: str, look: Callable[[_Sight], Found]) -> Found:
+    def _look_up(self, queue: str, id: str, look: Callable[[_Location], Found]) -> Found:
         for _ in range(_LOOKS):
-            sight = self.up_to_date(partial(self._find, queue, id))
+            location = self.up_to_date(partial(self._find, queue, id))
             try:
-                return look(sight)
+                return look(location)
             except FileNotFoundError:
                 continue  # It has moved.
             except Damaged as error:
@@ -240,68 +240,68 @@ class Questions:
         raise MessageNotFound(queue=queue, id=id)
 
     def _listed(
-        self, files: _FileReader, sight: _Sight, wanted: MessageFilter, most: int | None
+        self, files: _FileReader, location: _Location, wanted: MessageFilter, most: int | None
     ) -> Message | None:
         """Return a message of a list; None if it isn't wanted, is gone, or can't be read."""
 
-        def shown(sight: _Sight) -> Message | None:
+        def shown(location: _Location) -> Message | None:
             if wanted.group or wanted.attributes:
-                line = sight.line or files.open(sight)[1]
-                if not wanted.takes(line, sight.index):
+                line = location.line or files.open(location)[1]
+                if not wanted.matches(line, location.index):
                     return None
-            return self._shown(files, sight, most)
+            return self._shown(files, location, most)
 
         try:
             try:
-                return shown(sight)
+                return shown(location)
             except FileNotFoundError:
-                return self._look_up(sight.name.queue, sight.id, shown)
+                return self._look_up(location.name.queue, location.id, shown)
         except MessageNotFound:
             return None
         except (Damaged, MessageDamaged, DiskError) as error:
-            log.warning("a list passes over message %s: %s", sight.id, error)
+            log.warning("a list passes over message %s: %s", location.id, error)
             return None
 
-    def _shown(self, files: _FileReader, sight: _Sight, most: int | None = None) -> Message:
-        line, stem = sight.line, sight.name.stem
+    def _shown(self, files: _FileReader, location: _Location, most: int | None = None) -> Message:
+        line, stem = location.line, location.name.stem
         if line is not None and most == 0:
-            return _message(sight, line, b"")
-        if line is not None and sight.content is not None and not stem.is_external:
-            return _message(sight, line, body_in(line, sight.content, sight.index)[:most])
+            return _message(location, line, b"")
+        if line is not None and location.content is not None and not stem.is_external:
+            return _message(location, line, body_in(line, location.content, location.index)[:most])
         if not stem.line and most == 0:
-            return _message(sight, Line([stem.size], [stem.crc]), b"")
-        file, line = files.open(sight)
+            return _message(location, Line([stem.size], [stem.crc]), b"")
+        file, line = files.open(location)
         if stem.is_external:
-            return _message(sight, line, self._external_body(sight, line, most))
-        body = b"" if most == 0 else b"".join(_body_of(file, line, sight.index))
-        return _message(sight, line, body[:most])
+            return _message(location, line, self._external_body(location, line, most))
+        body = b"" if most == 0 else b"".join(_body_of(file, line, location.index))
+        return _message(location, line, body[:most])
 
-    def _opened(self, sight: _Sight) -> OpenMessage:
-        file = _opened(self._disk, sight.name.path)
+    def _opened(self, location: _Location) -> OpenMessage:
+        file = _opened(self._disk, location.name.path)
         try:
-            line = _line_of(file, sight)
-            if sight.name.stem.is_external:
+            line = _line_of(file, location)
+            if location.name.stem.is_external:
                 file.close()
-                file = self._open_external(sight)
+                file = self._open_external(location)
             # A larger body is not read first: the caller may want a small part of it.
-            if line.sizes[sight.index] <= MAX_BODY_IN_MEMORY:
-                for _ in _body_of(file, line, sight.index):
+            if line.sizes[location.index] <= MAX_BODY_IN_MEMORY:
+                for _ in _body_of(file, line, location.index):
                     pass  # It is checked, and not kept in memory.
-            start = line.starts[sight.index]
+            start = line.starts[location.index]
             file.seek(start)
-            return OpenMessage(message=_message(sight, line, b""), file=file, offset=start)
+            return OpenMessage(message=_message(location, line, b""), file=file, offset=start)
         except BaseException:
             file.close()
             raise
 
-    def _open_external(self, sight: _Sight) -> BinaryIO:
+    def _open_external(self, location: _Location) -> BinaryIO:
         """Return the file of a body; raise `FileNotFoundError` if the message has moved, `Damaged`, or
         `DiskError`."""
-        stem = sight.name.stem
+        stem = location.name.stem
         try:
             file = _opened(self._disk, body_path(stem.id))
         except FileNotFoundError as error:
-            self._disk.facts(sight.name.path)
+            self._disk.facts(location.name.path)
             raise Damaged("its body is not there any more") from error
         length = file.seek(0, 2)
         file.seek(0)
@@ -310,13 +310,13 @@ class Questions:
             raise Damaged(f"its body has {length} bytes instead of {stem.size}")
         return file
 
-    def _external_body(self, sight: _Sight, line: Line, most: int | None) -> bytes:
+    def _external_body(self, location: _Location, line: Line, most: int | None) -> bytes:
         """Return the first `most` bytes of a body in a file of its own; None: all, or nothing of one
         that is too large for memory."""
-        size = sight.name.stem.size
+        size = location.name.stem.size
         if most is None and size > MAX_BODY_IN_MEMORY:
             return b""
-        with self._open_external(sight) as file:
+        with self._open_external(location) as file:
             if most is not None and most < size:
                 return file.read(min(most, MAX_BODY_IN_MEMORY))
             return b"".join(_body_of(file, line, 0))
@@ -338,17 +338,17 @@ class _FileReader:
             self._opened[0].close()
             self._opened = None
 
-    def open(self, sight: _Sight) -> tuple[BinaryIO, Line]:
+    def open(self, location: _Location) -> tuple[BinaryIO, Line]:
         """Return a message's file, which the next call may close, and its line.
 
         Raise `FileNotFoundError`, `Damaged`, or `DiskError`.
         """
-        stem = sight.name.stem.text
+        stem = location.name.stem.text
         if self._opened is None or stem != self._stem:
             self.__exit__()
-            file = _opened(self._disk, sight.name.path)
+            file = _opened(self._disk, location.name.path)
             try:
-                self._opened = file, _line_of(file, sight)
+                self._opened = file, _line_of(file, location)
             except BaseException:
                 file.close()
                 raise
@@ -366,7 +366,7 @@ def _is_wanted(wanted: MessageFilter, batch: Batch, index: int) -> bool | None:
     if not (wanted.group or wanted.attributes):
         return True
     if batch.line is not None:
-        return wanted.takes(batch.line, index)
+        return wanted.matches(batch.line, index)
     if wanted.group and batch.groups is not None and batch.groups.of(index) != wanted.group:
         return False
     return None
@@ -393,11 +393,11 @@ def _why(error: OSError) -> Exception:
     return Damaged(str(error)) if is_damaged else explained(error)
 
 
-def _line_of(file: BinaryIO, sight: _Sight) -> Line:
+def _line_of(file: BinaryIO, location: _Location) -> Line:
     """Return what an open file says of its messages; raise `Damaged`, or `DiskError`."""
-    if sight.line is not None:
-        return sight.line
-    stem = sight.name.stem
+    if location.line is not None:
+        return location.line
+    stem = location.name.stem
     try:
         length = file.seek(0, 2)
         file.seek(length - stem.line)
@@ -421,22 +421,22 @@ def _body_of(file: BinaryIO, line: Line, index: int) -> Iterator[bytes]:
         raise Damaged("its checksum differs")
 
 
-def _message(sight: _Sight, line: Line, body: bytes) -> Message:
-    name = sight.name
+def _message(location: _Location, line: Line, body: bytes) -> Message:
+    name = location.name
     return Message(
         queue=name.queue,
-        id=sight.id,
+        id=location.id,
         state=name.state,
         body=body,
-        attributes=line.attributes.get(sight.index, {}),
-        size=line.sizes[sight.index],
-        sent_at=sent_at(sight.id),
+        attributes=line.attributes.get(location.index, {}),
+        size=line.sizes[location.index],
+        sent_at=sent_at(location.id),
         receives=name.receives,
         first_receive=name.first,
-        due=sight.due,
+        due=location.due,
         receipt=None,
         deaths=records_of(name, line) if name.stem.deaths else (),
-        group=line.group_of(sight.index),
+        group=line.group_of(location.index),
         priority=name.stem.priority,
-        body_path=body_path(sight.id) if name.stem.is_external else "",
+        body_path=body_path(location.id) if name.stem.is_external else "",
     )

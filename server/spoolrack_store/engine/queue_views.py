@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
 from ..model.batch import Entry
 from ..model.clock import Millis
 from ..model.names import lowest, sent_at
-from ..model.operations import Blocking, Counts, Obstacle, OldLease, Queue
+from ..model.operations import OLDEST_LEASES, Blocking, Counts, Obstacle, OldLease, Queue
 from ..model.overview_values import Ages, Traffic
 from ..model.reservation_requests import Reservation
 from ..model.statistics import QueueMetrics
@@ -22,9 +22,6 @@ from .moves import Moves
 
 MANY_RECEIVES: Final = 3
 """The oldest message is said to block its queue after so many receives."""
-
-OLDEST_LEASES: Final = 5
-"""Of its leases a queue tells so many."""
 
 
 class QueueViews:
@@ -65,10 +62,11 @@ class QueueViews:
         oldest = heapq.nsmallest(
             OLDEST_LEASES, leased, key=lambda entry: (entry.name.first or 0, entry.first_id)
         )
+        leases = (lease for entry in oldest for lease in _leases_of(entry, held.get(entry.name.token)))
         return replace(
             queue,
             obstacles=self._obstacles(queue, list(held.values())),
-            oldest_leases=[_lease_of(entry, held.get(entry.name.token)) for entry in oldest],
+            oldest_leases=list(islice(leases, OLDEST_LEASES)),
         )
 
     def queues(self, prefix: str, after: str, limit: int) -> list[Queue]:
@@ -185,16 +183,27 @@ class QueueViews:
         return Blocking(id=id, receives=receives, why=why)
 
 
-def _lease_of(entry: Entry, reservation: Reservation | None) -> OldLease:
+def _leases_of(entry: Entry, reservation: Reservation | None) -> Iterator[OldLease]:
+    """Yield the leases of an entry by consumer, and last what no known consumer holds."""
     due = entry.name.due if reservation is None else reservation.expires_at
-    return OldLease(
-        id=entry.first_id,
-        count=entry.held.bit_count(),
-        first=entry.name.first,
-        due=due or Millis(0),
-        receives=entry.name.receives,
-        stream="" if reservation is None else reservation.stream,
-    )
+    unknown = entry.held
+    found: list[tuple[int, str, Millis | None]] = []
+    for share in entry.shares:
+        if share.consumer:
+            found.append((share.members, share.consumer, share.since))
+            unknown &= ~share.members
+    for members, consumer, since in (*found, (unknown, "", None)):
+        if members:
+            yield OldLease(
+                id=entry.batch.stem.message_id(lowest(members)),
+                count=members.bit_count(),
+                first=entry.name.first,
+                due=due or Millis(0),
+                receives=entry.name.receives,
+                stream="" if reservation is None else reservation.stream,
+                consumer=consumer,
+                since=since,
+            )
 
 
 def _undelayed(index: QueueIndex) -> list[tuple[str, int]]:

@@ -56,7 +56,7 @@ class Reader:
         """Return what is in memory of a file: its bodies first."""
         return self._cache.get(batch)
 
-    def forget(self, batch: Batch) -> None:
+    def evict(self, batch: Batch) -> None:
         """Drop a file's content: all its messages are gone."""
         self.refused.pop(batch, None)
         content = self._cache.pop(batch, None)

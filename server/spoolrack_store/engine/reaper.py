@@ -74,7 +74,7 @@ class Reaper:
                 paths.append((body_path(entry.batch.stem.id), kept and kept + BODY))
             paths.append((entry.name.path, kept))
             if not entry.batch.entries:
-                self._reader.forget(entry.batch)
+                self._reader.evict(entry.batch)
         if paths and self._unlinks:
             self._moves.removed.add(paths)
         return bool(paths)

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 FOLDERS: Final = ("new", "delay", "remove", "quarantine")
 
 
-def take_in(moves: Moves, living: Collection[str] = ()) -> list[Entry]:
+def fill_index(moves: Moves, living: Collection[str] = ()) -> list[Entry]:
     """Fill the index from the folders; return what is in `new/`, to be finished once it is durable.
 
     Files in `new/` that the processes `living` write are theirs. The next commit makes
@@ -95,20 +95,20 @@ def _finish(moves: Moves, catalog: Catalog, batch: Batch) -> None:
         return
     for entry in entries:
         if entry.held:
-            _publish_or_put_aside(moves, catalog, entry)
+            _publish_or_quarantine(moves, catalog, entry)
 
 
-def _publish_or_put_aside(moves: Moves, catalog: Catalog, entry: Entry) -> None:
+def _publish_or_quarantine(moves: Moves, catalog: Catalog, entry: Entry) -> None:
     """Publish a sent file. One without a queue was never answered, or the settings are lost."""
     queue = entry.name.queue
     if queue in catalog.records:
         publish(moves, entry)
-    elif not catalog.is_doomed(queue):  # Otherwise the catalogue deletes it.
+    elif not catalog.is_being_deleted(queue):  # Otherwise the catalogue deletes it.
         log.error("%s is moved to quarantine: there is no queue %s", entry.name.path, queue)
         moves.move(entry, entry.held, State.QUARANTINED)
 
 
-def tell_unlisted(moves: Moves) -> None:
+def log_unlisted(moves: Moves) -> None:
     """Log each message that no name lists: the rules of `batch` exclude it."""
     missed = {
         batch.stem.text: batch.unlisted

@@ -139,7 +139,7 @@ class _Room:
         self._sender = sender
         self._taken: dict[str, tuple[int, int]] = {}
 
-    def take(self, record: QueueRecord, entry: Entry, members: int) -> int:
+    def reserve(self, record: QueueRecord, entry: Entry, members: int) -> int:
         """Take the room for the first of `members`; return those that it is enough for."""
         settings, queue = record.settings, self._moves.index.queue(record.name)
         if not settings.max_messages and not settings.max_bytes:
@@ -193,7 +193,7 @@ class Redrives(Part):
             try:
                 name = parse_redrive(text)
             except NotAName as error:
-                self._put_aside(text, str(error))
+                self._quarantine(text, str(error))
                 continue
             other = latest.setdefault(name.id, name)
             if other is not name:
@@ -205,13 +205,13 @@ class Redrives(Part):
             self._drop(id)
         for name in latest.values():
             self._ids.rise_above(name.id)
-            self._take_in(name, self._clock.monotonic())
+            self._update(name, self._clock.monotonic())
 
     def path_changed(self, path: str) -> None:
         id = path.rpartition("/")[2].partition(",")[0]
         for text in self._texts():
             if text.startswith(f"{id},"):
-                self._take_in(parse_redrive(text), Millis(self._clock.monotonic() + STAND_BY))
+                self._update(parse_redrive(text), Millis(self._clock.monotonic() + STAND_BY))
                 return
         self._drop(id)
 
@@ -223,7 +223,7 @@ class Redrives(Part):
         except OSError as error:
             raise explained(error) from error
 
-    def _take_in(self, name: RedriveName, due: Millis) -> None:
+    def _update(self, name: RedriveName, due: Millis) -> None:
         """Know a redrive by the name that it has now."""
         now, commit = self._clock.monotonic(), self._moves.commit
         drive = self._all.get(name.id)
@@ -238,7 +238,7 @@ class Redrives(Part):
                 self._unlink_torn(f"{FOLDER}/{name}")
                 return
             except NotWhole as error:
-                self._put_aside(str(name), str(error))
+                self._quarantine(str(name), str(error))
                 return
             except OSError as error:
                 log.error("the redrive %s can't be read, and doesn't go on: %s", name, error)
@@ -263,9 +263,9 @@ class Redrives(Part):
         except StoreError as error:
             log.warning("%s stays for now: %s", path, error)
 
-    def _put_aside(self, text: str, why: str) -> None:
+    def _quarantine(self, text: str, why: str) -> None:
         try:
-            self._moves.put_aside(f"{FOLDER}/{text}", f"it is no redrive: {why}")
+            self._moves.quarantine(f"{FOLDER}/{text}", f"it is no redrive: {why}")
         except StoreError as error:
             log.warning("redrives/%a can't be put aside: %s", text, error)
 
@@ -379,7 +379,7 @@ class Redrives(Part):
             default=None,
         )
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Do a bounded part of what is due."""
         now, left = self._clock.monotonic(), AT_ONCE
         for id, drive in list(self._active.items()):
@@ -388,7 +388,7 @@ class Redrives(Part):
             try:
                 self._count_synced(drive)
                 if drive.goes_on and drive.due <= now and left > 0:
-                    left -= self._go_on(drive, now, left)
+                    left -= self._advance(drive, now, left)
             except StoreError as error:
                 log.warning("the redrive %s has to wait: %s", id, error)
                 drive.due = Millis(now + RETRY)
@@ -417,7 +417,7 @@ class Redrives(Part):
         self._rename(drive, replace(drive.name, moved=moved))
         drive.unsynced = drive.unsynced[len(synced) :]
 
-    def _go_on(self, drive: _Drive, now: Millis, most: int) -> int:
+    def _advance(self, drive: _Drive, now: Millis, most: int) -> int:
         """Do a part of a pass; return how many messages it looked at."""
         record = self._catalog.records.get(drive.order.queue)
         if record is None or record.created_at != drive.order.queue_created_at:
@@ -486,7 +486,7 @@ class Redrives(Part):
                 if not allowed:
                     return looked, picks, False
                 now = _first(now, allowed)
-                fitting = room.take(verdict, entry, now)
+                fitting = room.reserve(verdict, entry, now)
                 drive.waiting += (now & ~fitting).bit_count()
                 allowed -= fitting.bit_count()
                 if fitting:

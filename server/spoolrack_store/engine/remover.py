@@ -93,7 +93,7 @@ class Remover:
             *self._sender.unpublished(queue),
             *self._sent_by_others(queue),
         ):
-            if not request.takes(_state_to_be(entry.name), sent_at(entry.batch.stem.id)):
+            if not request.matches(_state_to_be(entry.name), sent_at(entry.batch.stem.id)):
                 continue
             # A dead letter has left the queue: it is deleted here once its own file is durable there.
             held = entry.held & ~self._index.superseded_of(entry)

@@ -73,7 +73,7 @@ from ..model.reservation_requests import (
     ExtendReservation,
     MarkRead,
     Page,
-    PutAside,
+    QuarantineReserved,
     Release,
     Reservation,
     Reserve,
@@ -112,7 +112,7 @@ class HeldSet:
     """The commit that made, lost or found it: durable before it is finished."""
     is_told: bool = True
     """Whether a caller was told of it that has not made it."""
-    is_forgotten: bool = False
+    is_discarded: bool = False
     """Whether it is lost, and its record goes with its last lease."""
 
     @property
@@ -173,18 +173,18 @@ class Reservations(Part):
         """Files that can't be read for now."""
         self._may_have_unnamed = False
         """Whether there may be leases of no set."""
-        self._news: set[str] = set()
-        """Files that were read, or the folder if all were, since `_take_in_news` was last done."""
+        self._changed: set[str] = set()
+        """Files that were read, or the folder if all were, since `_apply_changes` was last done."""
         self._old_markers: dict[str, None] = {}
         """Streams that have more than one marker."""
         self._ends: list[tuple[int, int, HeldSet]] = []
         """When holds end, the next one first."""
-        self.pending = (self._news, self._busy, self._void, self._old_markers, self._ends)
+        self.pending = (self._changed, self._busy, self._void, self._old_markers, self._ends)
         self._pushed = 0
         self._retry_at = self._next_forget = Millis(0)
         self.turns = (
             Turn(UndoReservation, self._unreserve),
-            Turn(PutAside, self._put_aside),
+            Turn(QuarantineReserved, self._quarantine),
             Turn(MarkRead, self._mark_read),
             Turn(Release, self._release),
             Turn(ExtendReservation, self._extend),
@@ -212,8 +212,10 @@ class Reservations(Part):
         return self._make(self._catalog.require(request.queue), request)
 
     def _make(self, queue: QueueRecord, request: Reserve) -> Reservation | None:
-        doomed = self._dead_letters.not_to_be_leased()
-        runs = _of_few_files(self._leaser.pick(queue, request.max_messages, request.max_bytes, doomed))
+        excluded = self._dead_letters.not_to_be_leased()
+        runs = _of_few_files(
+            self._leaser.pick(queue, request.max_messages, request.max_bytes, excluded)
+        )
         if not runs:
             return None
         files, receives = _files_of(runs)
@@ -307,8 +309,8 @@ class Reservations(Part):
             for held in mine:
                 _check_allowed(held, request.allowed)
         now = self._clock.monotonic()
-        lost = [held for held in mine if held.is_over(now) and not self._is_doomed(held)]
-        done = [held for held in mine if not held.is_over(now) or self._is_doomed(held)]
+        lost = [held for held in mine if held.is_over(now) and not self._is_committed(held)]
+        done = [held for held in mine if not held.is_over(now) or self._is_committed(held)]
         deleted = 0
         if last_sequence_number > before:
             for held in done:
@@ -341,7 +343,7 @@ class Reservations(Part):
             self._busy.update(dict.fromkeys(done))
             for held in lost:
                 if held.name.sequence_number <= before:
-                    self._forget(held)
+                    self._discard(held)
                     held.changed = self._moves.commit  # The marker must be durable before.
             lost = [held for held in lost if held.name.sequence_number > before]
         # Else what was told before is told again: that answer may not have been heard.
@@ -360,10 +362,10 @@ class Reservations(Part):
         # Answers of other processes aren't known; a caller that asks for the set again finds it.
         if held is None or held.is_told or (changes is not None and changes.is_shared):
             return
-        if not held.is_over(self._clock.monotonic()) and not self._is_doomed(held):
+        if not held.is_over(self._clock.monotonic()) and not self._is_committed(held):
             self._undo(held)
 
-    def _put_aside(self, request: PutAside) -> None:
+    def _quarantine(self, request: QuarantineReserved) -> None:
         held = self.sets.get((request.stream, request.sequence_number))
         if held is None:
             return
@@ -508,7 +510,7 @@ class Reservations(Part):
             stream, sequence_number = held.key
             id = entry.batch.stem.message_id(first)
             page.damaged.append(
-                PutAside(stream=stream, sequence_number=sequence_number, id=id, why=str(why))
+                QuarantineReserved(stream=stream, sequence_number=sequence_number, id=id, why=str(why))
             )
             return None
 
@@ -555,7 +557,7 @@ class Reservations(Part):
         now = self._clock.monotonic()
         if now < self._retry_at:
             return False
-        if self._news or self._busy or self._void or self._old_markers:
+        if self._changed or self._busy or self._void or self._old_markers:
             return True
         next_end = self._next_end()
         return next_end is not None and next_end <= now
@@ -582,7 +584,7 @@ class Reservations(Part):
     @property
     def has_durable(self) -> bool:
         return self._clock.monotonic() >= self._retry_at and any(
-            self._is_doomed(held)
+            self._is_committed(held)
             and self._committed_in(held) <= self._moves.synced
             and self._leases(held)
             for held in self._busy
@@ -596,12 +598,12 @@ class Reservations(Part):
         return any(
             held.record.queue == queue
             and (held.changed > synced if held.name.is_lost else held.ends <= now)
-            and not self._is_doomed(held)
+            and not self._is_committed(held)
             for held in self.sets.values()
         )
 
-    def go_on(self) -> None:
-        self._attempt(self._take_in_news)
+    def advance(self) -> None:
+        self._attempt(self._apply_changes)
         self._attempt(self._end_holds)
         for held in [*self._void, *self._busy]:
             self._attempt(partial(self._finish, held))
@@ -615,9 +617,9 @@ class Reservations(Part):
             log.warning("reservations have to wait: %s", error)
             self._retry_at = Millis(self._clock.monotonic() + RETRY)
 
-    def _take_in_news(self) -> None:
+    def _apply_changes(self) -> None:
         """Undo what was never answered; find out what is to be finished."""
-        if not self._news:
+        if not self._changed:
             return
         for path in list(self._unread):
             del self._unread[path]
@@ -627,7 +629,7 @@ class Reservations(Part):
             self._moves.unlink_file(self._useless[-1])
             self._useless.pop()
         for path, why in list(self._damaged.items()):
-            self._moves.put_aside(path, why)
+            self._moves.quarantine(path, why)
             del self._damaged[path]
         for key in list(self._doubted):
             held = self.sets.get(key)
@@ -639,20 +641,20 @@ class Reservations(Part):
         if self._may_have_unnamed:
             self._undo_unnamed()
         for held in list(self.sets.values()):
-            if held.name.is_lost and self._is_doomed(held):
+            if held.name.is_lost and self._is_committed(held):
                 # A power cut may have kept the marker, and not the leases that came before it.
                 self._lease_again(held)
-            if held.name.is_lost or self._is_doomed(held):
+            if held.name.is_lost or self._is_committed(held):
                 self._busy[held] = None
             elif held.name.sequence_number <= self.committed(held.name.stream):
                 self._lose(held)  # It was lost before that commit, by a clock that was ahead.
-        self._news.clear()
+        self._changed.clear()
 
     def _end_holds(self) -> None:
         now = self._clock.monotonic()
         while (ends := self._next_end()) is not None and ends <= now:
             held = self._ends[0][2]
-            if not self._is_doomed(held):
+            if not self._is_committed(held):
                 self._lose(held)
             heappop(self._ends)
 
@@ -662,23 +664,23 @@ class Reservations(Part):
         if held in self._void:
             self._undo(held)
             return
-        is_doomed = self._is_doomed(held)
+        is_committed = self._is_committed(held)
         since = held.changed
-        if is_doomed:
+        if is_committed:
             since = self._committed_in(held)
         if since > self._moves.synced:
             return
         leases = self._leases(held)
         for entry in leases:
-            if is_doomed:
+            if is_committed:
                 count = entry.held.bit_count()
                 self._moves.delete(entry, entry.held)
                 self._moves.statistics.count(held.record.queue, "commit", count)
             else:
                 self._leaser.bring_back(entry, entry.held)
-        if not is_doomed and leases:
+        if not is_committed and leases:
             return  # Dead letters stay in the set for some commits.
-        if not is_doomed and not held.is_forgotten:
+        if not is_committed and not held.is_discarded:
             del self._busy[held]
             return
         if all(batch.changed <= self._moves.synced for batch in self._batches(held)):
@@ -708,8 +710,8 @@ class Reservations(Part):
         streams = set()
         for held in self.sets.values():
             streams.add(held.name.stream)
-            if held.name.is_lost and held.due < before and not held.is_forgotten:
-                self._forget(held)
+            if held.name.is_lost and held.due < before and not held.is_discarded:
+                self._discard(held)
         try:
             for stream in self.markers.keys() - streams:
                 for sequence_number, (marker, _) in list(self.markers[stream].items()):
@@ -737,7 +739,7 @@ class Reservations(Part):
             self._moves.syncer.lone_file_written(f"{FOLDER}/{name}")
         self._moves.syncer.folder_changed(FOLDER)
         self._may_have_unnamed = True
-        self._news.add(FOLDER)
+        self._changed.add(FOLDER)
 
     def path_changed(self, path: str) -> None:
         try:
@@ -746,7 +748,7 @@ class Reservations(Part):
             return
         held = self.sets.get((name.stream, name.sequence_number))
         if name.due is None:
-            self._forget_marker(name.stream, name.sequence_number)
+            self._discard_marker(name.stream, name.sequence_number)
         elif held is not None and held.name == name:
             del self.sets[held.key]
             self._busy.pop(held, None)
@@ -755,8 +757,8 @@ class Reservations(Part):
         self._read(path)
 
     def _read(self, path: str) -> None:
-        """Take in a file that may be there; `_take_in_news` follows."""
-        self._news.add(path)
+        """Take in a file that may be there; `_apply_changes` follows."""
+        self._changed.add(path)
         self._damaged.pop(path, None)
         try:
             name = parse_reservation_name(path.removeprefix(f"{FOLDER}/"))
@@ -867,7 +869,7 @@ class Reservations(Part):
         stream = held.name.stream
         return self.markers[stream][self.committed(stream)][1]
 
-    def _is_doomed(self, held: HeldSet) -> bool:
+    def _is_committed(self, held: HeldSet) -> bool:
         """Return whether a commit names it."""
         stream, sequence_number = held.key
         newest = self.committed(stream)
@@ -891,9 +893,9 @@ class Reservations(Part):
             self._moves.rename_file(held.path, f"{FOLDER}/{name}")
             held.name = name
 
-    def _forget(self, held: HeldSet) -> None:
+    def _discard(self, held: HeldSet) -> None:
         """Let a lost set's record go, once its leases have."""
-        held.is_forgotten = True
+        held.is_discarded = True
         self._busy[held] = None
 
     def _give_up(self, held: HeldSet) -> None:
@@ -934,9 +936,9 @@ class Reservations(Part):
         self._moves.unlink_file(
             f"{FOLDER}/{ReservationName(stream=stream, sequence_number=sequence_number)}"
         )
-        self._forget_marker(stream, sequence_number)
+        self._discard_marker(stream, sequence_number)
 
-    def _forget_marker(self, stream: str, sequence_number: int) -> None:
+    def _discard_marker(self, stream: str, sequence_number: int) -> None:
         markers = self.markers.get(stream, {})
         markers.pop(sequence_number, None)
         if not markers:

@@ -70,7 +70,7 @@ class _File:
     """For each run of messages: whose they are, the position of the first in that answer, and how
     many."""
 
-    def takes(self, count: int, size: int) -> bool:
+    def fits(self, count: int, size: int) -> bool:
         return not self.bodies or (
             len(self.bodies) + count <= self.most and self.bytes + size <= FILE_BYTES
         )
@@ -117,7 +117,7 @@ class Sender(Part):
                 outcomes.append(self._admit(request, files, entering))
             except StoreError as error:
                 outcomes.append(error)
-        self._room.look_again()
+        self._room.refresh()
         is_lone = len(files) == 1 and len(files[0].bodies) == 1
         for file in files:
             self._write(file, is_lone)
@@ -125,7 +125,7 @@ class Sender(Part):
             self._answer_repeated()
         return outcomes
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Move what is durable from `new/` to its queue, or to `delay/`."""
         waiting: list[tuple[int, Entry]] = []
         for commit, entry in self._written:
@@ -268,13 +268,11 @@ class Sender(Part):
             raise InvalidMessage(why="it has a delay and a delivery time: give one of them")
         ahead = Millis(max(0, request.deliver_at[position] - self._wall))
         if ahead > MAX_DELAY:
-            raise InvalidMessage(
-                why=f"its delivery time is {span_text(ahead)} ahead, and may be {span_text(MAX_DELAY)}"
-            )
+            raise InvalidMessage(why=f"its delivery time is more than {span_text(MAX_DELAY)} ahead")
         if settings.retention and ahead >= settings.retention:
             # The retention counts from the send: the message would be removed undelivered.
             raise InvalidMessage(
-                why=f"its delivery time is {span_text(ahead)} ahead, and the queue's retention is "
+                why=f"its delivery time is not within the queue's retention of "
                 f"{span_text(settings.retention)}"
             )
         return ahead
@@ -345,7 +343,7 @@ class Sender(Part):
         )
         file = next(alike, None)
         # An earlier file may have room, and has earlier ids: a message put there would overtake.
-        if file is None or not file.takes(len(positions), size):
+        if file is None or not file.fits(len(positions), size):
             file = _File(request.queue, *kind, most)
             files.append(file)
         file.written = request.written
@@ -374,7 +372,7 @@ class Sender(Part):
         stem = stem_of(self._ids.make(), line, encoded, priority=file.priority)
         content = b"".join([*file.bodies, encoded])
         try:
-            self._room.take(len(content))
+            self._room.reserve(len(content))
             entry = self._moves.make(
                 stem, file.queue, [content], delay=file.delay, alone=is_lone, written=written
             )
@@ -384,7 +382,7 @@ class Sender(Part):
             return
         self._reader.keep(entry.batch, line, content)
         if file.keys:
-            self._deduplication.take(entry, file.keys.items())
+            self._deduplication.register(entry, file.keys.items())
         self._written.append((self._moves.commit, entry))
         if file.groups and self._catalog.require(file.queue).settings.group_order == "strict":
             self.ordered.append(entry)

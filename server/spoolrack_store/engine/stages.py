@@ -151,7 +151,7 @@ class Stages(Part):
         self._unfinished: dict[str, _End] = {}
         """The records with which something is to be done."""
         self.pending = (self._unfinished, self._unlinked, self._open)
-        self._unheard: set[str] = set()
+        self._unnotified: set[str] = set()
         """Files that other processes have touched, and the disk refuses to show for now."""
 
     # Requests.
@@ -204,7 +204,7 @@ class Stages(Part):
         by = Publication(writer=request.writer, epoch=request.epoch)
         path = f"{PUBLISHED}/{by}"
         self._moves.create_file(path, manifests.encode(manifest))
-        self._take_in_end(_End(path, list(manifest.stages), self._moves.commit, by, manifest))
+        self._add_end(_End(path, list(manifest.stages), self._moves.commit, by, manifest))
         return Published(messages=manifest.messages, is_already=False, last_epoch=request.epoch)
 
     def abort(self, request: Abort) -> int:
@@ -277,10 +277,10 @@ class Stages(Part):
             )
             raise _invalid("stage", request.stage, rule)
         content = b"".join([*request.bodies, encoded])
-        self._room.look_again()
-        self._room.take(len(content))
+        self._room.refresh()
+        self._room.reserve(len(content))
         self._moves.create_file(chunk.path, content)
-        return self._take_in_chunk(chunk), chunk
+        return self._add_chunk(chunk), chunk
 
     def _require_room(self, record: QueueRecord, chunks: Sequence[Chunk]) -> None:
         settings, queue = record.settings, self._moves.index.queue(record.name)
@@ -331,11 +331,11 @@ class Stages(Part):
     def _drop(self, stage: _Stage) -> None:
         path = f"{STAGED}/{StageFolder(stage=stage.life.stage, due=stage.life.due, is_dropped=True)}"
         self._moves.create_file(path, b"", urgent=True)
-        self._take_in_end(_End(path, [str(stage.life)], self._moves.commit))
+        self._add_end(_End(path, [str(stage.life)], self._moves.commit))
 
     # The index of stages.
 
-    def _take_in_chunk(self, chunk: Chunk) -> _Stage:
+    def _add_chunk(self, chunk: Chunk) -> _Stage:
         life = str(chunk.life)
         stage = self._stages.get(life)
         if stage is None:
@@ -360,7 +360,7 @@ class Stages(Part):
             if self._open.get(chunk.life.stage) is stage:
                 del self._open[chunk.life.stage]
 
-    def _take_in_end(self, end: _End) -> None:
+    def _add_end(self, end: _End) -> None:
         self._ends[end.path] = self._unfinished[end.path] = end
         for life in end.lives:
             self._ended[life] = end
@@ -407,10 +407,10 @@ class Stages(Part):
                 if chunk.path not in staged:
                     self._leave_chunk(chunk)
         for path in published:
-            self._look_for_manifest(path)
+            self._load_manifest(path)
         # The end of a stage must be known before its chunks.
         for path in sorted(staged, key=lambda path: not path.endswith("~dropped")):
-            self._look_in_stage(path, is_start=True)
+            self._load_stage_file(path, is_start=True)
         self._drop_doubles()
         for end in self._ends.values():
             for chunk in self._chunks_of(end):
@@ -421,17 +421,17 @@ class Stages(Part):
             self._moves.syncer.folder_changed(folder)
 
     def path_changed(self, path: str) -> None:
-        self._unheard.add(path)
+        self._unnotified.add(path)
         if path.startswith(f"{PUBLISHED}/"):
-            self._look_for_manifest(path)
+            self._load_manifest(path)
         else:
-            self._look_in_stage(path, is_start=False)
-        self._unheard.remove(path)
+            self._load_stage_file(path, is_start=False)
+        self._unnotified.remove(path)
 
     def _require_known(self) -> None:
         """Raise `DiskError` as long as the disk refuses to show what other processes have staged: a
         chunk could be stored twice, or a publication lack one."""
-        for path in self._unheard:
+        for path in self._unnotified:
             raise DiskError(detail=f"{path!r} can't be read for now; try again")
 
     def _listed(self, folder: str) -> dict[str, None]:
@@ -441,7 +441,7 @@ class Stages(Part):
             raise explained(error) from error
         return {f"{folder}/{each.name}": None for each in found if each.kind is FileKind.FILE}
 
-    def _look_for_manifest(self, path: str) -> None:
+    def _load_manifest(self, path: str) -> None:
         try:
             by = parse_published(path.partition("/")[2])
         except NotAName:
@@ -467,30 +467,30 @@ class Stages(Part):
             self._moves.unlink_file(path)
             return
         except NotWhole as error:
-            self._moves.put_aside(path, f"no manifest: {error}")
+            self._moves.quarantine(path, f"no manifest: {error}")
             return
         self._moves.syncer.lone_file_written(path)
-        self._take_in_end(_End(path, list(manifest.stages), self._moves.commit, by, manifest))
+        self._add_end(_End(path, list(manifest.stages), self._moves.commit, by, manifest))
 
-    def _look_in_stage(self, path: str, *, is_start: bool) -> None:
+    def _load_stage_file(self, path: str, *, is_start: bool) -> None:
         text = path.partition("/")[2]
         try:
             if text.endswith("~dropped"):
-                self._look_for_drop(path, parse_stage_folder(text))
+                self._load_drop(path, parse_stage_folder(text))
             else:
-                self._look_for_chunk(parse_chunk(text, self._moves.commit), is_start=is_start)
+                self._load_chunk(parse_chunk(text, self._moves.commit), is_start=is_start)
         except NotAName:
             log.warning("%a is none of ours", path)
 
-    def _look_for_drop(self, path: str, dropped: StageFolder) -> None:
+    def _load_drop(self, path: str, dropped: StageFolder) -> None:
         is_there = self._size_of(path) is not None
         if is_there and path not in self._ends:
             life = str(StageFolder(stage=dropped.stage, due=dropped.due))
-            self._take_in_end(_End(path, [life], self._moves.commit))
+            self._add_end(_End(path, [life], self._moves.commit))
         elif not is_there and path in self._ends:
             self._leave_end(self._ends[path])
 
-    def _look_for_chunk(self, chunk: Chunk, *, is_start: bool) -> None:
+    def _load_chunk(self, chunk: Chunk, *, is_start: bool) -> None:
         size = self._size_of(chunk.path)
         if size is None:
             self._leave_chunk(chunk)
@@ -512,7 +512,7 @@ class Stages(Part):
             return
         if not is_ended:
             self._moves.syncer.lone_file_written(chunk.path)
-        self._take_in_chunk(chunk)
+        self._add_chunk(chunk)
 
     def _is_whole(self, chunk: Chunk) -> bool:
         """Read a chunk that has its size. One that a power cut has torn is unlinked, any other that is
@@ -530,7 +530,7 @@ class Stages(Part):
                 log.info("%s was never written whole", chunk.path)
                 self._moves.unlink_file(chunk.path)
             else:
-                self._moves.put_aside(chunk.path, f"this chunk of a stage is damaged: {why}")
+                self._moves.quarantine(chunk.path, f"this chunk of a stage is damaged: {why}")
             return False
         return True
 
@@ -570,7 +570,7 @@ class Stages(Part):
             for end in self._unfinished.values()
         )
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         self._drop_expired()
         for life, commit in list(self._unlinked.items()):
             if commit <= self._moves.synced:
@@ -625,14 +625,14 @@ class Stages(Part):
             members=chunk.stem.full,
             due=due if delay else None,
         )
-        self._moves.take_over(chunk.path, name, self._clock.monotonic() + left if delay else 0)
+        self._moves.adopt(chunk.path, name, self._clock.monotonic() + left if delay else 0)
         self._moves.statistics.count(chunk.queue, "publish", chunk.messages)
         return True
 
     def _is_to_be_forgotten(self, end: _End) -> bool:
         """Return whether the time of a manifest is over. A schedule's manifest has none: it stays as
         long as the schedule is there, or until a later one is durable."""
-        if end.manifest is None or end.by is None or end.manifest.forget_at > self._clock.wall():
+        if end.manifest is None or end.by is None or end.manifest.expires_at > self._clock.wall():
             return False
         return not self._catalog.has_writer(end.by.writer)
 

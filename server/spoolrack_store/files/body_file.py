@@ -85,7 +85,7 @@ class BodyFile:
         discard_body(self._disk, self._path)
 
     def _require_room(self, size: int) -> None:
-        DiskRoom(self._disk, self._watermark).take(size)
+        DiskRoom(self._disk, self._watermark).reserve(size)
 
 
 def link_body(disk: LocalDisk, source: str, path: str) -> WrittenBody:

@@ -304,7 +304,7 @@ class LockHolder:
         return f"process {self.pid} ({self.state}) since {since}"
 
 
-def look_at(pid: int, since: int) -> LockHolder:
+def describe_holder(pid: int, since: int) -> LockHolder:
     """Return what there is to say of the process that took the lock last."""
     return LockHolder(pid=pid, state=_state_of(pid), since=Millis(since))
 
@@ -348,7 +348,7 @@ class LockWait:
             self._since = self._said = now
         elif now - self._said >= _SAY_EVERY:
             self._said = now
-            holder = look_at(*self._holder())
+            holder = describe_holder(*self._holder())
             log.warning("nothing is committed while another process holds the lock: %s", holder)
         self.next_try = Millis(now + self._pause)
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
@@ -362,4 +362,4 @@ class LockWait:
         """Return the process that is waited for, if it takes a second or more."""
         if self._since is None or now - self._since < _SAY_EVERY:
             return None
-        return look_at(*self._holder())
+        return describe_holder(*self._holder())

@@ -378,7 +378,7 @@ class DiskRoom:
         self._watermark = watermark
         self._left: Space | None = None
 
-    def take(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         """Take the room for a file, and leave some for deletes. Raise `DiskFull`, or `DiskError`."""
         if self._left is None:
             try:
@@ -391,6 +391,6 @@ class DiskRoom:
         files = None if left.files is None else left.files - 1
         self._left = replace(left, bytes=left.bytes - size, files=files)
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Ask the disk with the next file."""
         self._left = None

@@ -10,14 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from ..model.errors import TargetUnusable
 from .disk import FileKind
 from .local_disk import LocalDisk
 
 _PARTIAL: Final = ".partial"
-
-
-class TargetUnusable(Exception):
-    """The folder can't be made there; the text says why, and what to do."""
 
 
 class Links:
@@ -31,25 +28,27 @@ class Links:
         self._mode = stat.S_IMODE(self._source.stat().st_mode)
         for path in (self._target, self._partial):
             if path.exists() or path.is_symlink():
-                raise TargetUnusable(f"{path} is there already: choose another name, or remove it")
+                raise TargetUnusable(
+                    root=os.fspath(path), why="it is there already: choose another name, or remove it"
+                )
         above = self._target.parent.resolve()
         if above == self._source or self._source in above.parents:
-            raise TargetUnusable("it lies in the root: choose a place beside it")
+            raise self._unusable("it lies in the root: choose a place beside it")
         try:
             if above.stat().st_dev != self._source.stat().st_dev:
-                raise TargetUnusable(
+                raise self._unusable(
                     "it is on another file system than the root, where no hard link leads: choose a "
                     "place on the same one, and copy it from there with rsync -aH"
                 )
         except OSError as error:
-            raise TargetUnusable(f"{error.strerror}: {error.filename}") from error
+            raise self._unusable(f"{error.strerror}: {error.filename}") from error
 
     def __enter__(self) -> Links:
         """Begin the folder."""
         try:
             self._make(self._partial, self._mode)
         except OSError as error:
-            raise TargetUnusable(f"{error.strerror}: {error.filename}") from error
+            raise self._unusable(f"{error.strerror}: {error.filename}") from error
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -108,6 +107,9 @@ class Links:
                     os.link(entry.path, target / entry.name, follow_symlinks=False)
                     linked += 1
         return linked
+
+    def _unusable(self, why: str) -> TargetUnusable:
+        return TargetUnusable(root=os.fspath(self._target), why=why)
 
     @staticmethod
     def _make(path: Path, mode: int) -> None:

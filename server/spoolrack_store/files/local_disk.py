@@ -303,7 +303,7 @@ class _LockFile:
         self._close.atexit = False  # A thread may still commit: the system closes it then.
         _held.add(self)
 
-    def take(self, how: int = fcntl.LOCK_EX) -> bool:
+    def acquire(self, how: int = fcntl.LOCK_EX) -> bool:
         """Take the lock; return False if another process, or another user of this file, holds it."""
         if self._is_held or self._file is None:
             return False
@@ -594,7 +594,7 @@ class LocalDisk:
             if self._lock_file is None:
                 flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
                 self._lock_file = _LockFile(os.open(path, flags, dir_fd=self._root), self._flock)
-            return self._lock_file if self._lock_file.take() else None
+            return self._lock_file if self._lock_file.acquire() else None
         file = self._calls.open(self._root, path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             if not self._calls.lock(file):
@@ -662,7 +662,7 @@ class LocalDisk:
         permission to write."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         file = _LockFile(os.open(LOCK, flags, dir_fd=self._root), self._flock)
-        return file if file.take(fcntl.LOCK_SH) else None
+        return file if file.acquire(fcntl.LOCK_SH) else None
 
     def map(self, path: str, size: int) -> Memory:
         """Return the bytes of a file of this size, which all processes of the host share."""

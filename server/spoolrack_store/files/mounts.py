@@ -18,7 +18,7 @@ _JOURNALS = Path("/proc/fs/jbd2")
 _DEVICES = Path("/sys/dev/block")
 
 
-def tell_doubt(root: str | os.PathLike[str]) -> None:
+def log_doubt(root: str | os.PathLike[str]) -> None:
     """Warn, in this module's own log, if the file system under `root` may not keep a promise."""
     doubt = doubt_about(root)
     if doubt is not None:

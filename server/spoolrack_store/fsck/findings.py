@@ -54,7 +54,7 @@ class Leftover:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aside:
+class QuarantinedFile:
     """Something in quarantine: messages of one name, or a foreign file in a folder of its own."""
 
     id: str
@@ -75,7 +75,7 @@ class MessageCounts:
     counts: dict[State, int] = field(default_factory=dict)
     bytes: int = 0
     """Of bodies, without those of removed messages."""
-    is_doomed: bool = False
+    is_being_deleted: bool = False
     """The queue is deleted, and the next start removes its messages."""
 
     def add(self, state: State, messages: int, bytes: int) -> None:
@@ -97,7 +97,7 @@ class Report:
     """By path."""
     leftovers: list[Leftover] = field(default_factory=list)
     """By path."""
-    aside: list[Aside] = field(default_factory=list)
+    quarantined: list[QuarantinedFile] = field(default_factory=list)
     """The content of the quarantine."""
     owners: list[str] = field(default_factory=list)
     """The texts of the owners' files; their processes may be dead."""

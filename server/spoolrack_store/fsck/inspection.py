@@ -15,7 +15,7 @@ from .findings import MessageCounts, Notes, Problem, Progress, Remedy, Report
 from .listing import QUEUES
 from .message_files import MessageInspector, bodies_there
 from .other_folders import BESIDE, KEYS, OWNERS
-from .quarantined_files import read_asides
+from .quarantined_files import list_quarantined
 from .settings_files import Registry
 
 FORMAT: Final = "FORMAT"
@@ -36,26 +36,26 @@ _ALSO_ALLOWED: Final = frozenset({FORMAT, *_MADE_BY_A_START, "lost+found"})
 def inspect(disk: Disk, clock: Clock, *, deep: bool = True, progress: Progress | None = None) -> Report:
     """Look at everything, with `deep` at each byte; raise `OSError` if the root can't be listed."""
     notes = Notes(disk, deep=deep)
-    _look_at_root(notes)
+    _inspect_root(notes)
     registry = Registry(disk)
     registry.read()
-    registry.tell(notes)
+    registry.add_to(notes)
     owners = frozenset(found.name for found in notes.scan(OWNERS))
     bodies = bodies_there(notes)
     messages = MessageInspector(notes, clock, owners, progress)
     messages.run()
-    messages.tell_bodies_left(bodies)
+    messages.note_bodies_left(bodies)
     # After the messages: sets that are made meanwhile are found, and with a set that goes its leases
     # are gone, too.
     for look in BESIDE.values():
         look(notes)
-    messages.tell_leases_without_set()
-    _tell_queues(notes, registry, messages)
-    notes.report.aside += read_asides(notes)
+    messages.note_leases_without_set()
+    _note_queues(notes, registry, messages)
+    notes.report.quarantined += list_quarantined(notes)
     return notes.finish()
 
 
-def _look_at_root(notes: Notes) -> None:
+def _inspect_root(notes: Notes) -> None:
     kinds = {found.name: found.kind for found in notes.disk.scan(".")}
     for folder in KNOWN:
         if folder not in kinds and folder not in FOLDERS:
@@ -74,7 +74,7 @@ def _look_at_root(notes: Notes) -> None:
         notes.leave(name, "not ours; the store neither uses nor touches it")
 
 
-def _tell_queues(notes: Notes, registry: Registry, messages: MessageInspector) -> None:
+def _note_queues(notes: Notes, registry: Registry, messages: MessageInspector) -> None:
     """Note queues of which only a part is there; a queue may just have been made or deleted."""
     report = notes.report
     if (messages.queues.keys() | messages.folders) - registry.names:
@@ -88,4 +88,6 @@ def _tell_queues(notes: Notes, registry: Registry, messages: MessageInspector) -
         else:
             notes.leave(folder, "a queue without settings and messages: it was never created")
     for queue in registry.names:
-        report.queues.setdefault(queue, MessageCounts()).is_doomed = queue in registry.doomed
+        report.queues.setdefault(queue, MessageCounts()).is_being_deleted = (
+            queue in registry.being_deleted
+        )

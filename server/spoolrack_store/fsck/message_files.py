@@ -31,7 +31,7 @@ from ..model.names import (
 )
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
-from .findings import Aside, MessageCounts, Notes, Problem, Progress, Remedy
+from .findings import MessageCounts, Notes, Problem, Progress, QuarantinedFile, Remedy
 from .listing import Lister, Paths
 
 ROUNDS: Final = 6
@@ -71,7 +71,7 @@ class MessageInspector:
         self._lister = Lister(notes)
         self._verdicts: dict[str, _Verdict] = {}
         """By the text of a stem."""
-        self._asides: dict[str, str] = {}
+        self._quarantined: dict[str, str] = {}
         """Of each name in quarantine, what is wrong with its messages."""
         self.queues: dict[str, str] = {}
         """Queues that have messages, and one path of each."""
@@ -94,7 +94,7 @@ class MessageInspector:
                 if before.get(text) == now[text]:
                     self._judge(text, now[text], len(now))
             before = now
-        self._tell_doubles()
+        self._note_doubles()
         if any(verdict.problems for verdict in self._verdicts.values()):
             now = self._lister.list()
             self._drop_changed(now)
@@ -125,7 +125,7 @@ class MessageInspector:
             name, whole = entry.name, entry.held & ~verdict.damaged
             if name.state is State.QUARANTINED:
                 if entry.held:
-                    report.aside.append(self._aside(entry))
+                    report.quarantined.append(self._quarantined_file(entry))
                 continue
             if name.state in COUNTED and entry.held:
                 self.queues.setdefault(name.queue, name.path)
@@ -133,7 +133,7 @@ class MessageInspector:
                 tally = report.queues.setdefault(name.queue, MessageCounts())
                 tally.add(name.state, whole.bit_count(), batch.bytes_of(whole))
 
-    def tell_leases_without_set(self) -> None:
+    def note_leases_without_set(self) -> None:
         """Note leases of sets that have no record; the records are read by now."""
         for verdict in self._verdicts.values():
             for entry in verdict.batch.entries:
@@ -142,7 +142,7 @@ class MessageInspector:
                     why = "leased for a reservation that was never made: the next start makes it ready"
                     self._notes.leave(entry.name.path, why)
 
-    def tell_bodies_left(self, bodies: Iterable[str]) -> None:
+    def note_bodies_left(self, bodies: Iterable[str]) -> None:
         """Note bodies of no message: `bodies` were there before the messages were listed."""
         known = {parse(paths[0]).stem.id for paths in self._lister.list().values()}
         known |= {verdict.batch.stem.id for verdict in self._verdicts.values()}
@@ -153,15 +153,15 @@ class MessageInspector:
             else:
                 self._notes.foreign(f"{BODIES}/{name}", "not a body")
 
-    def _aside(self, entry: Entry) -> Aside:
+    def _quarantined_file(self, entry: Entry) -> QuarantinedFile:
         name, held = entry.name, entry.held
         is_lone = held.bit_count() == 1
-        return Aside(
+        return QuarantinedFile(
             id=name.stem.message_id(next(indexes(held))) if is_lone else name.stem.id,
             name=name.path.partition("/")[2],
             path=name.path,
             source="",
-            why=self._asides[name.path] if self._notes.deep else "",
+            why=self._quarantined[name.path] if self._notes.deep else "",
         )
 
     # One batch.
@@ -218,7 +218,7 @@ class MessageInspector:
         read = [e for e in batch.entries if e.held and e.name.state is not State.REMOVED]
         for entry, damaged, why in self._damages(batch, read):
             if entry.name.state is State.QUARANTINED:
-                self._asides[entry.name.path] = why if damaged & entry.held else _WHOLE
+                self._quarantined[entry.name.path] = why if damaged & entry.held else _WHOLE
             elif damaged & entry.held:
                 verdict.damaged |= damaged & entry.held
                 of_all = damaged & entry.held == batch.stem.full
@@ -336,7 +336,7 @@ class MessageInspector:
 
     # Two files of one message.
 
-    def _tell_doubles(self) -> None:
+    def _note_doubles(self) -> None:
         """Note files that have messages of the same ids: those of a dead letter and its copy are no
         problem."""
         of_key: dict[tuple[str, bool], list[_Verdict]] = {}
@@ -353,9 +353,9 @@ class MessageInspector:
         for id, verdicts in sorted(suspects.items()):
             there = [verdict for verdict in verdicts if _counted_holder(verdict.batch, id)]
             if len(there) > 1:
-                self._tell_double(id, sorted(there, key=_counts))
+                self._note_double(id, sorted(there, key=_counts))
 
-    def _tell_double(self, id: str, verdicts: list[_Verdict]) -> None:
+    def _note_double(self, id: str, verdicts: list[_Verdict]) -> None:
         *others, true = verdicts
         first = true.batch.entries[0].name.path
         for other in others:

@@ -27,7 +27,7 @@ REDRIVES: Final = "redrives"
 KEYS: Final = "keys"
 
 
-def look_at_owners(notes: Notes) -> None:
+def inspect_owners(notes: Notes) -> None:
     """Note the processes that say that they have the root open; they may be dead."""
     for name, path in _files(notes, OWNERS):
         if not is_owner(name):
@@ -38,7 +38,7 @@ def look_at_owners(notes: Notes) -> None:
             notes.report.owners.append(content[:200].decode(errors="replace").strip())
 
 
-def look_at_reserved(notes: Notes) -> None:
+def inspect_reserved(notes: Notes) -> None:
     """Note sets whose records are damaged, and count those that are held."""
     for name, path in _files(notes, RESERVED):
         try:
@@ -52,14 +52,14 @@ def look_at_reserved(notes: Notes) -> None:
         try:
             values = unseal(content)
         except NotWhole as error:
-            _tell_not_whole(notes, path, error, f"this reservation's file is damaged: {error}")
+            _note_not_whole(notes, path, error, f"this reservation's file is damaged: {error}")
             continue
         if visibility_timeout.due is not None:
             notes.set_tokens.add(str(values.get("token")))
             notes.report.reserved += not visibility_timeout.is_lost
 
 
-def look_at_staged(notes: Notes) -> None:
+def inspect_staged(notes: Notes) -> None:
     """Note chunks that are not whole, and count the stages."""
     lives: set[str] = set()
     for name, path in _files(notes, STAGED):
@@ -76,11 +76,11 @@ def look_at_staged(notes: Notes) -> None:
             notes.foreign(path)
             continue
         lives.add(life)
-        _look_at_chunk(notes, path, stem)
+        _inspect_chunk(notes, path, stem)
     notes.report.staged = len(lives)
 
 
-def look_at_published(notes: Notes) -> None:
+def inspect_published(notes: Notes) -> None:
     """Note manifests that are damaged, and count the publications that are remembered."""
     for name, path in _files(notes, PUBLISHED):
         try:
@@ -94,12 +94,12 @@ def look_at_published(notes: Notes) -> None:
         try:
             manifest.decode(content)
         except NotWhole as error:
-            _tell_not_whole(notes, path, error, f"no manifest: {error}")
+            _note_not_whole(notes, path, error, f"no manifest: {error}")
         else:
             notes.report.published += 1
 
 
-def look_at_redrives(notes: Notes) -> None:
+def inspect_redrives(notes: Notes) -> None:
     """Note redrives whose records are damaged, and those that go on."""
     for name, path in _files(notes, REDRIVES):
         try:
@@ -113,7 +113,7 @@ def look_at_redrives(notes: Notes) -> None:
         try:
             order = redrive_names.decode(content)
         except NotWhole as error:
-            _tell_not_whole(notes, path, error, f"no redrive: {error}")
+            _note_not_whole(notes, path, error, f"no redrive: {error}")
             continue
         if redrive.ended is None:
             why = f"a redrive of {order.queue}: any process that has the root open goes on with it"
@@ -121,11 +121,11 @@ def look_at_redrives(notes: Notes) -> None:
 
 
 BESIDE: Final[Mapping[str, Callable[[Notes], None]]] = {
-    OWNERS: look_at_owners,
-    RESERVED: look_at_reserved,
-    STAGED: look_at_staged,
-    PUBLISHED: look_at_published,
-    REDRIVES: look_at_redrives,
+    OWNERS: inspect_owners,
+    RESERVED: inspect_reserved,
+    STAGED: inspect_staged,
+    PUBLISHED: inspect_published,
+    REDRIVES: inspect_redrives,
 }
 """By folder."""
 
@@ -150,7 +150,7 @@ def _read(notes: Notes, path: str) -> bytes | None:
         return None
 
 
-def _tell_not_whole(notes: Notes, path: str, error: NotWhole, why: str) -> None:
+def _note_not_whole(notes: Notes, path: str, error: NotWhole, why: str) -> None:
     """Note a record that isn't as it was sealed. One that is torn was never answered."""
     if isinstance(error, Torn):
         notes.leave(path, "it is being written, or was never written whole: the next start unlinks it")
@@ -171,7 +171,7 @@ def _stem_of_chunk(text: str) -> names.Stem:
     return parsed.stem
 
 
-def _look_at_chunk(notes: Notes, path: str, stem: names.Stem) -> None:
+def _inspect_chunk(notes: Notes, path: str, stem: names.Stem) -> None:
     """Note what is wrong with a chunk's file, if it isn't gone."""
     torn = "it was never staged, and the next start unlinks it"
     try:

@@ -16,14 +16,14 @@ from ..files.disk import Disk, FileKind
 from ..files.layout import QUARANTINE
 from ..model.errors import DiskError
 from ..model.names import ID_LENGTH, NotAName, is_id, parse
-from .findings import Aside, Notes
+from .findings import Notes, QuarantinedFile
 
 _NOTE_BYTES: Final = 4096
 
 
-def take_back(disk: Disk, aside: Aside) -> None:
+def remove_quarantine_folder(disk: Disk, file: QuarantinedFile) -> None:
     """Remove the note and the folder of what has left quarantine. Raise `DiskError`."""
-    folder = f"{QUARANTINE}/{aside.id}"
+    folder = f"{QUARANTINE}/{file.id}"
     try:
         for found in disk.scan(folder):
             if found.name.endswith(NOTE):
@@ -33,15 +33,15 @@ def take_back(disk: Disk, aside: Aside) -> None:
         raise DiskError(detail=str(error)) from error
 
 
-def read_asides(notes: Notes) -> list[Aside]:
+def list_quarantined(notes: Notes) -> list[QuarantinedFile]:
     """Return the foreign files in quarantine, the oldest first."""
-    asides = []
+    quarantined = []
     for place in notes.scan(QUARANTINE):
         path = f"{QUARANTINE}/{place.name}"
         if place.kind is not FileKind.FOLDER or not is_id(place.name):
             if not is_message(path):
-                aside = Aside(id=place.name, name=place.name, path=path, source="", why="")
-                asides.append(aside)
+                file = QuarantinedFile(id=place.name, name=place.name, path=path, source="", why="")
+                quarantined.append(file)
             continue
         folder = f"{QUARANTINE}/{place.name}"
         names = [found.name for found in notes.scan(folder)]
@@ -49,13 +49,15 @@ def read_asides(notes: Notes) -> list[Aside]:
         kept = [name for name in names if name not in told] or told[1:]
         name = kept[0] if kept else ""
         source, why = _read_note(notes.disk, f"{folder}/{told[0]}") if told else ("", "")
-        asides.append(Aside(id=place.name, name=name, path=f"{folder}/{name}", source=source, why=why))
-    return asides
+        quarantined.append(
+            QuarantinedFile(id=place.name, name=name, path=f"{folder}/{name}", source=source, why=why)
+        )
+    return quarantined
 
 
-def own_id(aside: Aside) -> str:
+def own_id(file: QuarantinedFile) -> str:
     """Return the id in a message's name, as which a foreign file may have lain anywhere."""
-    return aside.name.rpartition(":")[2][:ID_LENGTH]
+    return file.name.rpartition(":")[2][:ID_LENGTH]
 
 
 def is_message(path: str) -> bool:

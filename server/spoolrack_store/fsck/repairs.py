@@ -34,10 +34,10 @@ from ..model.names import (
 )
 from ..model.settings import QueueSettings, Record, encode
 from ..model.transitions import State
-from .findings import Aside, Mended, Notes, Problem, Remedy
+from .findings import Mended, Notes, Problem, QuarantinedFile, Remedy
 from .inspection import KNOWN
 from .listing import QUEUES, Lister
-from .quarantined_files import own_id, read_asides, take_back
+from .quarantined_files import list_quarantined, own_id, remove_quarantine_folder
 from .settings_files import Registry, settings_path
 
 
@@ -95,7 +95,7 @@ class Mender:
                 self._use_defaults(problem.queue)
                 return f"the queue {problem.queue} has the default settings now"
             case Remedy.QUARANTINE if not problem.members:
-                is_there = self._moves.put_aside(problem.path, problem.why)
+                is_there = self._moves.quarantine(problem.path, problem.why)
                 return "put into quarantine" if is_there else "gone by now"
         entry = self._moves.index.entry_at(parse(problem.path))
         assert entry is not None, "the root is locked"
@@ -135,15 +135,15 @@ class Mender:
     def restore(self, id: str, queue: str | None) -> str:
         """Make the messages under `id` ready; return their path. Raise `NotRestorable`, `DiskError`."""
         found = self._messages(id)
-        asides = [
-            aside
-            for aside in read_asides(self._notes)
-            if aside.name and id in (aside.id, own_id(aside))
+        quarantined = [
+            file
+            for file in list_quarantined(self._notes)
+            if file.name and id in (file.id, own_id(file))
         ]
         if found:
             path = self._restore_messages(found, queue)
-        elif asides:
-            path = self._restore_file(asides[0], queue)
+        elif quarantined:
+            path = self._restore_file(quarantined[0], queue)
         else:
             raise NotRestorable(f"There is nothing with the id {id} in quarantine.")
         self._sync()
@@ -179,31 +179,31 @@ class Mender:
             made += self._moves.move(entry, members, State.READY, queue=target)
         return made[0].name.path
 
-    def _restore_file(self, aside: Aside, queue: str | None) -> str:
+    def _restore_file(self, file: QuarantinedFile, queue: str | None) -> str:
         """Bring back a message's file that lay where it doesn't belong."""
-        name = self._name_of(aside, queue)
-        if self._disk.facts(aside.path).kind is not FileKind.FILE:
-            raise NotRestorable(f"{aside.path} is not a message's file, and stays in quarantine.")
+        name = self._name_of(file, queue)
+        if self._disk.facts(file.path).kind is not FileKind.FILE:
+            raise NotRestorable(f"{file.path} is not a message's file, and stays in quarantine.")
         known = self._moves.index.batches.get(name.stem.text)
         batch = known or Batch(name.stem)
         self._require_queue(name.queue)
-        self._require_whole(aside.path, batch, name.members)
+        self._require_whole(file.path, batch, name.members)
         self._require_nowhere(batch, name.members)
         if known is not None and any(known.holder(index) for index in indexes(name.members)):
-            raise NotRestorable(f"A message of {aside.path} is there already.")
+            raise NotRestorable(f"A message of {file.path} is there already.")
         self._make_folder(f"{QUEUES}/{name.queue}")
         ready = replace(name, version=batch.top + 1)
-        self._moves.take_over(aside.path, ready, 0)
+        self._moves.adopt(file.path, ready, 0)
         self._sync()
-        take_back(self._disk, aside)
+        remove_quarantine_folder(self._disk, file)
         self._syncer.folder_changed(QUARANTINE)
         return ready.path
 
-    def _name_of(self, aside: Aside, queue: str | None) -> Name:
+    def _name_of(self, file: QuarantinedFile, queue: str | None) -> Name:
         """Return the name that a file would have as ready messages."""
-        there = aside.source.split("/")
+        there = file.source.split("/")
         home = queue or (there[1] if there[0] == QUEUES and len(there) > 1 else "")
-        for path in (f"{QUEUES}/{home}/{aside.name}", *(f"{f}/{aside.name}" for f in KNOWN)):
+        for path in (f"{QUEUES}/{home}/{file.name}", *(f"{f}/{file.name}" for f in KNOWN)):
             try:
                 name = parse(path)
             except NotAName:
@@ -212,8 +212,8 @@ class Mender:
                 name, state=State.READY, queue=queue or name.queue, owner="", due=None, token=""
             )
         raise NotRestorable(
-            f"{aside.name!a} is not the name of a message, or doesn't say from which queue it came: "
-            f"look at {aside.path}, and name the queue, or send it anew."
+            f"{file.name!a} is not the name of a message, or doesn't say from which queue it came: "
+            f"look at {file.path}, and name the queue, or send it anew."
         )
 
     def _require_queue(self, queue: str) -> None:
@@ -221,7 +221,7 @@ class Mender:
             raise NotRestorable(f"{queue!a} can't be a queue's name.")
         registry = Registry(self._disk)
         registry.read()
-        if queue not in registry.names - registry.doomed:
+        if queue not in registry.names - registry.being_deleted:
             raise NotRestorable(f"There is no queue {queue}: create it, or name another one.")
 
     def _require_whole(self, path: str, batch: Batch, members: int) -> None:

@@ -20,7 +20,7 @@ class Registry:
         self._disk = disk
         self.names: set[str] = set()
         """Queues with settings or a tombstone."""
-        self.doomed: set[str] = set()
+        self.being_deleted: set[str] = set()
         """Those with a tombstone."""
         self.versions: dict[str, int] = {}
         """The highest version of each queue, damaged or not."""
@@ -29,7 +29,7 @@ class Registry:
 
     def read(self) -> None:
         """Read `config/`; a second time afresh."""
-        self.names, self.doomed, self.versions = set(), set(), {}
+        self.names, self.being_deleted, self.versions = set(), set(), {}
         self.problems, self.leftovers = [], []
         newest: dict[str, tuple[int, Record]] = {}
         try:
@@ -67,11 +67,11 @@ class Registry:
         for queue, (version, record) in newest.items():
             self.names.add(queue)
             if record.settings is None:
-                self.doomed.add(queue)
+                self.being_deleted.add(queue)
                 path = settings_path(queue, version)
                 self.leftovers.append(Leftover(path=path, why=f"the queue {queue} is being deleted"))
 
-    def tell(self, notes: Notes) -> None:
+    def add_to(self, notes: Notes) -> None:
         """Note what is wrong."""
         for problem in self.problems:
             notes.problem(problem)

@@ -9,8 +9,8 @@ from .clock import Millis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chores:
-    """By default all of them. Work that one process leaves, others do, or it isn't done."""
+class BackgroundWork:
+    """By default all of it. Work that one process leaves, others do, or it isn't done."""
 
     adopts: bool = True
     """Takes in what was put into `new/` by hand."""
@@ -24,6 +24,6 @@ class Chores:
     """Is called whenever time has brought something about. If not, each request finds it done."""
 
 
-ALL_CHORES: Final = Chores()
-ONLY_REAPS: Final = Chores(adopts=False, brings_back=False)
+ALL_WORK: Final = BackgroundWork()
+ONLY_REAPS: Final = BackgroundWork(adopts=False, brings_back=False)
 """Of a process that is a reaper, beside servers that don't unlink."""

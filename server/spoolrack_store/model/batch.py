@@ -43,6 +43,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
+from ..model.clock import Millis
 from ..model.credits import Credits
 from ..model.errors import AttributesTooLarge, InvalidMessage, MessageTooLarge
 from ..model.names import MAX_PRIORITY, Name, Stem, from_text, indexes, lowest, runs, to_text
@@ -346,19 +347,23 @@ class Groups:
         return self._members.get(name, 0)
 
 
-class Charge(NamedTuple):
-    """Leased messages of one entry that count for a consumer's flow control."""
+class LeaseShare(NamedTuple):
+    """Leased messages of one entry that one receive got."""
 
     members: int
     size: int
-    """Bytes of them together."""
-    credits: Credits
+    """Bytes of them together, for the flow control."""
+    credits: Credits | None
+    """The flow control that they count for."""
+    consumer: str
+    since: Millis
+    """Unix time of the receive."""
 
 
 class Entry:
     """A name of a batch that is there now."""
 
-    __slots__ = ("batch", "charged", "counted", "due", "held", "name", "taken")
+    __slots__ = ("batch", "counted", "due", "held", "name", "shares", "taken")
 
     def __init__(self, batch: Batch, name: Name) -> None:
         self.batch = batch
@@ -369,8 +374,9 @@ class Entry:
         """The part of it that the queue's figures include."""
         self.taken = 0
         """The last commit that took messages from it."""
-        self.charged: list[Charge] = []
-        """Of a lease: which messages count for which consumer's flow control."""
+        self.shares: list[LeaseShare] = []
+        """Of a lease: which messages went to which consumer, as far as a receive of this process named
+        one or bounds what it holds."""
         self.due = 0
         """Monotonic milliseconds at which the lease or the delay ends."""
 

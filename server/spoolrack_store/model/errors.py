@@ -308,6 +308,12 @@ class RootUnusable(StoreError):
     reason = "ROOT_UNUSABLE"
 
 
+class TargetUnusable(RootUnusable):
+    """{root} can't become a snapshot: {why}."""
+
+    reason = "TARGET_UNUSABLE"
+
+
 class RootInUse(StoreError):
     """{root} is served by another process{holder}: stop that one, or choose another root."""
 

@@ -28,7 +28,7 @@ class Manifest:
     epoch_retention: Millis
 
     @property
-    def forget_at(self) -> Millis:
+    def expires_at(self) -> Millis:
         """Unix time from which on the epoch needn't be remembered."""
         return Millis(self.published_at + self.epoch_retention)
 

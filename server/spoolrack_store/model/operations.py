@@ -23,6 +23,8 @@ from .settings import QueueSettings
 from .transitions import State
 
 DEFAULT_RECEIVE_BYTES = 4 * 1024 * 1024
+OLDEST_LEASES = 5
+"""Of its leases a queue tells so many."""
 MAX_BODY_IN_MEMORY = 64 * 1024 * 1024
 """A larger body, which is in a file of its own, is never read into memory."""
 
@@ -123,7 +125,7 @@ class MessageFilter:
     attributes: Attributes = field(default_factory=dict)
     """Names and values that are among theirs."""
 
-    def takes(self, line: Line, index: int) -> bool:
+    def matches(self, line: Line, index: int) -> bool:
         """Return whether a message has the group and the attributes, by its file's line."""
         if self.group and line.group_of(index) != self.group:
             return False
@@ -269,6 +271,9 @@ class Receive(Request[list[Delivery]]):
     """None waits for ever."""
     credits: Credits | None = None
     """Take no more than these allow, and charge them until the lease ends."""
+    consumer: str = ""
+    """A short text that tells people what receives: the oldest leases of a queue show it. It is kept in
+    memory alone, as long as the lease."""
 
 
 class LastReceive(NamedTuple):
@@ -362,7 +367,7 @@ class Purge(Request[int]):
     states: frozenset[State] = frozenset()
     """Only messages that are ready, leased or delayed. Empty: all."""
 
-    def takes(self, state: State, sent_at: Millis) -> bool:
+    def matches(self, state: State, sent_at: Millis) -> bool:
         """Return whether a message in this state, sent at this time, is to be deleted."""
         return (not self.states or state in self.states) and (
             self.sent_before is None or sent_at < self.sent_before
@@ -390,7 +395,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldLease:
-    """Messages that were leased together and are held since long."""
+    """Messages that one consumer leased together, and holds."""
 
     id: str
     """The first of them."""
@@ -401,6 +406,10 @@ class OldLease:
     receives: int
     stream: str
     """The stream of the reservation that holds them; "": a receive does."""
+    consumer: str = ""
+    """As its receive named it, or that this process doesn't know it; "": a reservation."""
+    since: Millis | None = None
+    """Unix time of that receive; None: the consumer is unknown, or a reservation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

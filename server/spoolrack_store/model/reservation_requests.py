@@ -122,7 +122,7 @@ class UndoReservation(Request[None]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PutAside(Request[None]):
+class QuarantineReserved(Request[None]):
     """A message of a set turned out to be damaged: it goes to quarantine and leaves the set."""
 
     stream: str
@@ -140,7 +140,7 @@ class Page:
     """Bytes of their bodies and attributes."""
     following: int
     """The place at which the next page begins."""
-    damaged: list[PutAside] = field(default_factory=list)
+    damaged: list[QuarantineReserved] = field(default_factory=list)
     """Messages that can't be read: taken out before the page is shown, so that a commit of the set
     doesn't delete them."""
 

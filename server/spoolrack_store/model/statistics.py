@@ -103,7 +103,7 @@ class Statistics:
         elif isinstance(request, Reserve) and isinstance(outcome, Reservation) and outcome.is_new:
             self.count(request.queue, "reserve", outcome.messages)
 
-    def forget_all_but(self, queues: Sequence[str]) -> None:
+    def keep_only(self, queues: Sequence[str]) -> None:
         """Drop the counts of all queues but these, so that deleted queues don't take memory for
         ever."""
         known = set(queues)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from datetime import timedelta
 
 import pytest
@@ -63,6 +65,22 @@ def test_a_queue_tells_what_holds_its_messages_back(client: Client, jobs: Queue)
     assert lease.first_received_at is not None
     assert lease.lease_expires_at - lease.first_received_at == timedelta(seconds=600)
     assert lease.first_received_at == message.first_received_at
+    assert lease.received_at == message.first_received_at
+
+
+@pytest.mark.needs("obstacles")
+def test_the_oldest_leases_tell_the_process_that_received_them(client: Client, jobs: Queue) -> None:
+    ids = [jobs.send(f"{number}") for number in range(2)]
+    jobs.receive(1)
+    with jobs.messages(max_in_flight=1) as messages:
+        next(messages)
+        leases = jobs.info().oldest_leases
+    assert [each.message_id for each in leases] == ids
+    host, pid = socket.gethostname(), os.getpid()
+    for each in leases:
+        assert host in each.consumer
+        assert f"pid {pid}" in each.consumer
+        assert each.received_at == each.first_received_at
 
 
 @pytest.mark.needs("obstacles")
@@ -79,4 +97,5 @@ def test_a_reservation_that_holds_messages_is_told_by_its_stream(client: Client,
     jobs.reserve("nightly", 0, visibility_timeout=600)
     info = jobs.info()
     assert [each.reason for each in info.obstacles] == ["NOTHING_READY", "RESERVED"]
-    assert [each.stream for each in info.oldest_leases] == ["nightly"]
+    (lease,) = info.oldest_leases
+    assert (lease.stream, lease.consumer, lease.received_at) == ("nightly", "", None)

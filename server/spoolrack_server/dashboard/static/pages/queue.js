@@ -78,6 +78,11 @@ export function QueuePage({ name }) {
   `;
 }
 
+function consumerOf(lease) {
+  if (lease.stream) return `stream ${lease.stream}`;
+  return lease.receive_time ? `${lease.consumer}, since ${format.moment(Date.parse(lease.receive_time))}` : lease.consumer;
+}
+
 /** Why messages don't move, and the leases that were received first. */
 function Standstill({ queue }) {
   const obstacles = queue.obstacles.filter((each) => each.reason !== "MESSAGE_BLOCKS");
@@ -86,14 +91,14 @@ function Standstill({ queue }) {
   return html`<section class="card" aria-labelledby="standstill"><h2 id="standstill">Obstacles</h2>
     ${obstacles.length > 0 && html`<ul class="obstacles">${obstacles.map((each) => html`<li key=${each.reason + each.explanation}>${each.explanation}</li>`)}</ul>`}
     ${leases.length > 0 && html`<div class="wide"><table class="leases stack">
-      <thead><tr><th scope="col">Oldest leases</th><th scope="col" class="right">Messages</th><th scope="col">First received</th><th scope="col">Lease ends</th><th scope="col" class="right">Receives</th><th scope="col">Reserved by</th></tr></thead>
+      <thead><tr><th scope="col">Oldest leases</th><th scope="col" class="right">Messages</th><th scope="col">First received</th><th scope="col">Lease ends</th><th scope="col" class="right">Receives</th><th scope="col">Consumer</th></tr></thead>
       <tbody>${leases.map((each) => html`<tr key=${each.message_id}>
         <th scope="row"><code>${each.message_id}</code></th>
         <td data-label="Messages" class="right">${format.number(each.message_count)}</td>
         <td data-label="First received">${each.first_receive_time ? format.moment(Date.parse(each.first_receive_time)) : "–"}</td>
         <td data-label="Lease ends">${format.moment(Date.parse(each.lease_expire_time))}</td>
         <td data-label="Receives" class="right">${format.number(each.receive_count)}</td>
-        <td data-label="Reserved by">${each.stream || "–"}</td>
+        <td data-label="Consumer">${consumerOf(each)}</td>
       </tr>`)}</tbody>
     </table></div>`}
   </section>`;

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from spoolrack_store.model.background_work import ONLY_REAPS, Chores
+from spoolrack_store.model.background_work import ONLY_REAPS, BackgroundWork
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import (
     CreateQueue,
@@ -23,9 +23,9 @@ from spoolrack_store.testing import ManualClock
 
 from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened
 
-SERVER_ALONE = Chores(unlinks=False, ticks=False)
-MOVER_OF_NEW = Chores(brings_back=False, unlinks=False)
-MOVER_OF_DELAY = Chores(adopts=False, unlinks=False)
+SERVER_ALONE = BackgroundWork(unlinks=False, ticks=False)
+MOVER_OF_NEW = BackgroundWork(brings_back=False, unlinks=False)
+MOVER_OF_DELAY = BackgroundWork(adopts=False, unlinks=False)
 LOOKS = 4_000
 
 
@@ -95,7 +95,7 @@ def test_a_server_that_does_not_unlink_forgets_what_another_process_may_unlink(
         rig.in_turn()
         assert rig.store._engine.index.batches == {}
         assert len(names(tmp_path, "remove")) == 1
-        with Store.open(tmp_path, clock=clock, chores=ONLY_REAPS) as reaper:
+        with Store.open(tmp_path, clock=clock, background=ONLY_REAPS) as reaper:
             until(lambda: not names(tmp_path, "remove"), clock)
             rig.send(b"b", b"c")
             rig.delete(*rig.receive(2))
@@ -114,7 +114,7 @@ def test_keys_stay_taken_when_another_process_has_unlinked_their_messages(
     with opened(tmp_path, clock, SERVER_ALONE) as rig:
         ids = rig.ask(sending()).results
         rig.ask(Delete(queue="q", ids=ids))
-        with Store.open(tmp_path, clock=clock, chores=ONLY_REAPS):
+        with Store.open(tmp_path, clock=clock, background=ONLY_REAPS):
             until(lambda: not names(tmp_path, "remove"), clock, ms=100)
         assert rig.ask(sending()).results == ids
     with opened(tmp_path, clock, SERVER_ALONE) as rig:
@@ -126,12 +126,12 @@ def test_a_mover_of_one_folder_leaves_the_other_alone(tmp_path: Path, clock: Man
         rig.send(b"a")
         rig.ask(Receive(queue="q", visibility=Millis(5_000)))
     # The server has ended: any commit of its own would bring back what is due.
-    with Store.open(tmp_path, clock=clock, chores=MOVER_OF_NEW):
+    with Store.open(tmp_path, clock=clock, background=MOVER_OF_NEW):
         for _ in range(50):
             clock.advance(1_000)
             threading.Event().wait(0.002)
         assert len(names(tmp_path, "delay")) == 1
-    with Store.open(tmp_path, clock=clock, chores=MOVER_OF_DELAY):
+    with Store.open(tmp_path, clock=clock, background=MOVER_OF_DELAY):
         until(lambda: not names(tmp_path, "delay"), clock)
     assert len(names(tmp_path, "queues/q")) == 1
 
@@ -147,10 +147,10 @@ def test_a_mover_that_comes_late_finds_what_was_there_before(
         b"hello"
     )
     clock.advance(60_000)
-    with Store.open(tmp_path, clock=clock, chores=MOVER_OF_NEW):
+    with Store.open(tmp_path, clock=clock, background=MOVER_OF_NEW):
         until(lambda: not names(tmp_path, "new"), clock)
     assert len(names(tmp_path, "delay")) == 1, "that is another mover's"
-    with Store.open(tmp_path, clock=clock, chores=MOVER_OF_DELAY):
+    with Store.open(tmp_path, clock=clock, background=MOVER_OF_DELAY):
         until(lambda: not names(tmp_path, "delay"), clock)
         assert len(names(tmp_path, "queues/q")) == 2
         clock.advance(3_660_000)
@@ -164,8 +164,8 @@ def test_a_mover_with_a_delay_moves_nothing_before_it_is_over(
         rig.send(b"a")
         rig.ask(Receive(queue="q", visibility=Millis(5_000)))
         clock.advance(4_000)
-    chores = Chores(adopts=False, unlinks=False, wait=Millis(100_000))
-    with Store.open(tmp_path, clock=clock, chores=chores):
+    background = BackgroundWork(adopts=False, unlinks=False, wait=Millis(100_000))
+    with Store.open(tmp_path, clock=clock, background=background):
         for _ in range(50):
             clock.advance(1_900)
             threading.Event().wait(0.002)
@@ -178,12 +178,12 @@ def test_several_movers_and_reapers_do_each_thing_once(tmp_path: Path, clock: Ma
         for number in range(30):
             rig.send(*(b"%d %d" % (number, place) for place in range(1 + number % 3)))
         rig.ask(Receive(queue="q", max_messages=100, visibility=Millis(5_000)))
-        movers = [Store.open(tmp_path, clock=clock, chores=MOVER_OF_DELAY) for _ in range(3)]
+        movers = [Store.open(tmp_path, clock=clock, background=MOVER_OF_DELAY) for _ in range(3)]
         until(lambda: not names(tmp_path, "delay"), clock)
         again = rig.receive(100)
         assert {delivery.receives for delivery in again} == {2}
         rig.delete(*again)
-        reapers = [Store.open(tmp_path, clock=clock, chores=ONLY_REAPS) for _ in range(3)]
+        reapers = [Store.open(tmp_path, clock=clock, background=ONLY_REAPS) for _ in range(3)]
         until(lambda: not names(tmp_path, "remove"), clock)
         for store in (*movers, *reapers):
             store.close()
