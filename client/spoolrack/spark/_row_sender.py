@@ -6,9 +6,8 @@ written before stay: in a stage they are invisible, after a direct send they are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -62,31 +61,31 @@ def together(parts: Iterable[StagedRows]) -> StagedRows:
 
 
 def checksums(queue: str, chunk: Chunk) -> StagedRows:
-    """Return the checksums that these messages for the queue add to a stage."""
+    """Return the checksums that these messages for the queue add to a stage: of each message as its
+    `OutgoingMessage` is written, whichever form the chunk has."""
     begun = blake2b(f"{queue}\n".encode(), digest_size=_CHECKSUM)
-    count = total = 0
-    for content in _contents(chunk):
-        checksum = begun.copy()
-        checksum.update(content)
-        total += int.from_bytes(checksum.digest(), "big")
-        count += 1
-    return together([StagedRows(messages=count, total=total)])
-
-
-def _contents(chunk: Chunk) -> Iterator[bytes]:
-    """Yield each message of a chunk as its `OutgoingMessage` is written, whichever form it has."""
+    total = 0
     if isinstance(chunk, list):
         for message in chunk:
+            checksum = begun.copy()
             # Deterministic: attributes in the order of their names.
-            yield message.SerializeToString(deterministic=True)
-        return
+            checksum.update(message.SerializeToString(deterministic=True))
+            total += int.from_bytes(checksum.digest(), "big")
+        return together([StagedRows(messages=len(chunk), total=total)])
+    begun_by_size: dict[int, Any] = {}
     bodies, end = chunk.bodies, 0
     for size in chunk.body_sizes:
         begin, end = end, end + size
-        yield _before_body(size) + bodies[begin:end]
+        before = begun_by_size.get(size)
+        if before is None:
+            before = begun_by_size[size] = begun.copy()
+            before.update(_before_body(size))
+        checksum = before.copy()
+        checksum.update(bodies[begin:end])
+        total += int.from_bytes(checksum.digest(), "big")
+    return together([StagedRows(messages=len(chunk.body_sizes), total=total)])
 
 
-@lru_cache(4_096)
 def _before_body(size: int) -> bytes:
     """Return what a message with a body of so many bytes begins with: a tag and a varint."""
     if not size:
