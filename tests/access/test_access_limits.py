@@ -22,13 +22,13 @@ from spoolrack_server.limits import LARGEST_CALL, LINE, METADATA, Limits
 from spoolrack_server.server import Server
 
 from tests import CHECKOUT
+from tests.support import STUCK
 from tests.support.access_rig import Files, serving
 from tests.support.raw_http2 import PREFACE, SETTINGS, call, frame
 from tests.support.server_rig import Client, connected
 from tests.support.sqs_rig import serving_sqs
 from tests.support.statuses import reason_of
 
-STUCK = 60
 DOCS = CHECKOUT / "docs" / "security.md"
 GOAWAY = 7
 MAX_CONCURRENT_STREAMS = 3

@@ -21,10 +21,10 @@ from spoolrack.errors import SpoolrackError
 from spoolrack_server.access.tokens import Tokens
 
 from tests import CHECKOUT
+from tests.support import STUCK
 from tests.support.access_rig import Files, looks
 
 PROGRAM = (sys.executable, "-m", "spoolrack_server")
-STUCK = 60.0
 DOCS = CHECKOUT / "docs" / "security.md"
 
 

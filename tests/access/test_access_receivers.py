@@ -14,7 +14,8 @@ import pytest
 import spoolrack
 from spoolrack.errors import PermissionDenied
 
-from tests.access.test_access_processes import PROGRAM, STUCK, serve, spoolrack_says
+from tests.access.test_access_processes import PROGRAM, serve, spoolrack_says
+from tests.support import STUCK
 from tests.support.access_rig import Files, looks
 
 

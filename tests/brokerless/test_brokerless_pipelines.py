@@ -13,9 +13,7 @@ from spoolrack.errors import ReservationLost, StageNotFound
 from spoolrack.testing import running_server
 
 from tests.brokerless.actor import Actor
-
-STUCK = 60.0
-"""Seconds after which something that should have happened never will."""
+from tests.support import STUCK
 
 
 def staged_by(other: Actor, messages: int) -> str:

@@ -20,9 +20,7 @@ from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 
 from tests.brokerless.actor import Actor
-
-STUCK = 60.0
-"""Seconds after which something that should have happened never will."""
+from tests.support import STUCK
 
 
 def test_leases_of_a_killed_process_return_to_the_others(

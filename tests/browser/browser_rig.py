@@ -25,13 +25,13 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import QueueSettings
 
+from tests.support import STUCK
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Locator, Page
     from playwright.sync_api import Request as Asked
 
 Answer = TypeVar("Answer")
-STUCK = 60.0
-"""Seconds after which something that is waited for is taken to be stuck."""
 AXE = Path(__file__).parent / "vendor" / "axe" / "axe.min.js"
 
 

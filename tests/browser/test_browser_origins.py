@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.browser_rig import STUCK, Served
+from tests.browser.browser_rig import Served
+from tests.support import STUCK
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

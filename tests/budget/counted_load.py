@@ -44,14 +44,14 @@ from spoolrack_store.snapshot import take_snapshot
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 
+from tests.support import STUCK
+
 Answer = TypeVar("Answer")
 
 MARK: Final = "/spoolrack-budget/"
 NOTHING: Final = "receive, and find nothing"
 BODY: Final = b"x" * 1024
 SHARING: Final = 16
-STUCK: Final = 60.0
-"""Seconds that only a defect takes."""
 _COMMITS: Final = 5
 """Commits in which a start has done all that it has to do."""
 _TIMEOUTS: Final = {

@@ -23,11 +23,10 @@ from benchmarks import budget
 from benchmarks.budget import Cost, Row
 from tests import CHECKOUT
 from tests.budget.counted_load import MARK, NOTHING, SHARING
+from tests.support import STUCK
 from tests.support.system_calls import Call, read_calls
 
 LOAD: Final = Path(__file__).with_name("counted_load.py")
-STUCK: Final = 240.0
-"""Seconds that only a defect takes."""
 PARTS: Final = (
     *("nothing", "life:1", "life:10", "life:100", "life:1000", "again", "together"),
     *("awaited:1", "awaited:10", "some", "timeouts", "change", "retry", "by_id", "purge", "old"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
-STUCK: Final = 500.0
+UNPACK_LIMIT: Final = 500.0
 
 
 def unpack_tests(package: str, folder: Path) -> None:
@@ -27,7 +27,7 @@ def unpack_tests(package: str, folder: Path) -> None:
         cwd=folder,
         check=True,
         stdout=sys.stderr,
-        timeout=STUCK,
+        timeout=UNPACK_LIMIT,
     )
     (archive,) = folder.glob(f"{package}-*.tar.gz")
     with tarfile.open(archive) as source:

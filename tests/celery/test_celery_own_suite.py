@@ -18,7 +18,7 @@ import pytest
 from spoolrack.testing import running_server
 
 from benchmarks import server_processes
-from tests.celery.sources import CHECKOUT, STUCK, unpack_tests
+from tests.celery.sources import CHECKOUT, UNPACK_LIMIT, unpack_tests
 
 REDIS = server_processes.find("redis-server")
 LONGEST = 3_000
@@ -26,7 +26,7 @@ LONGEST = 3_000
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(LONGEST + 2 * STUCK),
+    pytest.mark.timeout(LONGEST + 2 * UNPACK_LIMIT),
     pytest.mark.skipif(REDIS is None, reason="needs redis-server: scripts/install-peers installs it"),
 ]
 
@@ -50,7 +50,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         "packages",
     ]
     pins = CHECKOUT / "requirements" / "celery-suite.txt"
-    subprocess.run([*pip, "-r", pins], cwd=folder, check=True, stdout=sys.stderr, timeout=STUCK)
+    subprocess.run([*pip, "-r", pins], cwd=folder, check=True, stdout=sys.stderr, timeout=UNPACK_LIMIT)
     yield folder
     shutil.rmtree(folder)
 

@@ -12,7 +12,8 @@ import pytest
 from celery import chord
 
 from tests.celery import celery_app
-from tests.celery.worker_rig import STUCK, configure, until, worker
+from tests.celery.worker_rig import configure, until, worker
+from tests.support import STUCK
 from tests.support.real_server import RealServer
 
 ALL = range(10)

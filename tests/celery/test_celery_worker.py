@@ -15,7 +15,8 @@ from celery.exceptions import TaskRevokedError
 from spoolrack.testing import RunningServer, running_server
 
 from tests.celery import celery_app
-from tests.celery.worker_rig import STUCK, Worker, configure, until, worker
+from tests.celery.worker_rig import Worker, configure, until, worker
+from tests.support import STUCK
 
 ALL = range(20)
 

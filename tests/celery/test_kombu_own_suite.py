@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.celery.sources import STUCK, unpack_tests
+from tests.celery.sources import UNPACK_LIMIT, unpack_tests
 from tests.celery.worker_rig import until
 from tests.support.real_server import RealServer
 
@@ -55,7 +55,7 @@ def test_the_tests_of_kombu_for_sqs_pass(tmp_path: Path) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=STUCK,
+            timeout=UNPACK_LIMIT,
             check=False,
         )
     finally:

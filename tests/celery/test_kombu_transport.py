@@ -17,11 +17,12 @@ from spoolrack.errors import QueueNotFound
 from spoolrack.kombu._broker import LEAST_EXPIRY, spoolrack_name
 from spoolrack.testing import RunningServer, manual_clock, running_server
 
+from tests.support import STUCK
+
 TASKS = kombu.Queue("tasks", kombu.Exchange("tasks", "direct"), "tasks")
 NEWS = kombu.Exchange("news", "fanout")
 MANY = 50
 SHORT = 0.2
-STUCK = 60.0
 
 
 @contextmanager

@@ -11,15 +11,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from tests import CHECKOUT
 from tests.celery import celery_app
-
-STUCK: Final = 60.0
-"""Seconds after which something is stuck: only a defect takes so long."""
+from tests.support import STUCK
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:

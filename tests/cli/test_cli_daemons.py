@@ -26,8 +26,8 @@ from spoolrack_store.files.changes import PATH as CHANGES
 from spoolrack_store.store import Store
 
 from tests.cli.cli_rig import PROGRAM, Spoolrack, until
+from tests.support import STUCK
 
-STUCK = 60.0
 Launch = Callable[..., "Running"]
 
 

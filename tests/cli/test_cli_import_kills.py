@@ -11,9 +11,9 @@ from spoolrack import connect
 
 from tests.cli.cli_rig import PROGRAM
 from tests.cli.moving_rig import bodies_in, vsqs_folder
+from tests.support import STUCK
 
 DYING = Path(__file__).with_name("dying_command.py")
-STUCK = 120.0
 BODIES = [f"{number}".encode() * 100 for number in range(9)]
 LEASED = (2, 3, 7)
 """These go in calls of their own, so that there are five."""

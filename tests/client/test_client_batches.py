@@ -32,8 +32,7 @@ from spoolrack.errors import (
 from tests.client.client_rig import MemoryTime, memory_aio_client, memory_client, until_async
 from tests.client.memory import Memory
 from tests.client.memory_staging import MemoryStaging
-
-STUCK = 60.0
+from tests.support import STUCK
 
 
 @pytest.fixture

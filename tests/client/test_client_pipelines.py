@@ -12,8 +12,8 @@ from spoolrack.errors import ReservationCommitted
 from spoolrack.testing import RunningServer, running_server
 
 from tests.client.client_rig import until
+from tests.support import STUCK
 
-STUCK = 60.0
 KIB = 1024
 
 

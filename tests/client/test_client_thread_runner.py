@@ -9,7 +9,7 @@ import pytest
 from spoolrack._runtime import Tasks, Threads, run
 from spoolrack._transports.thread_runner import ThreadRunner
 
-STUCK = 60.0
+from tests.support import STUCK
 
 
 class Work:

@@ -15,9 +15,9 @@ import pytest
 from spoolrack.testing import RunningServer, running_server
 
 from tests import CHECKOUT
+from tests.support import STUCK
 
 PAGE = (CHECKOUT / "docs/celery.md").read_text()
-STUCK = 60.0
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import pytest
 from spoolrack_server.server import Server
 
 from tests import CHECKOUT
+from tests.support import STUCK
 from tests.support.conversation import conversation, run
 
 PAGES = {
@@ -22,7 +23,6 @@ PAGES = {
 }
 EXAMPLES = {"README.md": (1, 3), "docs/quickstart.md": (2, 10)}
 """The least number of Python snippets, and of commands, of a page."""
-STUCK = 60.0
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from spoolrack_server.sqs.queue_attributes import NAMES
 from spoolrack_server.sqs.sqs_operations import OPERATIONS
 
 from tests import CHECKOUT
+from tests.support import STUCK
 
 PAGE = (CHECKOUT / "docs/sqs.md").read_text()
 ADDRESS = "127.0.0.1:9324"
-STUCK = 60.0
 
 
 def blocks(language: str) -> list[str]:

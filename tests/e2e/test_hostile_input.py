@@ -18,10 +18,9 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 
 from tests.e2e.outside import SECRET, Outside, litter, tagged, uuid
+from tests.support import MIB
 from tests.support import raw_http2 as raw
 from tests.support.run_processes import Crew, Served
-
-MIB: Final = 1024 * 1024
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from spoolrack.v1 import staging_service_pb2 as staging
 from spoolrack_server import contract
 
 from tests.e2e.outside import Outside, litter_pipelines
+from tests.support import MIB
 from tests.support.run_processes import Crew, Served
 
 METHODS: Final = (
@@ -40,7 +41,6 @@ METHODS: Final = (
 OURS: Final = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE}
 """Effects that bad input must never have."""
 ROUNDS: Final = 75
-MIB: Final = 1024 * 1024
 TEXTS: Final = (
     *("", ".", "..", "../outside", "/etc", "a/b", "a\0b", "jobs\0", "s\n", " s", "s:x", "s@1", "s~1"),
     *("s,s1", "-", "_", "é", "ｓ", "\u202es", "*", "x" * 64, "x" * 65, "x" * 80, "x" * 81, "x" * MIB),  # noqa: RUF001

@@ -19,7 +19,8 @@ from spoolrack.v1 import redrive_service_pb2 as rpc
 from spoolrack_server import contract
 
 from tests.e2e.outside import Outside
-from tests.e2e.test_hostile_pipelines import MIB, OURS, code_of, made, tree
+from tests.e2e.test_hostile_pipelines import OURS, code_of, made, tree
+from tests.support import MIB
 from tests.support.run_processes import Served
 
 ROUNDS: Final = 50

@@ -25,12 +25,12 @@ from spoolrack_store.store import Store
 
 from tests import CHECKOUT
 from tests.e2e.ticker import FileClock, step
+from tests.support import STUCK
 
 KILLS: Final = int(os.environ.get("SPOOLRACK_TEST_KILLS", "6"))
 BEGIN: Final = 1_700_000_040_000
 """The beginning of a minute."""
 MINUTE: Final = 60_000
-STUCK: Final = 60.0
 HELD: Final = Millis(12 * 3_600_000)
 
 

@@ -26,9 +26,9 @@ from spoolrack_server.access.tokens import line_of, new_token
 
 from tests.e2e import memory_cage
 from tests.e2e.memory_cage import MemoryCage
+from tests.support import MIB, STUCK
 from tests.support.statuses import reason_of
 
-MIB: Final = 1 << 20
 LIMIT: Final = 1024 * MIB
 WATERMARK: Final = 512 * MIB
 """The watermark that `serve` would take by itself, were it started within the limit."""
@@ -36,7 +36,6 @@ UNAUTHENTICATED: Final = 128 * MIB
 """docs/security.md: a call refused by its metadata costs no more than a connection."""
 BODY: Final = 60 * MIB
 CALLERS: Final = 16
-STUCK: Final = 120.0
 LOOKS: Final = 100
 SEND: Final = "/spoolrack.v1.QueueService/Send"
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.real_server import STUCK, MakeDisk, RealServer
+from tests.support import STUCK
+from tests.support.real_server import MakeDisk, RealServer
 
 Serve = Callable[..., RealServer]
 ENOUGH = 300

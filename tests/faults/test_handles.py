@@ -14,7 +14,8 @@ import pytest
 import spoolrack
 from spoolrack.errors import DiskError
 
-from tests.support.real_server import STUCK, WELL, RealServer
+from tests.support import STUCK
+from tests.support.real_server import WELL, RealServer
 
 Serve = Callable[..., RealServer]
 

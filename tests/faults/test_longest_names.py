@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import spoolrack
 
-from tests.support.real_server import STUCK, MakeDisk, RealServer, slowly
+from tests.support import STUCK
+from tests.support.real_server import MakeDisk, RealServer, slowly
 
 Serve = Callable[..., RealServer]
 QUEUE, DEAD = "Q" * 80, "D" * 80

@@ -20,7 +20,8 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 
-from tests.support.real_server import STUCK, WELL, RealServer
+from tests.support import STUCK
+from tests.support.real_server import WELL, RealServer
 
 HOUR = Millis(3_600_000)
 Serve = Callable[..., RealServer]

@@ -13,8 +13,9 @@ import pytest
 import spoolrack
 from spoolrack.errors import DiskError, OutcomeUnknown, SpoolrackError, StoreFailed
 
+from tests.support import STUCK
 from tests.support.loop_disk import KINDS
-from tests.support.real_server import AS_MORTAL, STUCK, WELL, MakeDisk, RealServer, slowly
+from tests.support.real_server import AS_MORTAL, WELL, MakeDisk, RealServer, slowly
 
 Serve = Callable[..., RealServer]
 

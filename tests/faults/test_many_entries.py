@@ -29,9 +29,10 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 
+from tests.support import STUCK
 from tests.support.faulty_disk import Call, FaultyDisk
 from tests.support.loop_disk import KINDS, MEBIBYTE
-from tests.support.real_server import STUCK, MakeDisk, RealServer
+from tests.support.real_server import MakeDisk, RealServer
 
 Answer = TypeVar("Answer")
 MANY = 100_000

@@ -15,7 +15,8 @@ from typing import Final, Self
 import grpc
 from spoolrack.errors import QueueFull
 
-from tests.support.real_server import STUCK, WELL, RealServer
+from tests.support import STUCK
+from tests.support.real_server import WELL, RealServer
 
 _QUIET: Final = 100
 """Looks at a server whose calls have ended, until the last of what they used is given back."""

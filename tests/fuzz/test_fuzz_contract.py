@@ -25,11 +25,10 @@ from spoolrack_server.status import CODES
 
 from tests.fuzz.anything import QUEUES, requests, together
 from tests.fuzz.fuzz_rig import Fuzzed
+from tests.support import STUCK
 
 KINDS: Final = tuple(METHODS.values())
 TRIES: Final = int(os.environ.get("SPOOLRACK_FUZZ", "25"))
-STUCK: Final = 60.0
-"""Seconds that no call takes that doesn't wait for messages."""
 IN_TIME: Final = 0.3
 """Seconds after which a stream that waits for messages has been given its chance."""
 FUZZ: Final = settings(

@@ -19,7 +19,7 @@ from tests.fuzz.anything import ID, QUEUES
 from tests.fuzz.fuzz_rig import Fuzzed
 
 TRIES: Final = int(os.environ.get("SPOOLRACK_FUZZ", "20"))
-STUCK: Final = 60 + 2 * TRIES
+RUN_LIMIT: Final = 60 + 2 * TRIES
 CHECKS: Final = (
     "not_a_server_error",
     "status_code_conformance",
@@ -36,7 +36,7 @@ def fuzzed(tmp_path: Path) -> Iterator[Fuzzed]:
 
 
 @pytest.mark.parametrize("named", [{}, {"queue": QUEUES[0]}, {"queue": QUEUES[1], "id": ID}])
-@pytest.mark.timeout(60 + STUCK)
+@pytest.mark.timeout(60 + RUN_LIMIT)
 def test_any_request_is_answered_as_the_page_says(
     fuzzed: Fuzzed, tmp_path: Path, named: dict[str, str]
 ) -> None:
@@ -58,7 +58,7 @@ def test_any_request_is_answered_as_the_page_says(
         capture_output=True,
         text=True,
         check=False,
-        timeout=STUCK,
+        timeout=RUN_LIMIT,
     )
     assert done.returncode == 0, done.stdout[-8_000:] + done.stderr[-2_000:]
     fuzzed.check()

@@ -20,9 +20,9 @@ import pytest
 from tests.fuzz.anything import QUEUES
 from tests.fuzz.fuzz_rig import Fuzzed
 from tests.fuzz.raw_requests import QUEUE, raw_request
+from tests.support import STUCK
 
 TRIES: Final = int(os.environ.get("SPOOLRACK_FUZZ", "400"))
-STUCK: Final = 60.0
 UNKNOWN_END: Final = 0.2
 """Seconds for an answer to a request that may have no end. A later answer counts neither way."""
 ROUND: Final = 100

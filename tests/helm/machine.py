@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.helm.chart_rig import Object, Rendered, container
+from tests.support import STUCK
 
-STUCK = 60.0
 LOOKS = 3_000
 PROGRAMS = {
     "/opt/spoolrack/bin/spoolrack": [sys.executable, "-m", "spoolrack_server"],

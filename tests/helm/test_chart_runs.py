@@ -25,7 +25,8 @@ from spoolrack_server.access.tokens import line_of, new_token
 
 from tests.helm.chart_rig import Rendered, Values, rendered
 from tests.helm.helm_engine import Engine
-from tests.helm.machine import STUCK, Machine, Pod, free_port, serving
+from tests.helm.machine import Machine, Pod, free_port, serving
+from tests.support import STUCK
 
 DRAIN = {"delaySeconds": 1, "graceSeconds": 20}
 QUEUES: Values = {

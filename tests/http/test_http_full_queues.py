@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from spoolrack_server.server import Server
 
-from tests.support.http_rig import MANY, STUCK, Http, fragile, raw_to
+from tests.support import STUCK
+from tests.support.http_rig import MANY, Http, fragile, raw_to
 
 SEVERAL = 20
 

@@ -14,9 +14,9 @@ from spoolrack_server.server import Server
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.testing import ManualClock
 
-from tests.support.http_rig import STUCK, Http, http_to, raw_to
+from tests.support import MIB, STUCK
+from tests.support.http_rig import Http, http_to, raw_to
 
-MIB = 1024 * 1024
 ROOM = 4 * MIB
 """Bytes of the memory that all bodies share."""
 LARGE = 8 * MIB

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import MIB
 from tests.support.http_rig import Http
 
-MIB = 1024 * 1024
 BODY = bytes(range(256)) * (3 * MIB // 256) + b"the end"
 
 

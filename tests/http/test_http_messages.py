@@ -15,10 +15,10 @@ from spoolrack_server.server import Server
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.testing import ManualClock
 
-from tests.support.http_rig import STUCK, Http, raw_to
+from tests.support import MIB, STUCK
+from tests.support.http_rig import Http, raw_to
 from tests.support.server_rig import Client
 
-MIB = 1024 * 1024
 GONE = "01890000-0000-7000-8000-000000000000"
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 

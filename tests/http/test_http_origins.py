@@ -11,8 +11,8 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.server import Server
 
 from tests.http.dashboard_rig import CHANGE
-from tests.support import raw_http2
-from tests.support.http_rig import STUCK, Http
+from tests.support import STUCK, raw_http2
+from tests.support.http_rig import Http
 
 FOREIGN: Mapping[str, Mapping[str, str]] = {
     "a fetch": {"Sec-Fetch-Site": "cross-site", "Origin": "http://evil.example"},

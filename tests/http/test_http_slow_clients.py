@@ -13,10 +13,10 @@ from spoolrack_server.gateway.request_bodies import HttpLimits
 from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
 
-from tests.support.http_rig import MANY, STUCK, Http, Raw, fragile, http_to, raw_to
+from tests.support import MIB, STUCK
+from tests.support.http_rig import MANY, Http, Raw, fragile, http_to, raw_to
 from tests.support.server_rig import LONG, Client, connected
 
-MIB = 1024 * 1024
 IMPATIENT = HttpLimits(idle=0.3, stall=0.3, bytes_per_second=1_000_000, memory=MIB)
 
 

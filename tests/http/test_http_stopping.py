@@ -11,7 +11,8 @@ from spoolrack_server.health import Health
 from spoolrack_server.logs import make_log
 from spoolrack_server.server import Server
 
-from tests.support.http_rig import STUCK, Http, fragile, raw_to
+from tests.support import STUCK
+from tests.support.http_rig import Http, fragile, raw_to
 from tests.support.server_rig import connected
 
 

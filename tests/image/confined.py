@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-STUCK = 60.0
+from tests.support import STUCK
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import Any
 
 from google.protobuf.message import Message
 from spoolrack_server.contract import METHODS
 
 from tests.interop.interop_languages import Language
-
-STUCK: Final = 120.0
+from tests.support import STUCK
 
 
 def text(raw: bytes) -> str:

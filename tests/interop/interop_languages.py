@@ -20,7 +20,7 @@ from typing import Any, Final
 from tests import CHECKOUT
 
 EXAMPLES: Final = CHECKOUT / "client" / "examples"
-STUCK: Final = 550.0
+BUILD_LIMIT: Final = 550.0
 """Seconds, after which a build hangs: the slowest makes gRPC itself, on one core."""
 ALL_WANTED: Final = os.environ.get("SPOOLRACK_INTEROP") == "all"
 """`make interop`: a missing language is a failure."""
@@ -78,7 +78,7 @@ class Language:
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
-                timeout=STUCK,
+                timeout=BUILD_LIMIT,
             )
         assert built.returncode == 0, f"the build of {self.folder} failed:\n{built.stdout}"
 

@@ -7,11 +7,9 @@ import signal
 import subprocess
 import threading
 from queue import Empty, SimpleQueue
-from typing import Final
 
 from tests.interop.interop_languages import Language
-
-STUCK: Final = 120.0
+from tests.support import STUCK
 
 
 class Program:

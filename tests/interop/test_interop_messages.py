@@ -8,8 +8,8 @@ import pytest
 import spoolrack
 
 from tests.interop.interop_driver import Driver, attributes, outgoing, raw, text
+from tests.support import MIB
 
-MIB: Final = 1 << 20
 NOT_TEXT: Final = bytes(range(256))
 BODIES: Final = (
     b"",

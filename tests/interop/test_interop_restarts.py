@@ -13,10 +13,11 @@ import pytest
 import spoolrack
 from spoolrack import Outgoing
 
-from tests.interop.interop_driver import STUCK, Driver, Refused, outgoing, raw
+from tests.interop.interop_driver import Driver, Refused, outgoing, raw
 from tests.interop.interop_languages import Language
 from tests.interop.interop_programs import Programs
 from tests.interop.reasons_server import breaking_server
+from tests.support import STUCK
 from tests.support.run_processes import Served
 from tests.support.scrape import scrape_at
 

@@ -11,7 +11,8 @@ import spoolrack
 from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_service_pb2 as rpc
 
-from tests.interop.interop_driver import STUCK, Driver, Stream, outgoing, raw
+from tests.interop.interop_driver import Driver, Stream, outgoing, raw
+from tests.support import STUCK
 
 CANCELLED: Final = 1
 DEADLINE_EXCEEDED: Final = 4

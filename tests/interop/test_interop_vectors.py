@@ -9,7 +9,8 @@ from typing import Any
 from google.protobuf.message_factory import GetMessageClass
 from spoolrack_server.contract import METHODS
 
-from tests.interop.interop_driver import STUCK, Driver, raw
+from tests.interop.interop_driver import Driver, raw
+from tests.support import STUCK
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors"
 TYPES = {

@@ -32,7 +32,7 @@ from tests.support.mutants import MUTANTS
 
 ALL: Final = ("tests/store", "tests/unit", "tests/crash", AUDIT, "tests/server")
 """Tests of the store. Not the tests of style and of these bugs: they would fail for wrong reasons."""
-STUCK: Final = 600.0
+SELECTION_LIMIT: Final = 600.0
 """Seconds that no selection takes."""
 STORIES: Final = "15"
 """At least as many as `make test` tells: a bug is looked for here."""
@@ -102,7 +102,7 @@ class Copy:
                 *(*how, *selection),
             )
         except subprocess.TimeoutExpired:
-            return -1, f"stuck for {STUCK:.0f} s"
+            return -1, f"stuck for {SELECTION_LIMIT:.0f} s"
         lines = done.stdout.splitlines()
         failed = next((match["test"] for each in lines if (match := _FAILED.fullmatch(each))), None)
         return done.returncode, failed or "\n".join([*lines[-5:], done.stderr.strip()])
@@ -116,7 +116,7 @@ class Copy:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=STUCK,
+            timeout=SELECTION_LIMIT,
             check=False,
         )
 

@@ -19,10 +19,10 @@ from spoolrack_server.rpc import Context, ServerCalls
 from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 
+from tests.support import MIB
 from tests.support.server_rig import Client, connected, refused
 from tests.support.statuses import reason_of
 
-MIB = 1024 * 1024
 UNARY = [method.name for method in METHODS.values() if not method.client_streaming]
 
 

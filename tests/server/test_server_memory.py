@@ -24,9 +24,9 @@ from spoolrack_server.server import Server
 from spoolrack_store.model.errors import MemoryLimit
 from spoolrack_store.testing import ManualClock
 
+from tests.support import MIB
 from tests.support.server_rig import Client, connected, next_messages, refused
 
-MIB = 1024 * 1024
 WATERMARK = 1 << 40
 
 

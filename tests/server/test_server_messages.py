@@ -12,10 +12,10 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.testing import ManualClock
 
+from tests.support import MIB
 from tests.support.server_rig import LONG, Client, refused
 from tests.support.statuses import info_of, reason_of, retry_millis_of
 
-MIB = 1024 * 1024
 ID = "0199a000-0000-7000-8000-000000000000"
 
 

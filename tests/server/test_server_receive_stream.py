@@ -18,9 +18,9 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 
+from tests.support import MIB
 from tests.support.server_rig import GONE, LONG, Client, connected, next_messages, refused
 
-MIB = 1024 * 1024
 RECEIVE = "/spoolrack.v1.QueueService/Receive"
 ONE = rpc.ReceiveRequest(queue="q").SerializeToString()
 

@@ -11,9 +11,8 @@ from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack_server.store_access import FRAME_BYTES
 
 from tests.server.reservation_rig import BIG, read, reading, reserve, to_the_end
+from tests.support import MIB
 from tests.support.server_rig import Client, refused, served
-
-MIB = 1024 * 1024
 
 
 async def test_a_read_comes_in_frames_that_any_client_takes(client: Client) -> None:

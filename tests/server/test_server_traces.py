@@ -28,7 +28,6 @@ from spoolrack_server.server import Server
 from tests.server.trace_rig import (
     PARENT,
     SPAN,
-    STUCK,
     TRACE,
     ended_span,
     exporter,
@@ -37,6 +36,7 @@ from tests.server.trace_rig import (
     rpc_span,
     server,
 )
+from tests.support import STUCK
 from tests.support.server_rig import Client, connected
 
 # The server's spans.

@@ -20,9 +20,8 @@ import spoolrack
 from spoolrack_server.control_channel import ControlChannel
 from spoolrack_server.worker_processes import METRIC_ROWS, WorkerProcess, WorkerProcesses
 
+from tests.support import STUCK
 from tests.support.scrape import Scrape, scrape_at
-
-STUCK = 60
 
 
 @dataclass

@@ -16,7 +16,6 @@ from spoolrack_store.testing import ManualClock
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{SPAN}-01"
-STUCK = 60
 
 
 @pytest.fixture

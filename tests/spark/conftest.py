@@ -17,12 +17,12 @@ import pytest
 
 from tests import CHECKOUT
 from tests.spark.spark_rig import environment, missing
+from tests.support import STUCK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CORES = 4
-_STUCK = 60.0
 
 
 class Unready(pytest.Module):
@@ -73,7 +73,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None
     gateway.proc.stdin.close()
-    gateway.proc.wait(_STUCK)
+    gateway.proc.wait(STUCK)
 
 
 @pytest.fixture(scope="session")

@@ -20,8 +20,8 @@ import pyspark
 
 from tests.spark.dying import session_of
 from tests.spark.spark_rig import environment
+from tests.support import STUCK
 
-STUCK: Final = 240
 NO_CONF: Final[Mapping[str, str]] = {}
 HERE: Final = Path(__file__).parent
 

@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 from benchmarks.null_server import NullServer
 from benchmarks.null_state import Fault
 from tests.spark.dying import Killer
+from tests.support import STUCK
 
 BODIES = [str(number).encode() for number in range(6_000)]
-STUCK = 120
 SLOW = pytest.mark.slow
 
 

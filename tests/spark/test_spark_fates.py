@@ -20,8 +20,9 @@ import pytest
 from benchmarks.null_server import NullServer
 from benchmarks.null_state import Fault
 from tests.spark.dying import Killer
-from tests.spark.programs import STUCK, Move, end_session, moving
+from tests.spark.programs import Move, end_session, moving
 from tests.spark.spark_rig import environment
+from tests.support import STUCK
 
 BODIES = [str(number).encode() for number in range(20_000)]
 

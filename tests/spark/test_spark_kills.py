@@ -23,11 +23,11 @@ from spoolrack import Client, connect
 from tests.spark.dying import Killer
 from tests.spark.gate import Gate, Moment
 from tests.spark.programs import Move, moving
+from tests.support import STUCK
 from tests.support.run_processes import Crew, Served
 
 ROWS = 6_000
 BODIES = [str(number).encode() for number in range(ROWS)]
-STUCK = 240
 SLOW = pytest.mark.slow
 
 pytestmark = pytest.mark.timeout(900)

@@ -22,9 +22,9 @@ from spoolrack.spark._queue_reader import CheckpointTooOld
 from spoolrack.spark._sink import QueueStreamWriter, publish, write_rows
 
 from benchmarks.null_server import NullServer
+from tests.support import STUCK
 
 BODIES = [str(number).encode() for number in range(2_000)]
-STUCK = 120
 
 
 @pytest.fixture

@@ -20,8 +20,9 @@ from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from spoolrack import Client
 from spoolrack.testing import RunningServer, running_server
 
+from tests.support import STUCK
+
 ROWS = 300
-STUCK = 120
 
 
 @pytest.fixture

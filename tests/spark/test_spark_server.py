@@ -15,9 +15,10 @@ from spoolrack import Client
 from spoolrack.spark import COUNTS, write_batches
 from spoolrack.testing import RunningServer, running_server
 
+from tests.support import STUCK
+
 ROWS = 6_000
 BODIES = Counter(str(number).encode() for number in range(ROWS))
-STUCK = 240
 
 
 @pytest.fixture

@@ -22,12 +22,12 @@ from spoolrack.testing import RunningServer, running_server
 from examples.sessions import LOG, SESSIONS, Pipeline, formats, make_log, records, run, sessions
 from tests import CHECKOUT
 from tests.spark.spark_rig import environment
+from tests.support import STUCK
 
 LINES = 6_000
 TRACE = re.compile(rb"^([0-9]+\.[0-9]+) (\S+)\(([0-9]+)\)")
 GAP = Decimal("0.05")
 ROWS = 2_500
-STUCK = 250
 SVG = "{http://www.w3.org/2000/svg}"
 
 Session = tuple[str, int, int]

@@ -12,9 +12,8 @@ import pytest
 from spoolrack_store.model.clock import SystemClock
 
 from tests import CHECKOUT
+from tests.support import STUCK
 from tests.support.sqs_rig import serving_sqs
-
-STUCK = 120.0
 
 
 @pytest.mark.slow

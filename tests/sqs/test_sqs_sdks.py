@@ -19,7 +19,6 @@ from tests.docs.test_sqs_page import blocks, environment, exported, served
 
 SDK = Path(__file__).with_name("aws-sdk-js")
 INSTALL = 300.0
-STUCK = 120.0
 SERVE = "spoolrack serve --sqs 127.0.0.1:9324 --data data"
 QUEUE = "q"
 

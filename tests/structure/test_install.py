@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests import CHECKOUT
-
-STUCK = 240.0
-"""Seconds after which an installation is stuck."""
+from tests.support import STUCK
 
 
 def _tried(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -21,10 +21,10 @@ from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
 
+from tests.support import STUCK
 from tests.support.server_rig import UNLIMITED, Client
 
 MANY = 10_000
-STUCK = 60.0
 
 
 class Files:

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.support import STUCK
+
 _MARK: Final = "=== next ==="
-_STUCK: Final = 120.0
-"""Seconds after which a shell is stuck: only a defect takes so long."""
 
 
 class Typed(NamedTuple):
@@ -58,7 +58,7 @@ def run(
         env=None if env is None else dict(env),
         capture_output=True,
         text=True,
-        timeout=_STUCK,
+        timeout=STUCK,
         check=False,
     )
     outputs = done.stdout.split(_MARK)

@@ -25,11 +25,10 @@ from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 from yarl import URL
 
+from tests.support import STUCK
 from tests.support.faulty_disk import FaultyDisk
 
 DESCRIPTION = json.loads(openapi())
-STUCK = 60
-"""Seconds after which something that is waited for is taken to be stuck."""
 MANY = 10_000
 
 

@@ -26,10 +26,9 @@ import pytest
 import spoolrack
 from grpc_health.v1 import health_pb2
 
+from tests.support import STUCK
 from tests.support.loop_disk import LoopDisk
 
-STUCK: Final = 120.0
-"""Seconds after which something is stuck: only a defect takes so long."""
 ONCE: Final = spoolrack.RetryPolicy(attempts=1)
 AS_MORTAL: Final = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
 """Before a command of root's: permissions hold for it as for any user."""

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from tests.audit.audit import SYSTEM_CALLS
+from tests.support import STUCK
 
 LONGEST_STRING: Final = 1 << 20
 """No call of a small load carries more bytes."""
 _WANTED: Final = ",".join(f"?{call}" for call in SYSTEM_CALLS)
 """The question mark lets strace pass over what this machine doesn't have."""
-STUCK: Final = 120.0
-"""Seconds that only a defect takes."""
 
 
 @cache

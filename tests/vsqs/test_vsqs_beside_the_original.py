@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.vsqs.vsqs_rig import STUCK, Beside, files
+from tests.support import STUCK
+from tests.vsqs.vsqs_rig import Beside, files
 
 USER = Path(__file__).with_name("user.py")
 EACH = 40

@@ -11,7 +11,7 @@ import pytest
 from spoolrack import vsqs
 from spoolrack.vsqs import Queue, State, stored_messages
 
-from tests.vsqs.vsqs_rig import STUCK
+from tests.support import STUCK
 
 DYING = Path(__file__).with_name("dying.py")
 STEPS = [

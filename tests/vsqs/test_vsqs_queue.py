@@ -11,7 +11,8 @@ import spoolrack.vsqs.queue
 from spoolrack import vsqs
 from spoolrack.vsqs import Queue, QueueException, QueueFullException, QueueManager
 
-from tests.vsqs.vsqs_rig import STUCK, Beside, Micros, files, received
+from tests.support import STUCK
+from tests.vsqs.vsqs_rig import Beside, Micros, files, received
 
 Opener = Callable[..., Queue]
 

@@ -22,7 +22,8 @@ from spoolrack.errors import (
     Unsupported,
 )
 
-from tests.vsqs.vsqs_rig import STUCK, Beside, Micros, files
+from tests.support import STUCK
+from tests.vsqs.vsqs_rig import Beside, Micros, files
 
 
 @pytest.fixture

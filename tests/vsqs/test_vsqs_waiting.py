@@ -15,7 +15,8 @@ from spoolrack.vsqs import _watched_folder as watching
 from spoolrack.vsqs._watcher import Watcher
 from spoolrack_store.model.clock import Millis
 
-from tests.vsqs.vsqs_rig import STUCK, Beside
+from tests.support import STUCK
+from tests.vsqs.vsqs_rig import Beside
 
 FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 """Python 3.12 and newer advise against what these tests show to work."""

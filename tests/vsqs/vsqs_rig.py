@@ -11,8 +11,7 @@ from pathlib import Path
 from spoolrack.vsqs import Queue
 from spoolrack.vsqs._watcher import Inotify
 
-STUCK = 60.0
-"""Seconds after which something has gone wrong."""
+from tests.support import STUCK
 
 
 class Micros:

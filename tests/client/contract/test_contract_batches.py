@@ -18,10 +18,10 @@ from spoolrack.errors import (
 
 from tests.client.client_rig import until
 from tests.client.contract.conftest import World
+from tests.support import MIB
 
 pytestmark = pytest.mark.needs("stages")
 
-MIB = 1024 * 1024
 DAY = 24 * 60 * 60
 
 

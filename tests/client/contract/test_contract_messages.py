@@ -20,9 +20,9 @@ from spoolrack.errors import (
 )
 
 from tests.client.contract.conftest import World
+from tests.support import MIB
 
 KIB = 1024
-MIB = 1024 * KIB
 ABSENT = "01890000-0000-7000-8000-000000000000"
 
 
