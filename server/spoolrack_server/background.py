@@ -28,7 +28,7 @@ async def reap(root: str, log_format: LogFormat) -> int:
 
 
 async def _run(root: str, background: BackgroundWork, log_format: LogFormat, what: str) -> int:
-    """Have the root open with these background only, until a signal."""
+    """Have the root open for this background work only, until a signal."""
     log = make_log(format=log_format)
     adopt_library_logs(log)
     loop = asyncio.get_running_loop()

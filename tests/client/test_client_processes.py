@@ -15,8 +15,9 @@ from spoolrack._runtime import run
 from spoolrack._transports import grpc_calls
 from spoolrack.testing import RunningServer, running_server
 
+from tests.support import STUCK
+
 TIMEOUT = 60
-STUCK = 60
 ENVIRONMENT = {**os.environ, "PYTHONMALLOC": "pymalloc"}
 """`-X dev` would choose the debugging allocator, under which one program in six that was interrupted in
 a stream crashed inside gRPC as CPython 3.11.2 ended; with the usual allocator, none of 240 did."""
