@@ -300,6 +300,11 @@ class Catalog(Part):
                     self._write_again(replace(known[name], version=version))
                 else:
                     self._use_defaults(name, version)
+        self.remove_unused_folders()
+
+    def remove_unused_folders(self) -> None:
+        """Remove the folders of queues that were never made: their processes died, or the disk refused
+        the settings."""
         for each in self._scan("queues"):
             if each.name not in self.records and each.name not in self._tombstones:
                 with suppress(OSError):  # It has something foreign in it.
