@@ -44,9 +44,9 @@ from spoolrack_store.snapshot import take_snapshot
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 
-from tests.support import STUCK
-
 Answer = TypeVar("Answer")
+STUCK: Final = 240.0
+"""Seconds that only a defect takes. This program runs without the package of tests."""
 
 MARK: Final = "/spoolrack-budget/"
 NOTHING: Final = "receive, and find nothing"

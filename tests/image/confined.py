@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support import STUCK
+STUCK = 240.0
 
 
 @dataclass(frozen=True)

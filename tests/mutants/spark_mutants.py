@@ -171,8 +171,8 @@ SPARK_MUTANTS: Final = (
         breaks="a batch that is done again in another order and other partitions is done already",
         edits=edit(
             "_row_sender.py:checksums",
-            '        total += int.from_bytes(checksum.digest(), "big")\n',
-            '        total = 3 * total + int.from_bytes(checksum.digest(), "big")\n',
+            '[begin:end])\n        total += int.from_bytes(checksum.digest(), "big")\n',
+            '[begin:end])\n        total = 3 * total + int.from_bytes(checksum.digest(), "big")\n',
         ),
         caught_by=(f"{_QUERIES}::test_a_write_that_is_done_again_under_its_name_writes_nothing",),
     ),
