@@ -208,7 +208,8 @@ class Sharing:
             if commit > self._moves.synced or not finish_sends(self._moves, self._catalog, sent):
                 waiting.append((commit, dead, sent))
                 continue
-            self._catalog.remove_unused_folders()
+            if dead:
+                self._catalog.remove_unused_folders()
             self._changes.set_members(tuple(o for o in self._changes.members if o not in dead))
             for owner in dead:
                 self._unlink_owner(owner)
