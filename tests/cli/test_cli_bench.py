@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from spoolrack import Client
 from spoolrack_server.cli.bench_command import _measure
 
 from tests.cli.cli_rig import Spoolrack, until
+from tests.support import STUCK
 
 LOADS = 4
 DISK_LOADS = 2
@@ -55,6 +58,27 @@ def test_interrupted_it_deletes_its_queue(
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
     assert list(client.list_queues()) == []
+
+
+def test_no_wait_for_the_steps_is_without_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal in the instant before such a wait would be seen after it only."""
+    bounds: list[float | None] = []
+    is_measured, join = threading.Event(), threading.Thread.join
+
+    def noted(thread: threading.Thread, timeout: float | None = None) -> None:
+        if thread.is_alive():
+            bounds.append(timeout)
+            is_measured.set()
+        join(thread, timeout)
+
+    def step() -> int:
+        assert is_measured.wait(STUCK)
+        return 1
+
+    monkeypatch.setattr(threading.Thread, "join", noted)
+    _measure("a step", [step], seconds=0)
+    assert bounds
+    assert None not in bounds
 
 
 def test_no_server_there_is_one_line(offline: Spoolrack) -> None:

@@ -144,11 +144,11 @@ class Questions:
         Fewer if their bodies get too many bytes, or if many others had to be looked at. The first
         `skip` messages of the states and the time are passed over.
         """
-        sights, end = self.up_to_date(partial(self._locate_all, queue, wanted, after, skip, limit))
+        locations, end = self.up_to_date(partial(self._locate_all, queue, wanted, after, skip, limit))
         found: list[Message] = []
         bytes_left = _PAGE_BYTES
         with _FileReader(self._disk) as files:
-            for location in sights:
+            for location in locations:
                 if len(found) >= limit or bytes_left <= 0:
                     return MessagePage(messages=found, last=after)
                 after = location.id
