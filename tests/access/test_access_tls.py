@@ -20,7 +20,7 @@ import spoolrack
 import spoolrack.aio
 import trustme
 from spoolrack.errors import InvalidCredentials, PermissionDenied, Unauthenticated, Unreachable
-from spoolrack.spark._light_client import LightClient, RetryBudget
+from spoolrack.spark._light_client import LightClient
 from spoolrack.spark._options import queue_address
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.security import Insecure, Security
@@ -397,7 +397,7 @@ async def test_a_client_is_told_what_is_wrong_with_tls_as_far_as_grpc_tells(
         assert "use grpcs://" in await told(server.grpc_address)
         assert "no CA that this client trusts" in await told(url(server), ca=foreign)
         place = queue_address(url(server), "q", credentials=f"ca={foreign}")
-        asking = LightClient(place.address, RetryBudget(30.0, sleep=no_sleep), place.credentials)
+        asking = LightClient(place.address, 30.0, place.credentials, sleep=no_sleep)
         with pytest.raises(Unreachable, match="no CA that this client trusts"):
             await in_thread(asking, "GetQueue", rpc.GetQueueRequest(name="q"))
     async with Server(tmp_path / "plain") as server:

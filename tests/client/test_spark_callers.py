@@ -12,7 +12,6 @@ import spoolrack
 import trustme
 from spoolrack.errors import PermissionDenied, Unauthenticated, Unreachable
 from spoolrack.spark import write_partition
-from spoolrack.spark._light_client import LightClient, RetryBudget
 from spoolrack.spark._offsets import initial
 from spoolrack.spark._options import QueueAddress, queue_address, read_options
 from spoolrack.spark._queue_peek import PeekShare, peek
@@ -59,14 +58,14 @@ def test_a_query_reads_and_writes_with_authentication(address: str, files: Files
     assert counts.sent == 50
 
     options = read_options({"endpoint": endpoint, "queue": "jobs", "credentials": said})
-    place = options.place
-    reading = JobsReading(options, LightClient(place.address, RetryBudget(30.0), place.credentials))
+    caller = options.place.caller
+    reading = JobsReading(options, caller)
     first = reading.latest(initial(), max_messages=100, max_bytes=2**30)
     parts = reading.parts(initial(), first)
     found = [
         body
         for part in parts
-        for page in read_slice(place, first.gen, first.sequence_number, part, RetryBudget(30.0))
+        for page in read_slice(caller, first.gen, first.sequence_number, part)
         for body in bodies_of(page)
     ]
     assert sorted(found) == sorted(bodies)
@@ -75,7 +74,7 @@ def test_a_query_reads_and_writes_with_authentication(address: str, files: Files
     assert lag["leased"] == 50
     reading.commit(first)
     reading.stop()
-    assert not list(peek(options, PeekShare("jobs"), RetryBudget(30.0)))
+    assert not list(peek(caller, options, PeekShare("jobs")))
 
 
 def test_executors_get_what_the_driver_has_read(address: str, files: Files) -> None:
@@ -98,7 +97,7 @@ def test_a_query_without_permission_fails_at_once(
     said = credentials(files, token)
     options = read_options({"endpoint": f"grpcs://{address}", "queue": "jobs", "credentials": said})
     with pytest.raises(error):
-        list(peek(options, PeekShare("jobs"), RetryBudget(300.0)))
+        list(peek(options.place.caller, options, PeekShare("jobs")))
 
 
 def test_a_server_that_another_ca_has_signed_is_not_told_the_token(address: str, files: Files) -> None:
@@ -108,7 +107,7 @@ def test_a_server_that_another_ca_has_signed_is_not_told_the_token(address: str,
         {"endpoint": f"grpcs://{address}", "queue": "jobs", "credentials": said, "retrySeconds": "0"}
     )
     with pytest.raises(Unreachable):
-        list(peek(options, PeekShare("jobs"), RetryBudget(0.0)))
+        list(peek(options.place.caller, options, PeekShare("jobs")))
 
 
 def test_secrets_are_in_no_text_of_an_option(address: str, files: Files) -> None:

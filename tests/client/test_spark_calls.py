@@ -12,7 +12,7 @@ import spoolrack
 from spoolrack import SpoolrackError
 from spoolrack.spark import write_partition
 from spoolrack.spark._chunks import chunks
-from spoolrack.spark._light_client import LightClient, RetryBudget
+from spoolrack.spark._light_client import LightClient
 from spoolrack.spark._offsets import Offset, initial
 from spoolrack.spark._options import QueueAddress, ReadOptions
 from spoolrack.spark._queue_peek import PeekShare, peek
@@ -75,12 +75,9 @@ def place(server: NullServer) -> QueueAddress:
     return QueueAddress(address=server.endpoint, queue="jobs", retry_seconds=30.0)
 
 
-def budget(time: Time) -> RetryBudget:
-    return RetryBudget(30.0, sleep=time.sleep, monotonic=lambda: time.now, random=Random(1))
-
-
-def caller(server: NullServer, time: Time) -> LightClient:
-    return LightClient(server.endpoint, budget(time))
+def caller(server: NullServer, time: Time, retry_seconds: float = 30.0) -> LightClient:
+    now = {"sleep": time.sleep, "monotonic": lambda: time.now}
+    return LightClient(server.endpoint, retry_seconds, random=Random(1), **now)
 
 
 def latest(one: JobsReading, start: Offset, messages: int = 4_000) -> Offset:
@@ -91,7 +88,7 @@ def rows(server: NullServer, one: JobsReading, start: Offset, end: Offset, time:
     return [
         body
         for part in one.parts(start, end)
-        for frame in read_slice(place(server), end.gen, end.sequence_number, part, budget(time))
+        for frame in read_slice(caller(server, time), end.gen, end.sequence_number, part)
         for body in bodies_of(frame)
     ]
 
@@ -330,7 +327,7 @@ def test_a_call_that_can_not_succeed_is_not_repeated(server: NullServer, time: T
     nowhere = QueueAddress(address=server.endpoint, queue="nowhere")
 
     with pytest.raises(spoolrack.errors.QueueNotFound):
-        list(peek(ReadOptions(place=nowhere), PeekShare("nowhere"), budget(time)))
+        list(peek(caller(server, time), ReadOptions(place=nowhere), PeekShare("nowhere")))
 
     assert server.calls["ListMessages"] == 1
 
@@ -343,7 +340,7 @@ def test_a_read_that_breaks_is_taken_up_where_it_was(server: NullServer, time: T
     one.stop()
     server.faults.append(Fault(method="frame", times=2))
 
-    read = list(read_slice(place(server), end.gen, end.sequence_number, part, budget(time)))
+    read = list(read_slice(caller(server, time), end.gen, end.sequence_number, part))
 
     assert [body for frame in read for body in bodies_of(frame)] == BODIES[:4_000]
     assert server.calls["ReadReservation"] == 3
@@ -363,11 +360,11 @@ def test_a_slice_whose_hold_is_over_fails_its_task(
         time.now += 61
 
     server.faults.append(Fault(method="frame", skip=1, action=lose))
-    patient = RetryBudget(600.0, sleep=time.sleep, monotonic=lambda: time.now, random=Random(1))
+    patient = caller(server, time, 600.0)
     read: list[bytes] = []
 
     def read_on() -> None:
-        for frame in read_slice(place(server), end.gen, end.sequence_number, part, patient):
+        for frame in read_slice(patient, end.gen, end.sequence_number, part):
             read.extend(bodies_of(frame))
 
     for _ in range(2):
@@ -385,7 +382,7 @@ def test_a_batch_stays_reserved_for_as_long_as_its_query_lives() -> None:
     server.start()
     server.put("jobs", BODIES)
     options = ReadOptions(place=place(server), hold_seconds=1.0)
-    one = JobsReading(options, LightClient(server.endpoint, RetryBudget(30.0)))
+    one = JobsReading(options, LightClient(server.endpoint, 30.0))
     end = latest(one, initial())
     hold = server.holds[end.gen, end.sequence_number]
     due = hold.due
@@ -525,7 +522,7 @@ def test_rows_with_ids_are_sent_once_whatever_call_breaks(server: NullServer) ->
 def test_a_look_at_a_queue_takes_nothing(server: NullServer, time: Time) -> None:
     server.put("jobs", BODIES)
 
-    look = ReadOptions(place=place(server))
-    seen = [message.body for page in peek(look, PeekShare("jobs"), budget(time)) for message in page]
+    pages = peek(caller(server, time), ReadOptions(place=place(server)), PeekShare("jobs"))
+    seen = [message.body for page in pages for message in page]
 
     assert seen == BODIES == server.bodies("jobs")

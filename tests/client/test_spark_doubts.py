@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from spoolrack.spark._chunks import chunks
-from spoolrack.spark._light_client import LightClient, RetryBudget
+from spoolrack.spark._light_client import LightClient
 from spoolrack.spark._offsets import initial
 from spoolrack.spark._options import QueueAddress, ReadOptions
 from spoolrack.spark._queue_reader import BatchUnread
@@ -33,7 +33,7 @@ def place(server: NullServer) -> QueueAddress:
 
 @pytest.fixture
 def caller(place: QueueAddress) -> LightClient:
-    return LightClient(place.address, RetryBudget(place.retry_seconds))
+    return place.caller
 
 
 def test_a_batch_that_no_task_has_read_is_not_deleted(

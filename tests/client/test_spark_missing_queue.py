@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import spoolrack
 from spoolrack.errors import QueueNotFound
-from spoolrack.spark._light_client import LightClient, RetryBudget
 from spoolrack.spark._offsets import initial
 from spoolrack.spark._options import read_options
 from spoolrack_server.access.security import Security
@@ -31,7 +30,8 @@ def client(address: str) -> Iterator[spoolrack.Client]:
 
 def reading(address: str, missing: str) -> JobsReading:
     given = {"endpoint": address, "queue": "jobs", "onMissingQueue": missing, "onUnreadBatch": "delete"}
-    return JobsReading(read_options(given), LightClient(address, RetryBudget(30.0)))
+    options = read_options({**given, "retrySeconds": "30"})
+    return JobsReading(options, options.place.caller)
 
 
 def test_a_query_of_a_queue_that_does_not_exist_fails_at_once(address: str) -> None:

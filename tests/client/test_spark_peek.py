@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import spoolrack
 from spoolrack.spark import _queue_peek
-from spoolrack.spark._light_client import RetryBudget
 from spoolrack.spark._options import ReadOptions, read_options
 from spoolrack.spark._queue_peek import peek, shares
 from spoolrack.testing import RunningServer, running_server
@@ -36,10 +35,10 @@ def options_of(server: RunningServer, queue: spoolrack.Queue, **options: object)
 
 def found(options: ReadOptions) -> list[list[pb.Message]]:
     """Return the messages of each share."""
-    budget = RetryBudget(30.0)
+    caller = options.place.caller
     return [
-        [message for page in peek(options, share, budget) for message in page]
-        for share in shares(options, budget)
+        [message for page in peek(caller, options, share) for message in page]
+        for share in shares(caller, options)
     ]
 
 

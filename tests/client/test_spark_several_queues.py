@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import spoolrack
 from spoolrack.errors import QueueNotFound
-from spoolrack.spark._light_client import CALL_TIMEOUT, LightClient, RetryBudget
+from spoolrack.spark._light_client import CALL_TIMEOUT, LightClient
 from spoolrack.spark._offsets import QueuesOffset
 from spoolrack.spark._options import InvalidOption, read_options
 from spoolrack.spark._queue_peek import peek, shares
@@ -53,7 +53,7 @@ class Query:
 
     def __init__(self, address: str, queue: str, start: QueuesOffset = FIRST, **given: str) -> None:
         self.options = read_options({"endpoint": address, "queue": queue, **given})
-        self.caller = CountingCaller(address, RetryBudget(30.0))
+        self.caller = CountingCaller(address, 30.0)
         self.reading = QueuesReading(self.options, self.caller)
         self.start = start
 
@@ -64,12 +64,11 @@ class Query:
 
     def read(self, start: QueuesOffset, end: QueuesOffset) -> list[list[tuple[str, str]]]:
         """Return the queue and the body of each message, in each task."""
-        place, budget = self.options.place, RetryBudget(30.0)
         return [
             [
                 (piece.queue, body.decode())
                 for piece in pieces
-                for page in read_slice(place, piece.stream, piece.sequence_number, piece.part, budget)
+                for page in read_slice(self.caller, piece.stream, piece.sequence_number, piece.part)
                 for body in bodies_of(page)
             ]
             for pieces in self.reading.parts(start, end)
@@ -320,14 +319,14 @@ def test_a_look_has_all_queues(address: str, client: spoolrack.Client) -> None:
     assert options.columns[0] == "queue"
     seen = [
         (share.queue, message.body)
-        for share in shares(options, RetryBudget(30.0))
-        for page in peek(options, share, RetryBudget(30.0))
+        for share in shares(options.place.caller, options)
+        for page in peek(options.place.caller, options, share)
         for message in page
     ]
     assert Counter(seen) == {("jobs_a", b"a"): 3, ("jobs_b", b"b"): 1, ("other", b"o"): 1}
     missing = read_options({"endpoint": address, "queue": "jobs_*,missing"})
     with pytest.raises(QueueNotFound, match="no queue missing"):
-        shares(missing, RetryBudget(30.0))
+        shares(missing.place.caller, missing)
 
 
 @pytest.mark.parametrize(

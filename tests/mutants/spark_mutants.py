@@ -70,11 +70,14 @@ SPARK_MUTANTS: Final = (
         breaks="a task whose messages are with others fails, and is not done with a part of them",
         edits=edit(
             "_queue_reader.py:read_slice",
-            "(broken, place.address, is_ours=False)\n        failed += 1\n",
-            "(broken, place.address, is_ours=False)\n"
-            "            if error.reason in GONE:\n"
-            "                return\n"
-            "        failed += 1\n",
+            '    for frame in caller.frames("ReadReservation", rest):\n',
+            "    def until_it_breaks() -> Iterator[Any]:\n"
+            "        try:\n"
+            '            yield from caller.frames("ReadReservation", rest)\n'
+            "        except SpoolrackError as error:\n"
+            "            if error.reason not in GONE:\n"
+            "                raise\n\n"
+            "    for frame in until_it_breaks():\n",
         ),
         caught_by=(f"{_CALLS}::test_a_slice_whose_hold_is_over_fails_its_task",),
     ),
@@ -83,7 +86,7 @@ SPARK_MUTANTS: Final = (
         breaks="a read that breaks is taken up where it was",
         edits=edit(
             "_queue_reader.py:read_slice",
-            "                begin = frame.next_index\n",
+            "        begin = frame.next_index\n",
             "",
         ),
         caught_by=(f"{_CALLS}::test_a_read_that_breaks_is_taken_up_where_it_was",),
@@ -192,11 +195,11 @@ SPARK_MUTANTS: Final = (
         name="a-chunk-is-renumbered-when-it-is-repeated",
         breaks="a chunk whose answer was lost is staged once",
         edits=edit(
-            "_window.py:RequestWindow._finish_first",
-            "                response = self._caller.once(self._method, sent[0])\n",
-            '                if hasattr(sent[0], "chunk_number"):\n'
-            "                    sent[0].chunk_number += 1_000_000\n"
-            "                response = self._caller.once(self._method, sent[0])\n",
+            "_light_client.py:LightClient.call_each",
+            "                call, first = first or begin(request), None\n",
+            '                if first is None and hasattr(request, "chunk_number"):\n'
+            "                    request.chunk_number += 1_000_000\n"
+            "                call, first = first or begin(request), None\n",
         ),
         caught_by=(f"{_CALLS}::test_a_stage_is_whole_whatever_call_breaks",),
     ),

@@ -1,9 +1,10 @@
 """The light client: calls over one channel to each server, in each process, with retries.
 
-A channel is made at the first call and belongs to the process that made it: Spark's daemon forks its
-workers, and a channel doesn't survive a fork. All calls but a plain `Send` may be repeated as they are,
-because the contract makes them idempotent by name. What can fail: a call that still fails after
-`retry_seconds`, with the server's reason.
+The calls, their errors, credentials and keepalive are the client's. A channel is made at the first call
+and belongs to the process that made it: Spark's daemon forks its workers, and a channel doesn't survive
+a fork. All calls but a plain `Send` may be repeated as they are, because the contract makes them
+idempotent by name. What can fail: a call that still fails after `retry_seconds`, with the server's
+reason.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -21,9 +25,8 @@ import grpc
 
 from .._credentials import NONE, Credentials
 from .._retry import RetryPolicy
-from .._transports.grpc_calls import OPTIONS, error_from
-from .._transports.grpc_channels import thread_channel, with_metadata
-from .._transports.grpc_stubs import Stubs
+from .._runtime import run
+from .._transports.grpc_calls import Frames, ThreadCalls, error_from
 from ..errors import OutcomeUnknown, SpoolrackError, Timeout, Unreachable
 
 log = logging.getLogger("spoolrack.spark")
@@ -33,9 +36,11 @@ Answer = TypeVar("Answer")
 CALL_TIMEOUT: Final = 60.0
 """Seconds after which one try is given up."""
 POLICY: Final = RetryPolicy(initial=0.1, maximum=5.0)
+IN_FLIGHT: Final = 4
+"""Calls of `call_each` at once: its backpressure."""
 
 _lock = threading.Lock()
-_channels: dict[tuple[int, str, Credentials], tuple[grpc.Channel, Stubs]] = {}
+_channels: dict[tuple[int, str, Credentials], ThreadCalls] = {}
 # Those of a process that this one was forked off stay in the table, so that none of them is ended here.
 
 
@@ -48,26 +53,6 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def stub_of(address: str, credentials: Credentials = NONE) -> Stubs:
-    """Return the stubs of a server; the channel is this process's own."""
-    key = (os.getpid(), address, credentials)
-    with _lock:
-        if key not in _channels:
-            channel = thread_channel(address, credentials, OPTIONS)
-            _channels[key] = (channel, Stubs(with_metadata(channel, credentials)))
-        return _channels[key][1]
-
-
-@dataclass(slots=True)
-class RetryBudget:
-    """Bound and pauses of a call's retries, with the clock that they use."""
-
-    seconds: float
-    sleep: Callable[[float], Any] = time.sleep
-    monotonic: Callable[[], float] = time.monotonic
-    random: Random = field(default_factory=Random)
-
-
 def may_repeat(error: SpoolrackError) -> bool:
     """Return whether a call that is idempotent by name may succeed when it is repeated."""
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
@@ -75,61 +60,48 @@ def may_repeat(error: SpoolrackError) -> bool:
     return error.retryable or isinstance(error, Timeout | OutcomeUnknown)
 
 
-def repeated(call: Callable[[], Answer], budget: RetryBudget, what: str) -> Answer:
-    """Return the answer of an idempotent call, which is repeated with back-off until it is there or its
-    time is up. Each repetition is logged as one of `what`."""
-    deadline = budget.monotonic() + budget.seconds
-    failed = 0
-    while True:
-        try:
-            return call()
-        except SpoolrackError as error:
-            failed += 1
-            pause = pause_after(error, failed, deadline - budget.monotonic(), budget.random)
-            if pause is None:
-                raise
-            log_retry(what, error, pause, deadline - budget.monotonic())
-        budget.sleep(pause)
-
-
-def log_retry(what: str, error: SpoolrackError, pause: float, left: float) -> None:
-    log.warning(
-        "%s failed, and is repeated in %.1f s, for up to %.0f s more (retrySeconds): %s",
-        what,
-        pause,
-        left,
-        error,
-    )
-
-
-def pause_after(error: SpoolrackError, failed: int, left: float, random: Random) -> float | None:
-    """Return the seconds to wait before the repetition of an idempotent call; None: give up."""
-    if not may_repeat(error):
-        return None
-    if not error.retryable:
-        # Retryable here, because the call is idempotent by name.
-        error = Unreachable()
-    return POLICY.pause(error, failed=failed, left=left, random=random)
-
-
 @dataclass(frozen=True, slots=True)
 class LightClient:
-    """Calls to one server, with retries. `sleep` of the budget may raise, which ends a wait."""
+    """Calls to one server, with retries. For several threads. `sleep` may raise, which ends a wait."""
 
     address: str
-    budget: RetryBudget
+    retry_seconds: float
+    """How long a call that may succeed later is repeated, before it fails."""
     credentials: Credentials = NONE
+    sleep: Callable[[float], Any] = time.sleep
+    monotonic: Callable[[], float] = time.monotonic
+    random: Random = field(default_factory=Random)
 
     def __call__(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
-        return repeated(lambda: self.once(method, request, timeout=timeout), self.budget, method)
+        return self.repeated(method, lambda: self.once(method, request, timeout=timeout))
 
     def once(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
         """Make one attempt; raise `SpoolrackError`."""
-        try:
-            stub = stub_of(self.address, self.credentials)
-            return getattr(stub, method)(request, timeout=timeout)
-        except grpc.RpcError as error:
-            raise error_from(error, self.address, timeout, is_ours=False) from None
+        calls = self._calls
+        return run(calls.unary(getattr(calls.stub, method), request, object, timeout))
+
+    def repeated(self, what: str, attempt: Callable[[], Answer]) -> Answer:
+        """Return the result of an idempotent `attempt`, which is repeated with backoff until it
+        succeeds or the time is up. Each repetition is logged as one of `what`."""
+        deadline = self.monotonic() + self.retry_seconds
+        for failed in count(1):
+            try:
+                return attempt()
+            except SpoolrackError as error:
+                if not may_repeat(error):
+                    raise
+                # What is in doubt is retryable here, because the call is idempotent by name.
+                cause = error if error.retryable else Unreachable()
+                left = deadline - self.monotonic()
+                pause = POLICY.pause(cause, failed=failed, left=left, random=self.random)
+                if pause is None:
+                    raise
+                log.warning(
+                    "%s failed, and is repeated in %.1f s, for up to %.0f s more (retrySeconds): %s",
+                    *(what, pause, left, error),
+                )
+            self.sleep(pause)
+        raise AssertionError
 
     def pages(self, method: str, request: Any) -> Iterator[Any]:
         """Yield the pages of a list, each retried. The request may be changed between two pages."""
@@ -140,14 +112,76 @@ class LightClient:
                 return
             request.page_token = page.next_page_token
 
-    def begin(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
-        """Begin a call; `finished` waits for it."""
-        stub = stub_of(self.address, self.credentials)
-        return getattr(stub, method).future(request, timeout=timeout)
+    def frames(self, method: str, rest: Callable[[], Any]) -> Iterator[Any]:
+        """Yield the frames of a streaming call until its end, each retried.
 
-    def finished(self, under_way: Any) -> Any:
+        A call that breaks is made again with the request that `rest` returns then. None: it is done.
+        """
+        frames: Frames | None = None
+
+        def next_frame() -> Any:
+            nonlocal frames
+            if frames is None:
+                request = rest()
+                if request is None:
+                    return None
+                frames = self._calls.frames(getattr(self._calls.stub, method), request)
+            try:
+                return run(frames.next_or_end())
+            except SpoolrackError:
+                frames = None
+                raise
+
+        while (frame := self.repeated(method, next_frame)) is not None:
+            yield frame
+
+    def call_each(
+        self,
+        method: str,
+        requests: Iterable[Any],
+        check: Callable[[Any, Any], None] = lambda request, answer: None,
+    ) -> None:
+        """Make a call for each request, a few at once, each retried until it is answered.
+
+        `check` is given each request with its answer, in order. It may raise an error: then the request
+        is repeated as it is by then. Once an error is raised, other requests may have taken place.
+        """
+        begin = partial(getattr(self._calls.stub, method).future, timeout=CALL_TIMEOUT)
+        in_flight: deque[tuple[Any, Any]] = deque()
+
+        def finish_first() -> None:
+            request, first = in_flight.popleft()
+
+            def attempt() -> None:
+                nonlocal first
+                call, first = first or begin(request), None
+                check(request, self._result(call))
+
+            self.repeated(method, attempt)
+
+        try:
+            for request in requests:
+                if len(in_flight) == IN_FLIGHT:
+                    finish_first()
+                in_flight.append((request, begin(request)))
+            while in_flight:
+                finish_first()
+        finally:
+            for _, call in in_flight:
+                call.cancel()
+
+    @property
+    def _calls(self) -> ThreadCalls:
+        """The calls over this process's own channel to the server."""
+        key = (os.getpid(), self.address, self.credentials)
+        with _lock:
+            if key not in _channels:
+                _channels[key] = ThreadCalls(self.address, self.credentials)
+            return _channels[key]
+
+    def _result(self, call: Any) -> Any:
         """Return the answer of a call that was begun; raise `SpoolrackError`."""
         try:
-            return under_way.result()
+            return call.result()
         except grpc.RpcError as error:
             raise error_from(error, self.address, CALL_TIMEOUT, is_ours=False) from None

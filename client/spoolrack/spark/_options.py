@@ -19,6 +19,7 @@ from .._transports.url import DEFAULT_PORT
 from ..v1 import queue_pb2 as pb
 from ._credentials_option import InvalidOption as InvalidOption
 from ._credentials_option import credentials_in
+from ._light_client import LightClient
 
 MAX_MESSAGES: Final = 100_000
 """The contract's most for one reservation."""
@@ -102,6 +103,11 @@ class QueueAddress:
     retry_seconds: float = 300.0
     """How long a call that may succeed later is repeated, before it fails."""
     credentials: Credentials = NONE
+
+    @property
+    def caller(self) -> LightClient:
+        """A client of the server, for one process."""
+        return LightClient(self.address, self.retry_seconds, self.credentials)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ._light_client import LightClient, RetryBudget
 from ._options import InvalidOption, QueueAddress, queue_address
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class PartitionWriter:
     def __call__(self, rows: Iterable[Any]) -> list[SentCounts]:
         from ._row_sender import send
 
-        return [send(_caller(self.place), self.place, map(_message, rows))]
+        return [send(self.place.caller, self.place, map(_message, rows))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class BatchWriter:
                 check_columns(batch.schema.names, may_deduplicate=True)
                 yield from messages_of(batch)
 
-        counts = send(_caller(self.place), self.place, messages())
+        counts = send(self.place.caller, self.place, messages())
         yield pa.RecordBatch.from_pydict(
             {"sent": [counts.sent], "duplicates": [counts.duplicates]},
             schema=pa.schema([("sent", pa.int64()), ("duplicates", pa.int64())]),
@@ -166,10 +165,6 @@ def write_partition(endpoint: str, queue: str, **options: Any) -> PartitionWrite
 def write_batches(endpoint: str, queue: str, **options: Any) -> BatchWriter:
     """Return the same for Arrow: `df.mapInArrow(write_batches(...), COUNTS)`, many times as fast."""
     return BatchWriter(queue_address(endpoint, queue, **options))
-
-
-def _caller(place: QueueAddress) -> LightClient:
-    return LightClient(place.address, RetryBudget(place.retry_seconds), place.credentials)
 
 
 def _message(row: Any, *, may_deduplicate: bool = True) -> Sized:

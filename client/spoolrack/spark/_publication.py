@@ -14,7 +14,6 @@ from typing import Final
 from ..errors import SpoolrackError
 from ..v1 import staging_service_pb2 as staging
 from ._chunks import Chunk
-from ._light_client import LightClient, RetryBudget
 from ._options import InvalidOption, QueueAddress
 from ._queue_reader import CheckpointTooOld
 from ._row_sender import StagedRows, abort, stage, together
@@ -43,7 +42,7 @@ def stage_rows(place: QueueAddress, chunks: Iterable[Chunk]) -> tuple[str, Stage
     Attempts of one task may run at the same time: each stage has a name of its own.
     """
     name = secrets.token_hex(16)
-    staged = stage(caller_of(place), place, name, chunks, LIVES)
+    staged = stage(place.caller, place, name, chunks, LIVES)
     return name if staged.messages else "", staged
 
 
@@ -61,7 +60,7 @@ def publish(
     stages = [name for name, _ in winners]
     if not stages:
         return
-    caller = caller_of(place)
+    caller = place.caller
     if len(stages) > STAGES:
         abort(caller, stages)
         raise InvalidOption(
@@ -102,7 +101,3 @@ def _kept(stages: Sequence[str]) -> str:
         f"They stay for {LIVES / 3_600:.0f} hours, invisible, in the stages {names}: "
         "'spoolrack stages publish' makes them appear, 'spoolrack stages abort' drops them."
     )
-
-
-def caller_of(place: QueueAddress) -> LightClient:
-    return LightClient(place.address, RetryBudget(place.retry_seconds), place.credentials)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from ..v1 import queue_service_pb2 as rpc
-from ._light_client import LightClient, RetryBudget
+from ._light_client import LightClient
 from ._options import ReadOptions, is_pattern
 from ._queue_names import matching
 
@@ -34,10 +34,8 @@ class PeekShare:
     end: int | None = None
 
 
-def shares(options: ReadOptions, budget: RetryBudget) -> list[PeekShare]:
+def shares(caller: LightClient, options: ReadOptions) -> list[PeekShare]:
     """Return shares with about as many messages each."""
-    place = options.place
-    caller = LightClient(place.address, budget, place.credentials)
     totals = {queue: _total(counts) for queue, counts in _counts(caller, options).items()}
     each = -(-sum(totals.values()) // (options.partitions or SHARES))
     if options.partitions is None:
@@ -82,10 +80,8 @@ def _bounds(caller: LightClient, options: ReadOptions, whole: PeekShare, each: i
         request.skip = min(left, _MOST_SKIP)
 
 
-def peek(options: ReadOptions, share: PeekShare, budget: RetryBudget) -> Iterator[Any]:
+def peek(caller: LightClient, options: ReadOptions, share: PeekShare) -> Iterator[Any]:
     """Yield the messages of a share in lists, as they are."""
-    place = options.place
-    caller = LightClient(place.address, budget, place.credentials)
     request = _request(options, share, page_size=PAGE)
     if "body" in options.columns:
         request.view = rpc.MESSAGE_VIEW_FULL

@@ -13,16 +13,13 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import grpc
-from google.protobuf.duration_pb2 import Duration
-
-from .._transports.grpc_calls import error_from
+from .._transports.grpc_values import duration
 from ..errors import SpoolrackError
 from ..v1 import queue_service_pb2 as rpc
 from ..v1 import reservation_service_pb2 as reserved
-from ._light_client import CALL_TIMEOUT, LightClient, RetryBudget, log_retry, pause_after, stub_of
+from ._light_client import CALL_TIMEOUT, LightClient
 from ._offsets import Offset, Slice
-from ._options import MAX_MESSAGES, QueueAddress, ReadOptions
+from ._options import MAX_MESSAGES, ReadOptions
 from ._reservation_extender import COMMITTED, ReservationExtender
 
 MISSING: Final = "QUEUE_NOT_FOUND"
@@ -101,8 +98,8 @@ class StreamReading:
             sequence_number=start.sequence_number + 1,
             max_messages=min(max(1, max_messages), MAX_MESSAGES),
             max_bytes=max_bytes,
-            visibility_timeout=_span(self._options.hold_seconds),
-            wait=_span(wait),
+            visibility_timeout=duration(self._options.hold_seconds),
+            wait=duration(wait),
         )
         answer = self._reserve(request)
         if not answer.HasField("reservation"):
@@ -151,7 +148,7 @@ class StreamReading:
         request = reserved.ExtendReservationRequest(
             stream=end.gen,
             sequence_number=end.sequence_number,
-            visibility_timeout=_span(self._options.hold_seconds),
+            visibility_timeout=duration(self._options.hold_seconds),
         )
         try:
             answer = self._caller("ExtendReservation", request)
@@ -220,45 +217,30 @@ class StreamReading:
 
 
 def read_slice(
-    place: QueueAddress, gen: str, sequence_number: int, part: Slice, budget: RetryBudget
+    caller: LightClient, stream: str, sequence_number: int, part: Slice
 ) -> Iterator[Sequence[Any]]:
     """Yield the messages of a slice, in lists of runs; resume where a broken connection ended."""
     begin = part.begin
-    failed = 0
-    deadline = budget.monotonic() + budget.seconds
-    while begin < part.end:
-        request = reserved.ReadReservationRequest(
-            stream=gen,
+
+    def rest() -> reserved.ReadReservationRequest | None:
+        if begin >= part.end:
+            return None
+        return reserved.ReadReservationRequest(
+            stream=stream,
             sequence_number=sequence_number,
             begin_index=begin,
             end_index=part.end,
             mark_read=True,
             by_column=True,
         )
-        try:
-            for frame in stub_of(place.address, place.credentials).ReadReservation(request):
-                if not frame.next_index:
-                    raise ServerTooOld(
-                        "The server doesn't return messages by column: update it before the queries."
-                    )
-                begin = frame.next_index
-                failed = 0
-                deadline = budget.monotonic() + budget.seconds
-                yield frame.runs
-            return
-        except grpc.RpcError as broken:
-            error = error_from(broken, place.address, is_ours=False)
-        failed += 1
-        pause = pause_after(error, failed, deadline - budget.monotonic(), budget.random)
-        if pause is None:
-            raise error
-        log_retry("ReadReservation", error, pause, deadline - budget.monotonic())
-        budget.sleep(pause)
 
-
-def _span(seconds: float) -> Duration:
-    whole, nanos = divmod(round(seconds * 1e9), 1_000_000_000)
-    return Duration(seconds=whole, nanos=nanos)
+    for frame in caller.frames("ReadReservation", rest):
+        if not frame.next_index:
+            raise ServerTooOld(
+                "The server doesn't return messages by column: update it before the queries."
+            )
+        begin = frame.next_index
+        yield frame.runs
 
 
 def _too_old(stream: str, sequence_number: int, why: SpoolrackError) -> CheckpointTooOld:

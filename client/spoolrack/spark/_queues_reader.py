@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import SpoolrackError
 from ..v1 import queue_service_pb2 as rpc
-from ._light_client import LightClient, RetryBudget
+from ._light_client import LightClient
 from ._offsets import Offset, QueuesOffset, Slice, slices
 from ._options import ReadOptions, is_pattern
 from ._queue_names import matching
@@ -77,7 +77,7 @@ class QueuesReading:
             if end != before:
                 ends[queue] = end
         if ends:
-            self._reserved_at = self._caller.budget.monotonic()
+            self._reserved_at = self._caller.monotonic()
         return start.moved_to(ends)
 
     def _of(self, queue: str) -> StreamReading:
@@ -104,7 +104,7 @@ class QueuesReading:
 
     def _may_wait(self) -> bool:
         """Return whether the next batch may wait for more messages than are ready."""
-        since = self._caller.budget.monotonic() - self._reserved_at
+        since = self._caller.monotonic() - self._reserved_at
         may_be_more = self._there is None and since < self._options.max_trigger_delay
         return bool(self._options.min_messages) and may_be_more
 
@@ -153,9 +153,8 @@ class QueuesReading:
     def lag(self, offset: QueuesOffset | None) -> dict[str, Any] | None:
         """Return the offset, and the messages behind it: for the query's progress. None: no server
         answers."""
-        once = LightClient(self._caller.address, RetryBudget(0.0), self._caller.credentials)
         try:
-            counts = self._counts(once)
+            counts = self._counts(replace(self._caller, retry_seconds=0.0))
         except SpoolrackError:
             # It is only shown: the next reservation finds out whether the server is there.
             return None

@@ -12,8 +12,7 @@ import logging
 import threading
 from typing import Any, Final
 
-from google.protobuf.duration_pb2 import Duration
-
+from .._transports.grpc_values import duration
 from ..errors import SpoolrackError
 from ..v1 import reservation_service_pb2 as reserved
 from ._light_client import LightClient, may_repeat
@@ -33,7 +32,7 @@ class ReservationExtender:
 
     def __init__(self, caller: LightClient, hold_seconds: float) -> None:
         self._caller = caller
-        self._span = Duration(seconds=int(hold_seconds), nanos=int(hold_seconds % 1 * 1e9))
+        self._span = duration(hold_seconds)
         self._pause = hold_seconds / OFTEN
         self._changed = threading.Condition()
         self._held: dict[str, Offset] = {}

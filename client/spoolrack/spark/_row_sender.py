@@ -6,22 +6,21 @@ written before stay: in a stage they are invisible, after a direct send they are
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
-from google.protobuf.duration_pb2 import Duration
-
+from .._transports.grpc_values import duration
 from .._transports.grpc_values import error as error_of_message
 from ..errors import SpoolrackError
+from ..v1 import queue_pb2 as pb
 from ..v1 import queue_service_pb2 as rpc
 from ..v1 import staging_service_pb2 as staging
 from ._chunks import Chunk, chunks
 from ._light_client import LightClient, may_repeat
 from ._options import QueueAddress
 from ._rows import Sized
-from ._window import RequestWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,23 +106,22 @@ def stage(
     if the server can be reached; else it expires.
     """
     parts: list[StagedRows] = []
-    time_to_live = Duration(seconds=int(lives))
+
+    def requests() -> Iterator[staging.StageRequest]:
+        for number, chunk in enumerate(chunks):
+            request = staging.StageRequest(
+                stage=name, chunk_number=number, queue=place.queue, time_to_live=duration(lives)
+            )
+            if isinstance(chunk, list):
+                request.messages.extend(chunk)
+            else:
+                request.columns.CopyFrom(chunk)
+            yield request
+            # While the server works on it.
+            parts.append(checksums(place.queue, chunk))
+
     try:
-        with RequestWindow(caller, "Stage", lambda request, response: None) as window:
-            for number, chunk in enumerate(chunks):
-                request = staging.StageRequest(
-                    stage=name,
-                    chunk_number=number,
-                    queue=place.queue,
-                    time_to_live=time_to_live,
-                )
-                if isinstance(chunk, list):
-                    request.messages.extend(chunk)
-                else:
-                    request.columns.CopyFrom(chunk)
-                window.put(request)
-                # While the server works on it.
-                parts.append(checksums(place.queue, chunk))
+        caller.call_each("Stage", requests())
     except BaseException:
         abort(caller, [name])
         raise
@@ -144,26 +142,25 @@ def send(caller: LightClient, place: QueueAddress, messages: Iterable[Sized]) ->
     """Send the messages at once: each at least once, and once if it has a deduplication_id."""
     sent = duplicates = 0
 
-    def take(request: Any, response: Any) -> tuple[Any, SpoolrackError] | None:
+    def count(request: rpc.SendRequest, response: rpc.SendResponse) -> None:
         nonlocal sent, duplicates
-        again: list[Any] = []
-        why: SpoolrackError | None = None
+        left: list[tuple[pb.OutgoingMessage, SpoolrackError]] = []
         for message, result in zip(request.messages, response.results, strict=True):
             if result.HasField("error"):
-                error = error_of_message(result.error)
-                if not may_repeat(error):
-                    raise error
-                again.append(message)
-                why = error
+                left.append((message, error_of_message(result.error)))
             elif result.sent.duplicate:
                 duplicates += 1
             else:
                 sent += 1
-        if why is None:
-            return None
-        return rpc.SendRequest(queue=place.queue, messages=again), why
+        if left:
+            del request.messages[:]
+            request.messages.extend(message for message, _ in left)
+            # One that can't be repeated, if there is one.
+            raise min((error for _, error in left), key=may_repeat)
 
-    with RequestWindow(caller, "Send", take) as window:
-        for chunk in chunks(messages, is_staged=False):
-            window.put(rpc.SendRequest(queue=place.queue, messages=chunk))
+    requests = (
+        rpc.SendRequest(queue=place.queue, messages=chunk)
+        for chunk in chunks(messages, is_staged=False)
+    )
+    caller.call_each("Send", requests, count)
     return SentCounts(sent=sent, duplicates=duplicates)

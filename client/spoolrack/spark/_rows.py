@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from google.protobuf.duration_pb2 import Duration
-
+from .._transports.grpc_values import duration
 from ..errors import InvalidRequest
 from ..v1 import queue_pb2 as pb
 
@@ -100,8 +99,7 @@ def message_of(
     if seconds is not None:
         if not 0 <= seconds <= 365 * 86_400:
             raise InvalidColumn(f"delay_seconds is {delay}: it must be from 0 to 365 days.")
-        whole, nanos = divmod(round(seconds * 1e9), 1_000_000_000)
-        message.delay.CopyFrom(Duration(seconds=whole, nanos=nanos))
+        message.delay.CopyFrom(duration(seconds))
         size += 12
     return message, size, seconds
 

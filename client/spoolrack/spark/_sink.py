@@ -22,8 +22,8 @@ from pyspark.sql.datasource import (
 
 from ._columns import chunks_of, messages_of
 from ._options import InvalidOption, WriteOptions
-from ._publication import caller_of, stage_rows
 from ._publication import publish as publish_stages
+from ._publication import stage_rows
 from ._row_sender import StagedRows, abort, send
 
 QUERY: Final = "sql.streaming.queryId"
@@ -47,7 +47,7 @@ def write_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch], query: 
 
     if options.is_direct:
         rows = (row for batch in batches for row in messages_of(batch, must_deduplicate=True))
-        send(caller_of(options.place), options.place, rows)
+        send(options.place.caller, options.place, rows)
         return Written(query=query, stage="", staged=NOTHING)
     name, staged = stage_rows(options.place, chunks_of(batches))
     return Written(query=query, stage=name, staged=staged)
@@ -67,7 +67,7 @@ def publish(options: WriteOptions, written: Sequence[Written | None], writer: st
 def _drop(options: WriteOptions, written: Sequence[Any]) -> None:
     if all(isinstance(one, Written) for one in written):
         return  # A commit has failed, and has decided what becomes of them.
-    abort(caller_of(options.place), [one.stage for one in written if one is not None and one.stage])
+    abort(options.place.caller, [one.stage for one in written if one is not None and one.stage])
 
 
 class QueueStreamWriter(DataSourceStreamArrowWriter):

@@ -23,7 +23,6 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ._columns import Rows, record_batch
-from ._light_client import LightClient, RetryBudget
 from ._offsets import QueuesOffset
 from ._options import MAX_MESSAGES, ReadOptions
 from ._queue_peek import PeekShare, peek, shares
@@ -59,9 +58,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _reading(self) -> QueuesReading:
         if self._opened is None:
-            place = self._options.place
-            caller = LightClient(place.address, RetryBudget(place.retry_seconds), place.credentials)
-            self._opened = QueuesReading(self._options, caller)
+            self._opened = QueuesReading(self._options, self._options.place.caller)
         return self._opened
 
     @property
@@ -103,10 +100,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, QueuePartition)
-        place = self._options.place
-        budget = RetryBudget(place.retry_seconds)
+        caller = self._options.place.caller
         for piece in partition.pieces:
-            for runs in read_slice(place, piece.stream, piece.sequence_number, piece.part, budget):
+            for runs in read_slice(caller, piece.stream, piece.sequence_number, piece.part):
                 yield record_batch([*map(Rows.of, runs)], self._options.columns, piece.queue)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -124,13 +120,10 @@ class QueueReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [
-            PeekPartition(share)
-            for share in shares(self._options, RetryBudget(self._options.place.retry_seconds))
-        ]
+        caller = self._options.place.caller
+        return [PeekPartition(share) for share in shares(caller, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, PeekPartition)
-        budget = RetryBudget(self._options.place.retry_seconds)
-        for messages in peek(self._options, partition.share, budget):
+        for messages in peek(self._options.place.caller, self._options, partition.share):
             yield record_batch([*map(Rows, messages)], self._options.columns, partition.share.queue)
