@@ -11,7 +11,6 @@ import pytest
 import spoolrack
 from spoolrack import SpoolrackError
 from spoolrack.spark import write_partition
-from spoolrack.spark._chunks import chunks
 from spoolrack.spark._light_client import LightClient
 from spoolrack.spark._offsets import Offset, initial
 from spoolrack.spark._options import QueueAddress, ReadOptions
@@ -23,7 +22,7 @@ from spoolrack.spark._queue_reader import (
 )
 from spoolrack.spark._reservation_extender import ReservationExtender
 from spoolrack.spark._row_sender import stage
-from spoolrack.spark._rows import message_of
+from spoolrack.spark._rows import chunks, message_of
 from spoolrack.v1 import queue_service_pb2 as rpc
 
 from benchmarks.null_server import NullServer
@@ -488,10 +487,11 @@ def test_a_stage_is_whole_whatever_call_breaks(server: NullServer, time: Time) -
     ]
     messages = (message_of(body, None, None, None) for body in BODIES)
 
-    staged = stage(caller(server, time), place(server), "s", chunks(messages, is_staged=True), 60.0)
+    staged = stage(caller(server, time), "jobs", chunks(messages, is_staged=True))
 
     assert staged.messages == len(BODIES)
-    held = server.stages["s"].chunks
+    (name,) = staged.stages
+    held = server.stages[name].chunks
     assert [m.body for number in sorted(held) for m in held[number][1]] == BODIES
 
 
@@ -499,7 +499,7 @@ def test_a_stage_that_fails_is_dropped(server: NullServer, time: Time) -> None:
     messages = (message_of(body, None, None, None) for body in [*BODIES, None])
 
     with pytest.raises(ValueError, match="null"):
-        stage(caller(server, time), place(server), "s", chunks(messages, is_staged=True), 60.0)
+        stage(caller(server, time), "jobs", chunks(messages, is_staged=True))
 
     assert server.calls["AbortStage"] == 1
 

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from spoolrack.spark._chunks import chunks
 from spoolrack.spark._light_client import LightClient
 from spoolrack.spark._offsets import initial
 from spoolrack.spark._options import QueueAddress, ReadOptions
 from spoolrack.spark._queue_reader import BatchUnread
 from spoolrack.spark._row_sender import stage, together
-from spoolrack.spark._rows import message_of
+from spoolrack.spark._rows import chunks, message_of
 
 from benchmarks.null_server import NullServer
 from tests.support.spark_reading import JobsReading
@@ -50,9 +49,7 @@ def test_a_batch_that_no_task_has_read_is_not_deleted(
     assert server.deleted["jobs"] == 0
 
 
-def test_staged_rows_have_one_digest_in_any_order_and_division(
-    server: NullServer, caller: LightClient, place: QueueAddress
-) -> None:
+def test_staged_rows_have_one_digest_in_any_order_and_division(caller: LightClient) -> None:
     rows = [
         (b"1", {"a": "x", "b": "y"}, None, None),
         (b"1", {"a": "x", "b": b"y"}, None, None),
@@ -65,9 +62,8 @@ def test_staged_rows_have_one_digest_in_any_order_and_division(
     def digest(*parts: list[Any]) -> str:
         staged = []
         for part in parts:
-            name = f"s{len(server.stages)}"
             messages = (message_of(*row) for row in part)
-            staged.append(stage(caller, place, name, chunks(messages, is_staged=True), 60.0))
+            staged.append(stage(caller, "jobs", chunks(messages, is_staged=True)))
         return together(staged).digest
 
     whole = digest(rows)

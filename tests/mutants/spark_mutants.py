@@ -53,16 +53,16 @@ SPARK_MUTANTS: Final = (
         name="a-fresh-writer-each-time",
         breaks="a batch that is done again publishes nothing",
         edits=edit(
-            "_sink.py:QueueStreamWriter.commit",
-            "publish(self._options, written, written[0].query, batchId)",
-            "publish(self._options, written, secrets.token_hex(16), batchId)",
+            "_sink.py:commit_rows",
+            "            written[0].writer,\n",
+            "            secrets.token_hex(16),\n",
         ),
         caught_by=(_DEATHS,),
     ),
     Mutant(
         name="attempts-share-a-stage",
         breaks="attempts of one task don't mix what they write",
-        edits=edit("_publication.py:stage_rows", "name = secrets.token_hex(16)\n", 'name = "one"\n'),
+        edits=edit("_row_sender.py:stage", "name = secrets.token_hex(16)\n", 'name = "one"\n'),
         caught_by=(f"{_QUERIES}::test_attempts_of_a_task_have_stages_of_their_own",),
     ),
     Mutant(
@@ -94,9 +94,7 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="bodies-by-column-have-other-checksums",
         breaks="a repeated batch is known by its rows, whichever form they are staged in",
-        edits=edit(
-            "_row_sender.py:_before_body", "    while size > 0x7F:\n", "    while size > 0xFF:\n"
-        ),
+        edits=edit("_row_sender.py:_before_body", "[: -size or None]", "[:-size]"),
         caught_by=("tests/spark/test_spark_columns.py",),
     ),
     Mutant(
@@ -158,13 +156,13 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="an-old-checkpoint-goes-unnoticed",
         breaks="a batch from a checkpoint that was put back fails and isn't passed over",
-        edits=edit("_publication.py:publish", "    if answer.last_epoch > epoch:\n", "    if False:\n"),
+        edits=edit("_row_sender.py:publish", "    if answer.last_epoch > epoch:\n", "    if False:\n"),
         caught_by=(f"{_QUERIES}::test_a_batch_is_published_once_and_none_behind_a_later_one",),
     ),
     Mutant(
         name="a-batch-with-other-rows-goes-unnoticed",
         breaks="a batch of a number that was published with other rows fails and isn't passed over",
-        edits=edit("_publication.py:publish", "    if not skips_different:\n", "    if False:\n"),
+        edits=edit("_row_sender.py:publish", "    if not skips_different:\n", "    if False:\n"),
         caught_by=(
             f"{_QUERIES}::test_a_batch_that_was_published_with_other_rows_fails_and_stays_staged",
         ),

@@ -11,7 +11,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 from spoolrack.spark import writer
-from spoolrack.spark._publication import OtherRows
+from spoolrack.spark._row_sender import OtherRows
 
 ROWS = 40
 

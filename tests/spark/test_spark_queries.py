@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from spoolrack.spark import COUNTS, register, write_batches, write_partition
 from spoolrack.spark._options import write_options
-from spoolrack.spark._publication import OtherRows
 from spoolrack.spark._queue_reader import CheckpointTooOld
-from spoolrack.spark._sink import QueueStreamWriter, publish, write_rows
+from spoolrack.spark._row_sender import OtherRows
+from spoolrack.spark._sink import QueueStreamWriter, commit_rows, write_rows
 
 from benchmarks.null_server import NullServer
 from tests.support import STUCK
@@ -271,7 +271,7 @@ def test_a_batch_is_published_once_and_none_behind_a_later_one(server: NullServe
 
     def batch(number: int, body: bytes) -> None:
         rows = pyarrow.RecordBatch.from_pydict({"body": [body]})
-        publish(options, [write_rows(options, iter([rows]), "query"), None], "query", number)
+        commit_rows(options, [write_rows(options, iter([rows]), "query"), None], number)
 
     batch(3, b"first")
     batch(3, b"first")
@@ -290,7 +290,7 @@ def test_a_batch_that_was_published_with_other_rows_fails_and_stays_staged(serve
         rows = pyarrow.RecordBatch.from_pydict({"body": [body]})
         written = [write_rows(options, iter([rows]), "query")]
         try:
-            publish(options, written, "query", 0)
+            commit_rows(options, written, 0)
         except OtherRows:
             # As Spark does.
             QueueStreamWriter(options).abort(written, 0)
@@ -319,7 +319,7 @@ def test_attempts_of_a_task_have_stages_of_their_own(server: NullServer) -> None
     attempt(b"a", b"b")
     winner = attempt(b"b", b"a")
     attempt(b"a", b"b")
-    publish(options, [winner], "query", 0)
+    commit_rows(options, [winner], 0)
 
     assert server.bodies("out") == [b"b", b"a"]
 

@@ -10,7 +10,7 @@ import pytest
 from spoolrack.spark import writer
 from spoolrack.spark._options import InvalidOption
 from spoolrack.spark._partition import Writer
-from spoolrack.spark._publication import OtherRows
+from spoolrack.spark._row_sender import OtherRows
 from spoolrack.testing import RunningServer, running_server
 
 if TYPE_CHECKING:

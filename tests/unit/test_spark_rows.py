@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from spoolrack.spark._chunks import BYTES, MESSAGES, OPEN, chunks
-from spoolrack.spark._rows import InvalidColumn, Sized, check_columns, message_of
+from spoolrack.spark._rows import (
+    BYTES,
+    MESSAGES,
+    OPEN,
+    InvalidColumn,
+    Sized,
+    check_columns,
+    chunks,
+    message_of,
+)
 
 
 def messages(*sizes: int, delay: float | None = None) -> list[Sized]:

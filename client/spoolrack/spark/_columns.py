@@ -16,9 +16,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from ..v1 import queue_pb2 as pb
-from ._chunks import BYTES, MESSAGES, Chunk, chunks
 from ._options import STATES
-from ._rows import WRITTEN, Sized, as_bytes, message_of
+from ._rows import BYTES, MESSAGES, WRITTEN, Chunk, Sized, as_bytes, chunks, message_of
 
 
 class Rows(NamedTuple):

@@ -2,66 +2,29 @@
 
 `writer` stages and publishes: each batch appears once, whatever Spark repeats. `write_partition` and
 `write_batches` send rows as they come: at least once, because Spark repeats tasks; once with a
-`deduplication_id` of the user's own in each row, within the queue's window. What can fail: as with
-`_row_sender` and `_publication`.
+`deduplication_id` of the user's own in each row, within the queue's window. Spark pickles what they
+return. What can fail: as with `_row_sender`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ._options import InvalidOption, QueueAddress, queue_address
+from ._row_sender import SentCounts, StagedRows, publish, send, stage
+from ._rows import Sized, check_columns, chunks, message_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from ._row_sender import SentCounts
-    from ._rows import Sized
 
 COUNTS: Final = "sent long, duplicates long"
 """The schema of what `write_batches` answers, for `mapInArrow`."""
 STAGED: Final = "stage string, messages long, total string"
 _QUERY: Final = re.compile(r"[A-Za-z0-9_-]{1,70}")
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionWriter:
-    """For `foreachPartition` and `rdd.mapPartitions`: rows in, one `SentCounts` out."""
-
-    place: QueueAddress
-
-    def __call__(self, rows: Iterable[Any]) -> list[SentCounts]:
-        from ._row_sender import send
-
-        return [send(self.place.caller, self.place, map(_message, rows))]
-
-
-@dataclass(frozen=True, slots=True)
-class BatchWriter:
-    """For `mapInArrow`: record batches in, one row of `COUNTS` out."""
-
-    place: QueueAddress
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        from ._columns import messages_of
-        from ._row_sender import send
-        from ._rows import check_columns
-
-        def messages() -> Iterator[Sized]:
-            for batch in batches:
-                check_columns(batch.schema.names, may_deduplicate=True)
-                yield from messages_of(batch)
-
-        counts = send(self.place.caller, self.place, messages())
-        yield pa.RecordBatch.from_pydict(
-            {"sent": [counts.sent], "duplicates": [counts.duplicates]},
-            schema=pa.schema([("sent", pa.int64()), ("duplicates", pa.int64())]),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,61 +41,17 @@ class Writer:
 
     def __call__(self, df: Any, epoch: int) -> None:
         """Write a batch. Needs `mapInArrow`, which Spark has since 3.3, also over Connect."""
-        from ._publication import publish
-        from ._row_sender import StagedRows
+        parts = [
+            StagedRows(stages=(name,), messages=messages, total=int(total))
+            for name, messages, total in df.mapInArrow(
+                partial(_stage_batches, self.place), STAGED
+            ).collect()
+        ]
+        publish(self.place.caller, parts, self.query, epoch)
 
-        staged = df.mapInArrow(StagingWriter(self.place), STAGED).collect()
-        parts = [(row[0], StagedRows(messages=row[1], total=int(row[2]))) for row in staged]
-        publish(self.place, parts, self.query, epoch)
-
-    def partition(self, epoch: int) -> EpochWriter:
+    def partition(self, epoch: int) -> Callable[[Iterable[Any]], None]:
         """Return what writes one partition of the batch `epoch`: for `foreachPartition`."""
-        return EpochWriter(self.place, self.query, epoch)
-
-
-@dataclass(frozen=True, slots=True)
-class StagingWriter:
-    """For `mapInArrow`: record batches in, one row of `STAGED` out."""
-
-    place: QueueAddress
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        from ._columns import chunks_of
-        from ._publication import stage_rows
-        from ._rows import check_columns
-
-        def checked() -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                check_columns(batch.schema.names, may_deduplicate=False)
-                yield batch
-
-        name, staged = stage_rows(self.place, chunks_of(checked()))
-        columns = {"stage": [name], "messages": [staged.messages], "total": [str(staged.total)]}
-        types = [("stage", pa.string()), ("messages", pa.int64()), ("total", pa.string())]
-        yield pa.RecordBatch.from_pydict(columns, schema=pa.schema(types))
-
-
-@dataclass(frozen=True, slots=True)
-class EpochWriter:
-    """For `foreachPartition`: the rows of a partition are a publication of their own."""
-
-    place: QueueAddress
-    query: str
-    epoch: int
-
-    def __call__(self, rows: Iterable[Any]) -> None:
-        from pyspark import TaskContext
-
-        from ._chunks import chunks
-        from ._publication import publish, stage_rows
-
-        context = TaskContext.get()
-        number = 0 if context is None else context.partitionId()
-        messages = (_message(row, may_deduplicate=False) for row in rows)
-        staged = stage_rows(self.place, chunks(messages, is_staged=True))
-        publish(self.place, [staged], f"{self.query}-{number}", self.epoch)
+        return partial(_publish_partition, self.place, self.query, epoch)
 
 
 def writer(endpoint: str, queue: str, *, query: str, **options: Any) -> Writer:
@@ -150,7 +69,9 @@ def writer(endpoint: str, queue: str, *, query: str, **options: Any) -> Writer:
     return Writer(queue_address(endpoint, queue, **options), query)
 
 
-def write_partition(endpoint: str, queue: str, **options: Any) -> PartitionWriter:
+def write_partition(
+    endpoint: str, queue: str, **options: Any
+) -> Callable[[Iterable[Any]], list[SentCounts]]:
     """Return a function that sends the rows of a partition:
     `df.foreachPartition(write_partition(...))`.
 
@@ -159,17 +80,62 @@ def write_partition(endpoint: str, queue: str, **options: Any) -> PartitionWrite
     `rdd.mapPartitions` its counts come back. `options`: credentials, retry_seconds. Raises
     `InvalidOption`.
     """
-    return PartitionWriter(queue_address(endpoint, queue, **options))
+    return partial(_send_partition, queue_address(endpoint, queue, **options))
 
 
-def write_batches(endpoint: str, queue: str, **options: Any) -> BatchWriter:
+def write_batches(
+    endpoint: str, queue: str, **options: Any
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the same for Arrow: `df.mapInArrow(write_batches(...), COUNTS)`, many times as fast."""
-    return BatchWriter(queue_address(endpoint, queue, **options))
+    return partial(_send_batches, queue_address(endpoint, queue, **options))
+
+
+def _send_partition(place: QueueAddress, rows: Iterable[Any]) -> list[SentCounts]:
+    return [send(place.caller, place.queue, map(_message, rows))]
+
+
+def _send_batches(place: QueueAddress, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Send the rows of a task; yield one row of `COUNTS`."""
+    import pyarrow as pa
+
+    from ._columns import messages_of
+
+    rows = (row for batch in _checked(batches, may_deduplicate=True) for row in messages_of(batch))
+    counts = send(place.caller, place.queue, rows)
+    yield pa.RecordBatch.from_pydict({"sent": [counts.sent], "duplicates": [counts.duplicates]})
+
+
+def _stage_batches(place: QueueAddress, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Stage the rows of a task; yield one row of `STAGED` for its stage, if there is one."""
+    import pyarrow as pa
+
+    from ._columns import chunks_of
+
+    staged = stage(place.caller, place.queue, chunks_of(_checked(batches, may_deduplicate=False)))
+    for name in staged.stages:
+        yield pa.RecordBatch.from_pydict(
+            {"stage": [name], "messages": [staged.messages], "total": [str(staged.total)]}
+        )
+
+
+def _publish_partition(place: QueueAddress, query: str, epoch: int, rows: Iterable[Any]) -> None:
+    """Write the rows of a partition as a publication of their own."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    number = 0 if context is None else context.partitionId()
+    messages = (_message(row, may_deduplicate=False) for row in rows)
+    staged = stage(place.caller, place.queue, chunks(messages, is_staged=True))
+    publish(place.caller, [staged], f"{query}-{number}", epoch)
+
+
+def _checked(batches: Iterable[pa.RecordBatch], *, may_deduplicate: bool) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        check_columns(batch.schema.names, may_deduplicate=may_deduplicate)
+        yield batch
 
 
 def _message(row: Any, *, may_deduplicate: bool = True) -> Sized:
-    from ._rows import check_columns, message_of
-
     if isinstance(row, bytes | bytearray | str):
         return message_of(row, None, None, None)
     named = row if isinstance(row, Mapping) else row.asDict()

@@ -1,12 +1,16 @@
-"""Sending of rows, into a stage or straight into the queue: an executor's part, without Spark.
+"""Rows on their way into a queue: staged by tasks and published by the driver, or sent at once.
 
-What can fail: a call that can't succeed or not in time, and a row that can't be a message. Messages
-written before stay: in a stage they are invisible, after a direct send they are not.
+Tasks stage rows, durable and invisible; a publication makes those of a batch appear together, and once.
+A batch is known by its writer and its number. Knows nothing of Spark. What can fail: a call that can't
+succeed or not in time; a row that can't be a message; a batch whose number is behind the last one
+published (`CheckpointTooOld`), and one that was published with other rows (`OtherRows`). After the last
+two the rows stay staged. Rows that were sent at once before a failure stay sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
@@ -17,10 +21,30 @@ from ..errors import SpoolrackError
 from ..v1 import queue_pb2 as pb
 from ..v1 import queue_service_pb2 as rpc
 from ..v1 import staging_service_pb2 as staging
-from ._chunks import Chunk, chunks
 from ._light_client import LightClient, may_repeat
-from ._options import QueueAddress
-from ._rows import Sized
+from ._options import InvalidOption
+from ._queue_reader import CheckpointTooOld
+from ._rows import Chunk, Sized, chunks
+
+STAGES: Final = 10_000
+"""The contract's most for one publication."""
+LIVES: Final = 86_400.0
+"""Seconds that a batch may take from its first row to its commit."""
+_AFTER_RESTORE: Final = (
+    "go on with the newest checkpoint, if it is still there. If not, start with a new "
+    "checkpointLocation and a new output queue, or with a source that lacks what is written already: "
+    "a new checkpoint begins with all that the source has."
+)
+
+
+_CHECKSUM: Final = 16
+"""Bytes."""
+
+
+class OtherRows(SpoolrackError):
+    """A batch of this number was published before, with other rows."""
+
+    reason = "EPOCH_DIFFERS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +57,11 @@ class SentCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedRows:
-    """The content of a stage, or of several."""
+    """Stages of a batch, and what is in them."""
 
-    messages: int
-    total: int
+    stages: tuple[str, ...] = ()
+    messages: int = 0
+    total: int = 0
     """The sum of the messages' checksums: it is the same for any order of the messages, and any
     division into stages."""
 
@@ -46,17 +71,14 @@ class StagedRows:
         return f"{self.messages}-{self.total:032x}"
 
 
-_CHECKSUM: Final = 16
-"""Bytes."""
-
-
 def together(parts: Iterable[StagedRows]) -> StagedRows:
-    """Return the content of all of them."""
-    messages = total = 0
-    for part in parts:
-        messages += part.messages
-        total += part.total
-    return StagedRows(messages=messages, total=total % (1 << 8 * _CHECKSUM))
+    """Return the stages and the content of all of them."""
+    every = [*parts]
+    return StagedRows(
+        stages=tuple(name for part in every for name in part.stages),
+        messages=sum(part.messages for part in every),
+        total=sum(part.total for part in every) % (1 << 8 * _CHECKSUM),
+    )
 
 
 def checksums(queue: str, chunk: Chunk) -> StagedRows:
@@ -86,31 +108,23 @@ def checksums(queue: str, chunk: Chunk) -> StagedRows:
 
 
 def _before_body(size: int) -> bytes:
-    """Return what a message with a body of so many bytes begins with: a tag and a varint."""
-    if not size:
-        return b""
-    digits = bytearray(b"\n")
-    while size > 0x7F:
-        digits.append(size & 0x7F | 0x80)
-        size >>= 7
-    digits.append(size)
-    return bytes(digits)
+    """Return what a message with a body of so many bytes begins with: its tag and its length."""
+    return pb.OutgoingMessage(body=bytes(size)).SerializeToString()[: -size or None]
 
 
-def stage(
-    caller: LightClient, place: QueueAddress, name: str, chunks: Iterable[Chunk], lives: float
-) -> StagedRows:
-    """Put chunks into a stage, durable and invisible; answers what is in it.
+def stage(caller: LightClient, queue: str, chunks: Iterable[Chunk]) -> StagedRows:
+    """Stage the rows of one attempt of a task, durable and invisible.
 
-    The stage is there for `lives` seconds, and not at all if there is no message. A failure drops it,
-    if the server can be reached; else it expires.
+    Attempts of one task may run at the same time: each has a stage of its own, and none if there is no
+    message. A failure drops it, if the server can be reached; else it expires.
     """
+    name = secrets.token_hex(16)
     parts: list[StagedRows] = []
 
     def requests() -> Iterator[staging.StageRequest]:
         for number, chunk in enumerate(chunks):
             request = staging.StageRequest(
-                stage=name, chunk_number=number, queue=place.queue, time_to_live=duration(lives)
+                stage=name, chunk_number=number, queue=queue, time_to_live=duration(LIVES)
             )
             if isinstance(chunk, list):
                 request.messages.extend(chunk)
@@ -118,14 +132,69 @@ def stage(
                 request.columns.CopyFrom(chunk)
             yield request
             # While the server works on it.
-            parts.append(checksums(place.queue, chunk))
+            parts.append(checksums(queue, chunk))
 
     try:
         caller.call_each("Stage", requests())
     except BaseException:
         abort(caller, [name])
         raise
-    return together(parts)
+    return together([StagedRows(stages=(name,)), *parts]) if parts else StagedRows()
+
+
+def publish(
+    caller: LightClient,
+    written: Iterable[StagedRows],
+    writer: str,
+    epoch: int,
+    *,
+    skips_different: bool = False,
+) -> None:
+    """Make what the winners staged appear, once. `skips_different`: a batch that was published with
+    other rows counts as done."""
+    all_of_it = together(written)
+    stages = all_of_it.stages
+    if not stages:
+        return
+    if len(stages) > STAGES:
+        abort(caller, stages)
+        raise InvalidOption(
+            f"The batch has {len(stages)} partitions, and {STAGES} can be published together: "
+            "coalesce() it before the write."
+        )
+    request = staging.PublishRequest(writer=writer, epoch=epoch, stages=stages)
+    if not skips_different:
+        request.digest = all_of_it.digest
+    try:
+        answer = caller("Publish", request)
+    except SpoolrackError as error:
+        if error.reason != OtherRows.reason:
+            abort(caller, stages)
+            raise
+        raise OtherRows(
+            f"Batch {epoch} of the writer {writer} was published before, with other rows than the "
+            f"{all_of_it.messages} of now, and these were not written. {_kept(stages)} If an old "
+            f"checkpoint was put back: {_AFTER_RESTORE} If a repeated batch has other rows by itself, "
+            "as with uuid() or rand(), set onDifferentRows to 'skip' for this one start: it counts as "
+            "done then. If another write had this txnId: give each its own."
+        ) from error
+    if answer.last_epoch > epoch:
+        raise CheckpointTooOld(
+            f"Batch {epoch} of the writer {writer} can't be published after batch {answer.last_epoch}: "
+            "the checkpoint is older than what the query has done, as after a restore. Nothing of this "
+            f"batch was written. {_kept(stages)} {_AFTER_RESTORE}"
+        )
+    if answer.duplicate:
+        abort(caller, stages)
+
+
+def _kept(stages: Sequence[str]) -> str:
+    """Say where the rows of a batch are that can't be published."""
+    names = ", ".join(stages[:3]) + (f" and {len(stages) - 3} others" if len(stages) > 3 else "")
+    return (
+        f"They stay for {LIVES / 3_600:.0f} hours, invisible, in the stages {names}: "
+        "'spoolrack stages publish' makes them appear, 'spoolrack stages abort' drops them."
+    )
 
 
 def abort(caller: LightClient, stages: Iterable[str]) -> None:
@@ -138,7 +207,7 @@ def abort(caller: LightClient, stages: Iterable[str]) -> None:
             return
 
 
-def send(caller: LightClient, place: QueueAddress, messages: Iterable[Sized]) -> SentCounts:
+def send(caller: LightClient, queue: str, messages: Iterable[Sized]) -> SentCounts:
     """Send the messages at once: each at least once, and once if it has a deduplication_id."""
     sent = duplicates = 0
 
@@ -159,8 +228,7 @@ def send(caller: LightClient, place: QueueAddress, messages: Iterable[Sized]) ->
             raise min((error for _, error in left), key=may_repeat)
 
     requests = (
-        rpc.SendRequest(queue=place.queue, messages=chunk)
-        for chunk in chunks(messages, is_staged=False)
+        rpc.SendRequest(queue=queue, messages=chunk) for chunk in chunks(messages, is_staged=False)
     )
     caller.call_each("Send", requests, count)
     return SentCounts(sent=sent, duplicates=duplicates)

@@ -1,4 +1,5 @@
-"""Conversion of rows to messages. Knows nothing of Spark or Arrow.
+"""Conversion of rows to messages, and of messages to requests of a good size. Knows nothing of Spark or
+Arrow.
 
 What can fail: a row that can't be a message, or columns that are none of ours, are an `InvalidColumn`
 that says which.
@@ -6,7 +7,7 @@ that says which.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from .._transports.grpc_values import duration
@@ -21,6 +22,15 @@ WRITTEN: Final = (
 
 Sized: TypeAlias = tuple[pb.OutgoingMessage, int, float | None]
 """A message, about how many bytes it has, and its delay in seconds where it has one."""
+Chunk: TypeAlias = pb.MessageColumns | list[pb.OutgoingMessage]
+"""The messages of one request."""
+
+MESSAGES: Final = 1_000
+"""The contract's most for one request."""
+BYTES: Final = 1024 * 1024
+"""About as many bytes in one request: more doesn't make it faster."""
+OPEN: Final = 64
+"""Chunks of a delay and a priority that are gathered at once; beyond it the fullest goes."""
 
 
 class InvalidColumn(InvalidRequest, ValueError):
@@ -112,3 +122,28 @@ def as_bytes(body: Any) -> bytes:
     if isinstance(body, bytearray | memoryview):
         return bytes(body)
     raise InvalidColumn(f"A row's body is {body!r}: it must be binary or a string, and not null.")
+
+
+def chunks(messages: Iterable[Sized], *, is_staged: bool) -> Iterator[list[pb.OutgoingMessage]]:
+    """Yield the messages in groups, in their order within each group.
+
+    A chunk of a stage has one delay and one priority.
+    """
+    gathered: dict[tuple[float | None, int], list[pb.OutgoingMessage]] = {}
+    sizes: dict[tuple[float | None, int], int] = {}
+    for message, size, delay in messages:
+        key = (delay, message.priority) if is_staged else (None, 0)
+        group = gathered.get(key)
+        if group is None:
+            if len(gathered) >= OPEN:
+                fullest = max(gathered, key=lambda one: len(gathered[one]))
+                yield gathered.pop(fullest)
+            group = gathered[key] = []
+            sizes[key] = 0
+        elif len(group) >= MESSAGES or sizes[key] + size > BYTES:
+            yield group
+            group = gathered[key] = []
+            sizes[key] = 0
+        group.append(message)
+        sizes[key] += size
+    yield from gathered.values()
