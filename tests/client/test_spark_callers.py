@@ -12,14 +12,13 @@ import spoolrack
 import trustme
 from spoolrack.errors import PermissionDenied, Unauthenticated, Unreachable
 from spoolrack.spark import write_partition
-from spoolrack.spark._offsets import initial
 from spoolrack.spark._options import QueueAddress, queue_address, read_options
 from spoolrack.spark._queue_peek import PeekShare, peek
 from spoolrack.spark._queue_reader import read_slice
 from spoolrack_server.access.security import Security
 
 from tests.support.access_rig import Files, in_a_thread
-from tests.support.spark_reading import JobsReading, bodies_of
+from tests.support.spark_reading import JobsReading, bodies_of, initial
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import spoolrack
 from spoolrack import SpoolrackError
 from spoolrack.spark import write_partition
 from spoolrack.spark._light_client import LightClient
-from spoolrack.spark._offsets import Offset, initial
+from spoolrack.spark._offsets import Offset
 from spoolrack.spark._options import QueueAddress, ReadOptions
 from spoolrack.spark._queue_peek import PeekShare, peek
 from spoolrack.spark._queue_reader import (
@@ -27,7 +27,7 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 
 from benchmarks.null_server import NullServer
 from benchmarks.null_state import Fault
-from tests.support.spark_reading import JobsReading, bodies_of
+from tests.support.spark_reading import JobsReading, bodies_of, initial
 
 BODIES = [str(number).encode() for number in range(10_000)]
 

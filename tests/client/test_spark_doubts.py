@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 from spoolrack.spark._light_client import LightClient
-from spoolrack.spark._offsets import initial
 from spoolrack.spark._options import QueueAddress, ReadOptions
 from spoolrack.spark._queue_reader import BatchUnread
 from spoolrack.spark._row_sender import stage, together
 from spoolrack.spark._rows import chunks, message_of
 
 from benchmarks.null_server import NullServer
-from tests.support.spark_reading import JobsReading
+from tests.support.spark_reading import JobsReading, initial
 
 
 @pytest.fixture

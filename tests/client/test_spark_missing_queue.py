@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 import spoolrack
 from spoolrack.errors import QueueNotFound
-from spoolrack.spark._offsets import initial
 from spoolrack.spark._options import read_options
 from spoolrack_server.access.security import Security
 
 from tests.support.access_rig import in_a_thread
-from tests.support.spark_reading import JobsReading
+from tests.support.spark_reading import JobsReading, initial
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ SPARK_MUTANTS: Final = (
         name="a-batch-is-deleted-when-it-is-planned",
         breaks="a batch is deleted only when Spark has written down that it is done",
         edits=edit(
-            "_queue_reader.py:StreamReading._latest",
+            "_queue_reader.py:StreamReading.latest",
             "        self._extender.keep(end)\n        return end\n",
             "        self.commit(end)\n        return end\n",
         ),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from spoolrack.spark._light_client import LightClient
-from spoolrack.spark._offsets import Offset, QueuesOffset, Slice
+from spoolrack.spark._offsets import Offset, QueuesOffset
 from spoolrack.spark._options import ReadOptions
 from spoolrack.spark._queues_reader import QueuesReading
 from spoolrack.v1 import queue_pb2 as pb
@@ -15,7 +15,12 @@ QUEUE = "jobs"
 
 
 def offset_of(one: Offset) -> QueuesOffset:
-    return QueuesOffset(gen=one.gen, by_queue={QUEUE: one}, is_of_one=True)
+    return QueuesOffset(gen=one.gen, only_queue=QUEUE, by_queue={QUEUE: one})
+
+
+def initial() -> Offset:
+    """Return the offset before all messages, in a stream of a new query."""
+    return QueuesOffset.initial(QUEUE).of(QUEUE)
 
 
 class JobsReading:
@@ -28,7 +33,7 @@ class JobsReading:
         end = self._reading.latest(offset_of(start), max_messages=max_messages, max_bytes=max_bytes)
         return end.of(QUEUE)
 
-    def parts(self, start: Offset, end: Offset) -> list[Slice]:
+    def parts(self, start: Offset, end: Offset) -> list[range]:
         return [piece.part for (piece,) in self._reading.parts(offset_of(start), offset_of(end))]
 
     def commit(self, done: Offset) -> None:

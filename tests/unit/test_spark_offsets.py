@@ -6,28 +6,33 @@ import itertools
 import json
 
 import pytest
-from spoolrack.spark._offsets import Offset, Slice, from_json, initial, slices
+from spoolrack.spark._offsets import QueuesOffset, slices
 from spoolrack.spark._options import InvalidOption
 
 
 def test_an_offset_survives_the_checkpoint() -> None:
-    offset = Offset(gen="a", sequence_number=7, n=100)
+    offset = QueuesOffset.from_json({"gen": "a", "seq": 7, "n": 100}, "jobs")
 
-    assert from_json(json.loads(json.dumps(offset.as_json()))) == offset
+    assert QueuesOffset.from_json(json.loads(json.dumps(offset.as_json())), "jobs") == offset
+    reservation = offset.of("jobs")
+    assert (reservation.gen, reservation.sequence_number, reservation.n) == ("a", 7, 100)
 
 
 def test_each_query_begins_in_a_stream_of_its_own() -> None:
-    first, second = initial(), initial()
+    first, second = QueuesOffset.initial("jobs").of("jobs"), QueuesOffset.initial("jobs").of("jobs")
 
     assert first.gen != second.gen
     assert first.is_initial
     assert first.sequence_number + 1 == 0
 
 
-@pytest.mark.parametrize("given", [{}, {"gen": "a"}, {"gen": 1, "seq": 1, "n": 1}, {"offset": 5}])
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"gen": "a"}, {"gen": 1, "seq": 1, "n": 1}, {"gen": "a", "seq": "1", "n": 1}, {"offset": 5}],
+)
 def test_the_checkpoint_of_another_source_is_refused(given: dict[str, object]) -> None:
     with pytest.raises(InvalidOption, match="checkpointLocation"):
-        from_json(given)
+        QueuesOffset.from_json(given, "jobs")
 
 
 @pytest.mark.parametrize("messages", [1, 2, 3, 7, 100, 99_999, 100_000])
@@ -35,10 +40,10 @@ def test_the_checkpoint_of_another_source_is_refused(given: dict[str, object]) -
 def test_slices_cover_a_batch_and_none_is_empty(messages: int, partitions: int | None) -> None:
     parts = slices(messages, 0, partitions)
 
-    assert parts[0].begin == 0
-    assert parts[-1].end == messages
-    assert all(left.end == right.begin for left, right in itertools.pairwise(parts))
-    lengths = [part.end - part.begin for part in parts]
+    assert parts[0].start == 0
+    assert parts[-1].stop == messages
+    assert all(left.stop == right.start for left, right in itertools.pairwise(parts))
+    lengths = [len(part) for part in parts]
     assert min(lengths) > 0
     assert max(lengths) - min(lengths) <= 1
     if partitions is not None:
@@ -50,7 +55,7 @@ def test_an_empty_batch_has_no_slices() -> None:
 
 
 def test_a_small_batch_is_one_task_unless_asked_otherwise() -> None:
-    assert slices(100, 1 << 20, None) == [Slice(begin=0, end=100)]
+    assert slices(100, 1 << 20, None) == [range(100)]
     assert len(slices(100, 1 << 20, 4)) == 4
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ._options import InvalidOption
@@ -29,15 +29,12 @@ TASKS: Final = 16
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offset:
     gen: str
-    sequence_number: int
-    n: int
+    sequence_number: int = NOTHING_YET
+    n: int = 0
 
     @property
     def is_initial(self) -> bool:
         return self.sequence_number == NOTHING_YET
-
-    def as_json(self) -> dict[str, Any]:
-        return {"gen": self.gen, "seq": self.sequence_number, "n": self.n}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,49 +42,45 @@ class QueuesOffset:
     """An offset in each queue of a query."""
 
     gen: str
-    by_queue: Mapping[str, Offset]
-    is_of_one: bool
-    """Whether the query has one queue, and this offset the form of that one's."""
+    only_queue: str | None
+    """The queue of a query of one, whose stream and form in a checkpoint are the query's."""
+    by_queue: Mapping[str, Offset] = field(default_factory=dict)
 
     @staticmethod
-    def initial(queue: str | None) -> QueuesOffset:
-        """Before all messages; of a query of the one `queue`, or of several."""
-        first = initial()
-        by_queue = {} if queue is None else {queue: first}
-        return QueuesOffset(gen=first.gen, by_queue=by_queue, is_of_one=queue is not None)
+    def initial(only_queue: str | None) -> QueuesOffset:
+        """Before all messages, in streams of the query's own."""
+        return QueuesOffset(gen=str(uuid.uuid4()), only_queue=only_queue)
 
     @staticmethod
-    def from_json(given: Mapping[str, Any], queue: str | None) -> QueuesOffset:
-        """Return the offset of a query of the one `queue`, or of several. Raises `InvalidOption` for a
+    def from_json(given: Mapping[str, Any], only_queue: str | None) -> QueuesOffset:
+        """Return an offset of a query of one queue, or of several. Raises `InvalidOption` for a
         checkpoint of another source."""
-        if queue is not None:
-            offset = from_json(given)
-            return QueuesOffset(gen=offset.gen, by_queue={queue: offset}, is_of_one=True)
         match given:
-            case {"gen": str(gen), "queues": dict(queues)} if all(
-                isinstance(one, dict) for one in queues.values()
-            ):
-                by_queue = {
-                    name: from_json({"gen": _stream(gen, name), **one}) for name, one in queues.items()
-                }
-                return QueuesOffset(gen=gen, by_queue=by_queue, is_of_one=False)
-        raise _other_source(given)
+            case {"gen": str(gen), "queues": dict(queues)} if only_queue is None:
+                pass
+            case {"gen": str(gen)} if only_queue is not None:
+                queues = {only_queue: given}
+            case _:
+                raise _other_source(given)
+        first = QueuesOffset(gen=gen, only_queue=only_queue)
+        ends = {}
+        for queue, one in queues.items():
+            match one:
+                case {"seq": int(sequence_number), "n": int(n)}:
+                    ends[queue] = replace(first.of(queue), sequence_number=sequence_number, n=n)
+                case _:
+                    raise _other_source(given)
+        return first.moved_to(ends)
 
     def as_json(self) -> dict[str, Any]:
-        if self.is_of_one:
-            (offset,) = self.by_queue.values()
-            return offset.as_json()
-        return {
-            "gen": self.gen,
-            "queues": {
-                queue: {"seq": offset.sequence_number, "n": offset.n}
-                for queue, offset in sorted(self.by_queue.items())
-            },
-        }
+        if self.only_queue is not None:
+            return {"gen": self.gen, **_as_json(self.of(self.only_queue))}
+        queues = {queue: _as_json(offset) for queue, offset in sorted(self.by_queue.items())}
+        return {"gen": self.gen, "queues": queues}
 
     def of(self, queue: str) -> Offset:
         found = self.by_queue.get(queue)
-        return found or Offset(gen=_stream(self.gen, queue), sequence_number=NOTHING_YET, n=0)
+        return found or Offset(gen=self.gen if self.only_queue else _stream(self.gen, queue))
 
     def moved_to(self, ends: Mapping[str, Offset]) -> QueuesOffset:
         """Return where the query is once it has been given reservations of some queues."""
@@ -107,25 +100,8 @@ def _stream(gen: str, queue: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{gen}/{queue}"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
-    """Places in a reservation: from `begin` to before `end`."""
-
-    begin: int
-    end: int
-
-
-def initial() -> Offset:
-    """Return the offset before all messages, in a stream of the query's own."""
-    return Offset(gen=str(uuid.uuid4()), sequence_number=NOTHING_YET, n=0)
-
-
-def from_json(given: Mapping[str, Any]) -> Offset:
-    """Parse an offset; raise `InvalidOption` for a checkpoint of another source."""
-    match given:
-        case {"gen": str(gen), "seq": int(sequence_number), "n": int(n)}:
-            return Offset(gen=gen, sequence_number=sequence_number, n=n)
-    raise _other_source(given)
+def _as_json(offset: Offset) -> dict[str, int]:
+    return {"seq": offset.sequence_number, "n": offset.n}
 
 
 def _other_source(given: Mapping[str, Any]) -> InvalidOption:
@@ -136,12 +112,10 @@ def _other_source(given: Mapping[str, Any]) -> InvalidOption:
     )
 
 
-def slices(messages: int, size: int, partitions: int | None) -> list[Slice]:
-    """Cut a reservation of `size` bytes into parts of equal lengths, or one more; none is empty."""
+def slices(messages: int, size: int, partitions: int | None) -> list[range]:
+    """Cut a reservation of `size` bytes into ranges of places of equal lengths, or one more; none is
+    empty."""
     if partitions is None:
         partitions = min(TASKS, max(1, messages // WORTH_A_TASK, size // BYTES_WORTH_A_TASK))
     count = min(partitions, messages)
-    return [
-        Slice(begin=messages * part // count, end=messages * (part + 1) // count)
-        for part in range(count)
-    ]
+    return [range(messages * part // count, messages * (part + 1) // count) for part in range(count)]

@@ -149,6 +149,16 @@ class ReadOptions:
     """Whether batches of the checkpoint that are done and deleted are passed over. False: the query
     fails."""
 
+    @property
+    def only_queue(self) -> str | None:
+        """The queue of a query of one. None: of several."""
+        return None if self.queues else self.place.queue
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The queues that are named, beside those that match a pattern."""
+        return tuple(word for word in self.queues or (self.place.queue,) if not is_pattern(word))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:

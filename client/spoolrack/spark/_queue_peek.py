@@ -1,4 +1,6 @@
-"""Looks at queues for a batch read: nothing is leased, and it may be repeated. Knows nothing of Spark.
+"""Looks at queues: their counts, and their messages for a batch read. Knows nothing of Spark.
+
+Nothing is leased, and each look may be repeated.
 
 The driver divides a queue by send times, so that each task asks the server for a share of its own. A
 send time doesn't change: a message that moves meanwhile is in one share, in whatever state.
@@ -6,17 +8,21 @@ send time doesn't change: a message that moves meanwhile is in one share, in wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import takewhile
 from typing import Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from ..errors import SpoolrackError
 from ..v1 import queue_service_pb2 as rpc
 from ._light_client import LightClient
-from ._options import ReadOptions, is_pattern
-from ._queue_names import matching
+from ._options import ReadOptions
 
+MISSING: Final = "QUEUE_NOT_FOUND"
 PAGE: Final = 1_000
 WORTH: Final = 20_000
 """Messages of a share, at least, if the option numPartitions doesn't say."""
@@ -34,9 +40,41 @@ class PeekShare:
     end: int | None = None
 
 
+def counts_of(caller: LightClient, options: ReadOptions, *, must_exist: bool) -> dict[str, Any]:
+    """Return the counts (`QueueCounts`) of the queues that exist, by name.
+
+    Raise `QueueNotFound` for one that is named, `must_exist` and doesn't.
+    """
+    found = _matching(caller, options.queues) if options.queues else {}
+    for queue in options.named if must_exist or not options.queues else ():
+        if queue not in found:
+            try:
+                found[queue] = caller("GetQueue", rpc.GetQueueRequest(name=queue)).queue.counts
+            except SpoolrackError as error:
+                if must_exist or error.reason != MISSING:
+                    raise
+    return found
+
+
+def _matching(caller: LightClient, words: Sequence[str]) -> dict[str, Any]:
+    """Return the counts of the queues that match one of the words."""
+    literal = [re.split(r"[*?]", word, maxsplit=1)[0] for word in words]
+    common = takewhile(lambda pair: pair[0] == pair[1], zip(min(literal), max(literal), strict=False))
+    request = rpc.ListQueuesRequest(page_size=PAGE, prefix="".join(one for one, _ in common))
+    found: dict[str, Any] = {}
+    for page in caller.pages("ListQueues", request):
+        for queue in page.queues:
+            if any(fnmatchcase(queue.name, word) for word in words):
+                found[queue.name] = queue.counts
+    return found
+
+
 def shares(caller: LightClient, options: ReadOptions) -> list[PeekShare]:
     """Return shares with about as many messages each."""
-    totals = {queue: _total(counts) for queue, counts in _counts(caller, options).items()}
+    totals = {
+        queue: counts.ready_count + counts.leased_count + counts.delayed_count
+        for queue, counts in counts_of(caller, options, must_exist=True).items()
+    }
     each = -(-sum(totals.values()) // (options.partitions or SHARES))
     if options.partitions is None:
         each = max(each, WORTH)
@@ -49,20 +87,6 @@ def shares(caller: LightClient, options: ReadOptions) -> list[PeekShare]:
             for begin, end in zip([whole.begin, *bounds], [*bounds, whole.end], strict=True)
         ]
     return found
-
-
-def _counts(caller: LightClient, options: ReadOptions) -> dict[str, Any]:
-    """Return the counts of the queues to look at; raises `QueueNotFound` for one that is named."""
-    found = matching(caller, options.queues) if options.queues else {}
-    named = options.queues or (options.place.queue,)
-    for queue in named:
-        if queue not in found and not is_pattern(queue):
-            found[queue] = caller("GetQueue", rpc.GetQueueRequest(name=queue)).queue.counts
-    return found
-
-
-def _total(counts: Any) -> int:
-    return int(counts.ready_count + counts.leased_count + counts.delayed_count)
 
 
 def _bounds(caller: LightClient, options: ReadOptions, whole: PeekShare, each: int) -> Iterator[int]:

@@ -15,14 +15,12 @@ from typing import Any, Final
 
 from .._transports.grpc_values import duration
 from ..errors import SpoolrackError
-from ..v1 import queue_service_pb2 as rpc
 from ..v1 import reservation_service_pb2 as reserved
 from ._light_client import CALL_TIMEOUT, LightClient
-from ._offsets import Offset, Slice
+from ._offsets import Offset
 from ._options import MAX_MESSAGES, ReadOptions
 from ._reservation_extender import COMMITTED, ReservationExtender
 
-MISSING: Final = "QUEUE_NOT_FOUND"
 GONE: Final = frozenset({"RESERVATION_LOST", "RESERVATION_NOT_FOUND"})
 
 log = logging.getLogger("spoolrack.spark")
@@ -53,36 +51,25 @@ class CheckpointTooOld(SpoolrackError):
 class StreamReading:
     """One query's reading of one queue. Not thread-safe."""
 
-    def __init__(self, options: ReadOptions, caller: LightClient, keeper: ReservationExtender) -> None:
+    def __init__(
+        self, queue: str, options: ReadOptions, caller: LightClient, extender: ReservationExtender
+    ) -> None:
+        self._queue = queue
         self._options = options
         self._caller = caller
-        self._extender = keeper
+        self._extender = extender
         self._committed: Offset | None = None
         self._left: int | None = None
         """How many messages may yet come; None: all."""
         self._may_be_reserved = False
 
-    def only_what_is_there(self) -> None:
+    def limit(self, ready_count: int) -> None:
         """Limit the next batches to the messages that are ready now."""
+        self._left = ready_count
         self._may_be_reserved = True
-        try:
-            request = rpc.GetQueueRequest(name=self._options.place.queue)
-            self._left = self._caller("GetQueue", request).queue.counts.ready_count
-        except SpoolrackError as error:
-            if error.reason != MISSING or not self._options.waits_for_queue:
-                raise
-            self._left = 0
 
     def latest(self, start: Offset, *, max_messages: int, max_bytes: int) -> Offset:
         """Reserve the next batch; `start` if there is none."""
-        try:
-            return self._latest(start, max_messages, max_bytes)
-        except SpoolrackError as error:
-            if error.reason != MISSING or not self._options.waits_for_queue:
-                raise
-            return start
-
-    def _latest(self, start: Offset, max_messages: int, max_bytes: int) -> Offset:
         wait = self._options.wait_seconds
         is_counted = False
         if self._left is not None:
@@ -93,7 +80,7 @@ class StreamReading:
                 if max_messages == 0:
                     return start
         request = reserved.ReserveRequest(
-            queue=self._options.place.queue,
+            queue=self._queue,
             stream=start.gen,
             sequence_number=start.sequence_number + 1,
             max_messages=min(max(1, max_messages), MAX_MESSAGES),
@@ -135,7 +122,7 @@ class StreamReading:
         asks, self._may_be_reserved = self._may_be_reserved, False
         if not asks:
             return False
-        request = reserved.ListReservationsRequest(queue=self._options.place.queue, stream=start.gen)
+        request = reserved.ListReservationsRequest(queue=self._queue, stream=start.gen)
         answer = self._caller("ListReservations", request)
         return any(
             one.sequence_number > start.sequence_number and one.state == reserved.RESERVATION_STATE_HELD
@@ -203,7 +190,7 @@ class StreamReading:
     def _lost(self, offset: Offset, what: str, why: SpoolrackError | None) -> None:
         text = (
             f"Batch {offset.sequence_number} of the stream {offset.gen} ({offset.n} messages of "
-            f"{self._options.place.queue}) {what}: its hold of {self._options.hold_seconds:g} s was "
+            f"{self._queue}) {what}: its hold of {self._options.hold_seconds:g} s was "
             "over, or it was released. The messages are in the queue and come again"
         )
         if self._options.redelivers:
@@ -217,19 +204,19 @@ class StreamReading:
 
 
 def read_slice(
-    caller: LightClient, stream: str, sequence_number: int, part: Slice
+    caller: LightClient, stream: str, sequence_number: int, part: range
 ) -> Iterator[Sequence[Any]]:
     """Yield the messages of a slice, in lists of runs; resume where a broken connection ended."""
-    begin = part.begin
+    begin = part.start
 
     def rest() -> reserved.ReadReservationRequest | None:
-        if begin >= part.end:
+        if begin >= part.stop:
             return None
         return reserved.ReadReservationRequest(
             stream=stream,
             sequence_number=sequence_number,
             begin_index=begin,
-            end_index=part.end,
+            end_index=part.stop,
             mark_read=True,
             by_column=True,
         )

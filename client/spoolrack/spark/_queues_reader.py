@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import SpoolrackError
-from ..v1 import queue_service_pb2 as rpc
 from ._light_client import LightClient
-from ._offsets import Offset, QueuesOffset, Slice, slices
-from ._options import ReadOptions, is_pattern
-from ._queue_names import matching
-from ._queue_reader import MISSING, StreamReading
+from ._offsets import Offset, QueuesOffset, slices
+from ._options import ReadOptions
+from ._queue_peek import MISSING, counts_of
+from ._queue_reader import StreamReading
 from ._reservation_extender import ReservationExtender
 
 
@@ -29,7 +28,8 @@ class Piece:
     queue: str
     stream: str
     sequence_number: int
-    part: Slice
+    part: range
+    """Places in it."""
 
 
 class QueuesReading:
@@ -39,7 +39,7 @@ class QueuesReading:
         self._options = options
         self._caller = caller
         self._extender = ReservationExtender(caller, options.hold_seconds)
-        self._named = frozenset(word for word in options.queues if not is_pattern(word))
+        self._named = frozenset(options.named)
         self._readings: dict[str, StreamReading] = {}
         self._last: dict[str, int] = {}
         """The last sequence number that is reserved in each queue, as far as this run knows."""
@@ -50,18 +50,18 @@ class QueuesReading:
 
     def only_what_is_there(self) -> None:
         """Limit the next batches to the messages that are ready now."""
-        if self._options.queues:
-            self._there = self._named.union(matching(self._caller, self._options.queues))
-        else:
-            self._there = frozenset([self._options.place.queue])
-        for queue in sorted(self._there):
-            self._of(queue).only_what_is_there()
+        counts = counts_of(self._caller, self._options, must_exist=not self._options.waits_for_queue)
+        self._there = self._named.union(counts)
+        for queue in self._there:
+            self._of(queue).limit(counts[queue].ready_count if queue in counts else 0)
 
     def latest(self, start: QueuesOffset, *, max_messages: int, max_bytes: int) -> QueuesOffset:
         """Delete what the query has done, and reserve the next batch; `start` if there is none."""
         self.commit(start)
         may_wait = self._may_wait()
-        counts = self._counts(self._caller) if self._options.queues or may_wait else {}
+        counts: dict[str, Any] = {}
+        if self._options.queues or may_wait:
+            counts = counts_of(self._caller, self._options, must_exist=False)
         if may_wait and sum(one.ready_count for one in counts.values()) < self._options.min_messages:
             return start
         if self._options.queues:
@@ -70,9 +70,14 @@ class QueuesReading:
             shares = {self._options.place.queue: max_messages}
         ends: dict[str, Offset] = {}
         for queue, share in shares.items():
-            before = start.of(queue)
+            before = end = start.of(queue)
             size = max(1, max_bytes * share // sum(shares.values()))
-            end = self._of(queue).latest(before, max_messages=share, max_bytes=size)
+            try:
+                end = self._of(queue).latest(before, max_messages=share, max_bytes=size)
+            except SpoolrackError as error:
+                must_exist = queue in self._named and not self._options.waits_for_queue
+                if must_exist or error.reason != MISSING:
+                    raise
             self._last[queue] = end.sequence_number
             if end != before:
                 ends[queue] = end
@@ -82,25 +87,8 @@ class QueuesReading:
 
     def _of(self, queue: str) -> StreamReading:
         if queue not in self._readings:
-            options = self._options
-            if options.queues:
-                is_missed = queue in self._named and not options.waits_for_queue
-                place = replace(options.place, queue=queue)
-                options = replace(options, place=place, waits_for_queue=not is_missed)
-            self._readings[queue] = StreamReading(options, self._caller, self._extender)
+            self._readings[queue] = StreamReading(queue, self._options, self._caller, self._extender)
         return self._readings[queue]
-
-    def _counts(self, caller: LightClient) -> dict[str, Any]:
-        """Return the counts (`QueueCounts`) of the queues that exist, by name."""
-        if self._options.queues:
-            return matching(caller, self._options.queues)
-        queue = self._options.place.queue
-        try:
-            return {queue: caller("GetQueue", rpc.GetQueueRequest(name=queue)).queue.counts}
-        except SpoolrackError as error:
-            if error.reason != MISSING:
-                raise
-            return {}
 
     def _may_wait(self) -> bool:
         """Return whether the next batch may wait for more messages than are ready."""
@@ -153,8 +141,9 @@ class QueuesReading:
     def lag(self, offset: QueuesOffset | None) -> dict[str, Any] | None:
         """Return the offset, and the messages behind it: for the query's progress. None: no server
         answers."""
+        once = replace(self._caller, retry_seconds=0.0)
         try:
-            counts = self._counts(replace(self._caller, retry_seconds=0.0))
+            counts = counts_of(once, self._options, must_exist=False)
         except SpoolrackError:
             # It is only shown: the next reservation finds out whether the server is there.
             return None
@@ -184,12 +173,12 @@ def _divided(total: int, wanted: Mapping[str, int]) -> dict[str, int]:
     return shares
 
 
-def _cut(part: Slice, counts: Mapping[str, int]) -> list[tuple[str, Slice]]:
-    """Return where a slice of all reservations, one after the other, lies in each of them."""
+def _cut(part: range, counts: Mapping[str, int]) -> list[tuple[str, range]]:
+    """Return where a part of all reservations, one after the other, lies in each of them."""
     pieces, offset = [], 0
     for queue, count in counts.items():
-        begin, end = max(part.begin, offset), min(part.end, offset + count)
-        if begin < end:
-            pieces.append((queue, Slice(begin=begin - offset, end=end - offset)))
+        places = range(max(part.start - offset, 0), min(part.stop - offset, count))
+        if places:
+            pieces.append((queue, places))
         offset += count
     return pieces

@@ -61,15 +61,11 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._opened = QueuesReading(self._options, self._options.place.caller)
         return self._opened
 
-    @property
-    def _only_queue(self) -> str | None:
-        return None if self._options.queues else self._options.place.queue
-
     def _offset(self, given: dict[str, Any]) -> QueuesOffset:
-        return QueuesOffset.from_json(given, self._only_queue)
+        return QueuesOffset.from_json(given, self._options.only_queue)
 
     def initialOffset(self) -> dict[str, Any]:
-        return QueuesOffset.initial(self._only_queue).as_json()
+        return QueuesOffset.initial(self._options.only_queue).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.max_messages)
