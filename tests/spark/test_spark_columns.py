@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from spoolrack.spark._columns import Rows, chunks_of, messages_of, record_batch
+from spoolrack.spark._columns import COLUMNS, Rows, chunks_of, messages_of, record_batch
 from spoolrack.spark._options import READ_UNASKED
 from spoolrack.spark._row_sender import checksums, together
 from spoolrack.spark._rows import InvalidColumn
@@ -18,7 +18,8 @@ def test_attributes_of_both_types_are_copied_as_they_are() -> None:
     read.attributes["text"].string_value = "eA=="
     read.attributes["bytes"].binary_value = b"\xff"
 
-    batch = record_batch([Rows(read), Rows(pb.Message(id="2", body=b"y"))], READ_UNASKED, "q")
+    page = [Rows("q", read), Rows("q", pb.Message(id="2", body=b"y"))]
+    batch = record_batch(page, READ_UNASKED, COLUMNS)
     copied = batch.select(["body", "attributes", "binary_attributes"])
     first, second = (message for message, _, _ in messages_of(copied))
 
@@ -63,13 +64,13 @@ def test_messages_by_column_are_the_rows_that_they_are_one_by_one() -> None:
     alone = pb.Message(id="one", body=b"z", body_size=1)
     alone.attributes["b"].binary_value = b"\xff"
     left_out = pb.Message(id="large", body_size=1 << 40)
-    columns = [*READ_UNASKED, "priority", "body_size"]
+    columns = [*READ_UNASKED, "priority", "body_size", "queue"]
 
     for page in ([run], [run, run], [run, pb.MessageRun(first=alone), pb.MessageRun(first=left_out)]):
-        batch = record_batch([*map(Rows.of, page)], columns, "q")
+        batch = record_batch([Rows.of("q", run) for run in page], columns, COLUMNS)
 
-        singles = [Rows(single) for each in page for single in singles_of(each)]
-        assert batch.equals(record_batch(singles, columns, "q"))
+        singles = [Rows("q", single) for each in page for single in singles_of(each)]
+        assert batch.equals(record_batch(singles, columns, COLUMNS))
 
 
 def singles_of(run: pb.MessageRun) -> Iterator[pb.Message]:

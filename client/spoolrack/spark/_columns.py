@@ -9,165 +9,191 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, chain, repeat
 from operator import sub
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..v1 import queue_pb2 as pb
 from ._options import STATES
 from ._rows import BYTES, MESSAGES, WRITTEN, Chunk, Sized, as_bytes, chunks, message_of
 
+TIME: Final = pa.timestamp("us", tz="UTC")
+TEXTS: Final = pa.map_(pa.string(), pa.string())
+BINARIES: Final = pa.map_(pa.string(), pa.binary())
+_IN_SPARK: Final = {
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.bool_(): "boolean",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    TIME: "timestamp",
+}
+_STATES: Final = {number: state for state, number in STATES.items()}
+
+
+class Run(Protocol):
+    """Messages that follow each other in a page, and are alike in many columns."""
+
+    @property
+    def length(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    kind: pa.DataType
+    values: Callable[[Sequence[Any]], pa.Array]
+    """Its values for the messages of a page, which is a sequence of runs."""
+
+
+def alike(kind: pa.DataType, value: Callable[[Any], Any]) -> Column:
+    """Return a column with one `value` for all messages of a run."""
+
+    def values(page: Sequence[Run]) -> pa.Array:
+        found = pa.array([value(run) for run in page], kind)
+        if all(run.length == 1 for run in page):
+            return found
+        ends = pa.array(accumulate(run.length for run in page), pa.int32())
+        return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, found))
+
+    return Column(kind, values)
+
+
+def apart(kind: pa.DataType, values: Callable[[Any], Iterable[Any]]) -> Column:
+    """Return a column with a value for each message: `values` are those of a run."""
+    return Column(kind, lambda page: pa.array([*chain.from_iterable(map(values, page))], kind))
+
+
+def ddl(names: Iterable[str], table: Mapping[str, Column]) -> str:
+    """Return columns as Spark writes them."""
+    return ", ".join(f"`{name}` {_in_spark(table[name].kind)}" for name in names)
+
+
+def _in_spark(kind: pa.DataType) -> str:
+    """Return the type of Spark for a type of Arrow."""
+    if pa.types.is_map(kind):
+        return f"map<{_in_spark(kind.key_type)}, {_in_spark(kind.item_type)}>"
+    if pa.types.is_list(kind):
+        return f"array<{_in_spark(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{field.name}: {_in_spark(field.type)}' for field in kind)}>"
+    return _IN_SPARK[kind]
+
+
+def record_batch(
+    page: Sequence[Run], names: Sequence[str], table: Mapping[str, Column]
+) -> pa.RecordBatch:
+    """Return the messages of a page as rows of these columns."""
+    return pa.RecordBatch.from_arrays([table[name].values(page) for name in names], names=[*names])
+
 
 class Rows(NamedTuple):
-    """Messages as they came: one, or several by column."""
+    """Messages of a queue as they came: one, or several by column."""
 
+    queue: str
     first: pb.Message
     length: int = 1
     columns: pb.MessageColumns | None = None
 
     @staticmethod
-    def of(run: pb.MessageRun) -> Rows:
+    def of(queue: str, run: pb.MessageRun) -> Rows:
         if not run.HasField("columns"):
-            return Rows(run.first)
-        return Rows(run.first, len(run.columns.body_sizes), run.columns)
+            return Rows(queue, run.first)
+        return Rows(queue, run.first, len(run.columns.body_sizes), run.columns)
 
 
-Values: TypeAlias = Callable[[Sequence[Rows], str], "list[Any] | pa.Array"]
-"""Of the messages of a queue, which is named."""
-Column: TypeAlias = tuple[pa.DataType, str, Values]
-_TIME: Final = pa.timestamp("us", tz="UTC")
-_TEXTS: Final = pa.map_(pa.string(), pa.string())
-_BYTES: Final = pa.map_(pa.string(), pa.binary())
-_STATES: Final = {number: state for state, number in STATES.items()}
-
-Time: TypeAlias = Literal["send_time", "first_receive_time", "deliver_time", "lease_expire_time"]
-
-
-def _same(value: Callable[[pb.Message], Any]) -> Values:
-    """Return a value that all messages of a run have."""
-    return lambda page, _: [each for rows in page for each in repeat(value(rows.first), rows.length)]
-
-
-def _time(field: Time) -> Values:
-    return _same(
-        lambda first: getattr(first, field).ToMicroseconds() if first.HasField(field) else None
+def _time(field: Literal["send", "first_receive", "deliver", "lease_expire"]) -> Column:
+    name = f"{field}_time"
+    return alike(
+        TIME,
+        lambda rows: getattr(rows.first, name).ToMicroseconds() if rows.first.HasField(name) else None,
     )
 
 
-def _ids(page: Sequence[Rows], _: str) -> list[str]:
-    found: list[str] = []
-    for rows in page:
-        if rows.columns is None:
-            found.append(rows.first.id)
-            continue
-        head, tail = rows.first.id[:24], int(rows.first.id[24:], 16)
-        found += [f"{head}{number:012x}" for number in range(tail, tail + rows.length)]
-    return found
+def _ids(rows: Rows) -> Sequence[str]:
+    if rows.columns is None:
+        return (rows.first.id,)
+    head, tail = rows.first.id[:24], int(rows.first.id[24:], 16)
+    return [f"{head}{number:012x}" for number in range(tail, tail + rows.length)]
 
 
-def _attributes(field: str) -> Values:
+def _attributes(kind: pa.DataType, field: str) -> Column:
     """Return the attributes of one type of values: a map of Spark has no more."""
 
-    def values(page: Sequence[Rows], _: str) -> list[Any]:
-        found: list[Any] = []
-        for rows in page:
-            if rows.columns is None:
-                found.append(_of_type(rows.first.attributes, field))
-                continue
-            by_place = rows.columns.attributes
-            if by_place:
-                found += [
-                    _of_type(by_place[place].by_name, field) if place in by_place else ()
-                    for place in range(rows.length)
-                ]
-            else:
-                found += repeat((), rows.length)
-        return found
+    def of_type(attributes: Mapping[str, pb.Attribute]) -> list[tuple[str, str | bytes]]:
+        return [
+            (name, getattr(attribute, field))
+            for name, attribute in sorted(attributes.items())
+            if attribute.WhichOneof("value") == field
+        ]
 
-    return values
-
-
-def _of_type(attributes: Mapping[str, pb.Attribute], field: str) -> list[tuple[str, str | bytes]]:
-    return [
-        (name, getattr(attribute, field))
-        for name, attribute in sorted(attributes.items())
-        if attribute.WhichOneof("value") == field
-    ]
-
-
-def _groups(page: Sequence[Rows], _: str) -> list[str | None]:
-    found: list[str | None] = []
-    for rows in page:
+    def values(rows: Rows) -> Iterable[Any]:
         if rows.columns is None:
-            found.append(rows.first.group or None)
-        else:
-            groups = rows.columns.groups
-            found += map(groups.get, range(rows.length)) if groups else repeat(None, rows.length)
-    return found
+            return (of_type(rows.first.attributes),)
+        by_place = rows.columns.attributes
+        if not by_place:
+            return repeat((), rows.length)
+        return (
+            of_type(by_place[place].by_name) if place in by_place else ()
+            for place in range(rows.length)
+        )
+
+    return apart(kind, values)
 
 
-def _body_sizes(page: Sequence[Rows], _: str) -> list[int]:
-    found: list[int] = []
-    for rows in page:
-        found += [rows.first.body_size] if rows.columns is None else rows.columns.body_sizes
-    return found
+def _groups(rows: Rows) -> Iterable[str | None]:
+    if rows.columns is None:
+        return (rows.first.group or None,)
+    groups = rows.columns.groups
+    return map(groups.get, range(rows.length)) if groups else repeat(None, rows.length)
 
 
-def _bodies(page: Sequence[Rows], _: str) -> list[bytes | None] | pa.Array:
+def _body_sizes(rows: Rows) -> Sequence[int]:
+    return (rows.first.body_size,) if rows.columns is None else rows.columns.body_sizes
+
+
+def _bodies(page: Sequence[Rows]) -> pa.Array:
     if any(rows.columns is None for rows in page):
-        return list(_each_body(page))
+        return pa.array([*chain.from_iterable(map(_each_body, page))], pa.binary())
     parts = [rows.columns.bodies for rows in page if rows.columns is not None]
-    offsets = array("i", accumulate(_body_sizes(page, ""), initial=0))
+    sizes = chain.from_iterable(map(_body_sizes, page))
+    offsets = array("i", accumulate(sizes, initial=0))
     data = parts[0] if len(parts) == 1 else b"".join(parts)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
-def _each_body(page: Sequence[Rows]) -> Iterator[bytes | None]:
-    for first, _, columns in page:
-        if columns is None:
-            # One that has no place in memory is left out: it is in a file of its own.
-            yield first.body if first.body or not first.body_size else None
-            continue
-        end = 0
-        for size in columns.body_sizes:
-            begin, end = end, end + size
-            yield columns.bodies[begin:end]
+def _each_body(rows: Rows) -> Iterator[bytes | None]:
+    if rows.columns is None:
+        # One that has no place in memory is left out: it is in a file of its own.
+        yield rows.first.body if rows.first.body or not rows.first.body_size else None
+        return
+    end = 0
+    for size in rows.columns.body_sizes:
+        begin, end = end, end + size
+        yield rows.columns.bodies[begin:end]
 
 
 COLUMNS: Final[dict[str, Column]] = {
-    "id": (pa.string(), "string", _ids),
-    "body": (pa.binary(), "binary", _bodies),
-    "attributes": (_TEXTS, "map<string, string>", _attributes("string_value")),
-    "sent_at": (_TIME, "timestamp", _time("send_time")),
-    "receive_count": (pa.int32(), "int", _same(lambda first: first.receive_count)),
-    "binary_attributes": (_BYTES, "map<string, binary>", _attributes("binary_value")),
-    "group": (pa.string(), "string", _groups),
-    "priority": (pa.int32(), "int", _same(lambda first: first.priority)),
-    "body_size": (pa.int64(), "bigint", _body_sizes),
-    "state": (pa.string(), "string", _same(lambda first: _STATES.get(first.state))),
-    "first_received_at": (_TIME, "timestamp", _time("first_receive_time")),
-    "deliver_at": (_TIME, "timestamp", _time("deliver_time")),
-    "lease_expires_at": (_TIME, "timestamp", _time("lease_expire_time")),
-    "queue": (pa.string(), "string", lambda page, queue: [queue] * sum(rows.length for rows in page)),
+    "id": apart(pa.string(), _ids),
+    "body": Column(pa.binary(), _bodies),
+    "attributes": _attributes(TEXTS, "string_value"),
+    "sent_at": _time("send"),
+    "receive_count": alike(pa.int32(), lambda rows: rows.first.receive_count),
+    "binary_attributes": _attributes(BINARIES, "binary_value"),
+    "group": apart(pa.string(), _groups),
+    "priority": alike(pa.int32(), lambda rows: rows.first.priority),
+    "body_size": apart(pa.int64(), _body_sizes),
+    "state": alike(pa.string(), lambda rows: _STATES.get(rows.first.state)),
+    "first_received_at": _time("first_receive"),
+    "deliver_at": _time("deliver"),
+    "lease_expires_at": _time("lease_expire"),
+    "queue": alike(pa.string(), lambda rows: rows.queue),
 }
-"""The columns of a queue that is read, each with its type in Arrow, in Spark, and its values."""
-
-
-def ddl(columns: Iterable[str]) -> str:
-    """Return columns as Spark writes them."""
-    return ", ".join(f"`{name}` {COLUMNS[name][1]}" for name in columns)
-
-
-def record_batch(page: Sequence[Rows], columns: Sequence[str], queue: str) -> pa.RecordBatch:
-    """Return the messages of a queue as rows of these columns."""
-    arrays = []
-    for kind, _, values in map(COLUMNS.__getitem__, columns):
-        found = values(page, queue)
-        arrays.append(pa.array(found, kind) if isinstance(found, list) else found)
-    return pa.RecordBatch.from_arrays(arrays, names=[*columns])
+"""The columns of a queue that is read."""
 
 
 def chunks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from ._columns import ddl
+from ._columns import COLUMNS, ddl
 from ._options import InvalidOption, ReadOptions, read_options, write_options
 from ._rows import InvalidColumn, check_columns
 from ._sink import QueueStreamWriter, QueueWriter
@@ -46,7 +46,7 @@ class SpoolrackDataSource(DataSource):
         return "spoolrack"
 
     def schema(self) -> str:
-        return ddl(read_options(self.options).columns)
+        return ddl(read_options(self.options).columns, COLUMNS)
 
     def reader(self, schema: StructType) -> QueueReader:
         options = read_options(self.options)

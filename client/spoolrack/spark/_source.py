@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ._columns import Rows, record_batch
+from ._columns import COLUMNS, Rows, record_batch
 from ._offsets import QueuesOffset
 from ._options import MAX_MESSAGES, ReadOptions
 from ._queue_peek import PeekShare, peek, shares
@@ -99,7 +99,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         caller = self._options.place.caller
         for piece in partition.pieces:
             for runs in read_slice(caller, piece.stream, piece.sequence_number, piece.part):
-                yield record_batch([*map(Rows.of, runs)], self._options.columns, piece.queue)
+                page = [Rows.of(piece.queue, run) for run in runs]
+                yield record_batch(page, self._options.columns, COLUMNS)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._reading.commit(self._offset(end))
@@ -122,4 +123,5 @@ class QueueReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, PeekPartition)
         for messages in peek(self._options.place.caller, self._options, partition.share):
-            yield record_batch([*map(Rows, messages)], self._options.columns, partition.share.queue)
+            page = [Rows(partition.share.queue, message) for message in messages]
+            yield record_batch(page, self._options.columns, COLUMNS)
