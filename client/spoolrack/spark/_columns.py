@@ -46,20 +46,14 @@ class Run(Protocol):
 class Column:
     kind: pa.DataType
     values: Callable[[Sequence[Any]], pa.Array]
-    """Its values for the messages of a page, which is a sequence of runs."""
+    """Its values for a page, which is a sequence of runs."""
+    is_alike: bool = False
+    """Whether there is one of them for each run, not for each message."""
 
 
 def alike(kind: pa.DataType, value: Callable[[Any], Any]) -> Column:
     """Return a column with one `value` for all messages of a run."""
-
-    def values(page: Sequence[Run]) -> pa.Array:
-        found = pa.array([value(run) for run in page], kind)
-        if all(run.length == 1 for run in page):
-            return found
-        ends = pa.array(accumulate(run.length for run in page), pa.int32())
-        return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, found))
-
-    return Column(kind, values)
+    return Column(kind, lambda page: pa.array([value(run) for run in page], kind), is_alike=True)
 
 
 def apart(kind: pa.DataType, values: Callable[[Any], Iterable[Any]]) -> Column:
@@ -87,7 +81,16 @@ def record_batch(
     page: Sequence[Run], names: Sequence[str], table: Mapping[str, Column]
 ) -> pa.RecordBatch:
     """Return the messages of a page as rows of these columns."""
-    return pa.RecordBatch.from_arrays([table[name].values(page) for name in names], names=[*names])
+    ends = [*accumulate(run.length for run in page)]
+    has_runs = bool(ends) and ends[-1] != len(page)
+    arrays = []
+    for column in map(table.__getitem__, names):
+        values = column.values(page)
+        if has_runs and column.is_alike:
+            runs = pa.RunEndEncodedArray.from_arrays(pa.array(ends, pa.int32()), values)
+            values = pc.run_end_decode(runs)
+        arrays.append(values)
+    return pa.RecordBatch.from_arrays(arrays, names=[*names])
 
 
 class Rows(NamedTuple):

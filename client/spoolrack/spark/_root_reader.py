@@ -22,11 +22,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from itertools import accumulate
-from typing import Any, Final
+from itertools import accumulate, repeat
+from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from spoolrack_store.engine.dead_letters import history_of
 from spoolrack_store.files import layout
 from spoolrack_store.model import manifest, settings
@@ -53,6 +52,7 @@ from spoolrack_store.model.sealed import NotWhole
 from spoolrack_store.model.stage_names import parse_chunk
 from spoolrack_store.model.transitions import State
 
+from ._columns import BINARIES, TEXTS, TIME, Column, alike, apart, record_batch
 from ._options import InvalidOption, known, listed, moment, whole
 
 ROWS: Final = 10_000
@@ -72,50 +72,6 @@ _KEY: Final = 33
 _LAST: Final = "\U0010ffff"
 """Above all names."""
 
-_TIME: Final = pa.timestamp("us", tz="UTC")
-_RECORD: Final = pa.struct(
-    [
-        ("source_queue", pa.string()),
-        ("reason", pa.string()),
-        ("receive_count", pa.int32()),
-        ("first_received_at", _TIME),
-        ("dead_lettered_at", _TIME),
-        ("explanation", pa.string()),
-        ("redrive_queue", pa.string()),
-        ("redriven_at", _TIME),
-    ]
-)
-COLUMNS: Final[dict[str, tuple[pa.DataType, str]]] = {
-    "queue": (pa.string(), "string"),
-    "state": (pa.string(), "string"),
-    "id": (pa.string(), "string"),
-    "sent_at": (_TIME, "timestamp"),
-    "deliver_at": (_TIME, "timestamp"),
-    "lease_expires_at": (_TIME, "timestamp"),
-    "receive_count": (pa.int32(), "int"),
-    "first_received_at": (_TIME, "timestamp"),
-    "is_dead_letter": (pa.bool_(), "boolean"),
-    "priority": (pa.int32(), "int"),
-    "approximate_size": (pa.int64(), "bigint"),
-    "file": (pa.string(), "string"),
-    "body_size": (pa.int64(), "bigint"),
-    "attributes": (pa.map_(pa.string(), pa.string()), "map<string, string>"),
-    "binary_attributes": (pa.map_(pa.string(), pa.binary()), "map<string, binary>"),
-    "group": (pa.string(), "string"),
-    "deduplication_key": (pa.string(), "string"),
-    "dead_letter_records": (
-        pa.list_(_RECORD),
-        "array<struct<source_queue: string, reason: string, receive_count: int, "
-        "first_received_at: timestamp, dead_lettered_at: timestamp, explanation: string, "
-        "redrive_queue: string, redriven_at: timestamp>>",
-    ),
-    "body": (pa.binary(), "binary"),
-    "error": (pa.string(), "string"),
-}
-"""All columns, with their types in Arrow and in Spark."""
-_OF_NAMES: Final = ("queue", "state", "sent_at", "deliver_at", "lease_expires_at", "receive_count")
-_SHARED: Final = (*_OF_NAMES, "first_received_at", "is_dead_letter", "priority", "file")
-"""Columns that are alike in all messages that a name holds."""
 _OF_LINES: Final = frozenset({"attributes", "binary_attributes", "group", "dead_letter_records"})
 """Columns that only the line of a file has."""
 _OF_BATCHES: Final = frozenset({"body_size", "deduplication_key"})
@@ -211,11 +167,6 @@ def root_options(options: Mapping[str, str]) -> RootOptions:
         fails=fails == "fail",
         partitions=whole(given, "numPartitions", 0, least=0, most=10_000) or None,
     )
-
-
-def ddl(columns: Iterable[str]) -> str:
-    """Return the columns as Spark writes them."""
-    return ", ".join(f"`{name}` {COLUMNS[name][1]}" for name in columns)
 
 
 def ranges(options: RootOptions) -> list[Range]:
@@ -388,34 +339,128 @@ class _RootFolders:
             os.close(file)
 
 
-@dataclass(frozen=True, slots=True)
-class _HeldMessages:
-    """Messages of one file that one name holds."""
+@dataclass(slots=True)
+class _Rows:
+    """Messages of one file that one name holds: a run of rows."""
 
-    members: int
-    queue: str
-    state: str
+    name: Name
     file: str
-    name: Name | None = None
-    """None: of a file without state."""
+    state: str
+    due: int | None = None
+    members: Sequence[int] = (0,)
+    """Their indexes."""
+    line: Line | None = None
+    """The file's line. None: it wasn't read."""
+    groups: Groups | None = None
+    records: Sequence[Mapping[str, object]] | None = None
+    bodies: Sequence[bytes | None] | None = None
+    errors: Sequence[str | None] | None = None
+    """None: no message has one."""
+
+    @property
+    def length(self) -> int:
+        return len(self.members)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _MessageFile:
     """The messages of one file that are asked for."""
 
-    stem: Stem
     paths: Sequence[str]
     """Its names: each of them opens it."""
-    held: Sequence[_HeldMessages]
+    rows: Sequence[_Rows]
+
+    @property
+    def stem(self) -> Stem:
+        return self.rows[0].name.stem
 
 
-@dataclass(frozen=True, slots=True)
-class _ForeignFile:
-    """A file that is no message's."""
+def _micros(moment: int | None) -> int | None:
+    return None if moment is None else moment * 1_000
 
-    queue: str
-    path: str
+
+def _sizes(rows: _Rows) -> Iterable[int]:
+    """Return about how large each body is."""
+    size, count = rows.name.stem.size, rows.name.stem.count or 1
+    return (size * (index + 1) // count - size * index // count for index in rows.members)
+
+
+def _of_line(
+    value: Callable[[_Rows, Line, int], object], unread: Callable[[Stem], object]
+) -> Callable[[_Rows], Iterable[object]]:
+    """Return values that the file's line has for each index, or else its `unread` name for all."""
+
+    def values(rows: _Rows) -> Iterable[object]:
+        line = rows.line
+        if line is None:
+            return repeat(unread(rows.name.stem), rows.length)
+        return (value(rows, line, index) for index in rows.members)
+
+    return values
+
+
+def _attributes(kind: pa.DataType, of_type: type) -> Column:
+    def value(_: _Rows, line: Line, index: int) -> object:
+        found = line.attributes.get(index)
+        if not found:
+            return ()
+        return [pair for pair in sorted(found.items()) if isinstance(pair[1], of_type)]
+
+    return apart(kind, _of_line(value, lambda _: None))
+
+
+_RECORD: Final = pa.struct(
+    [
+        ("source_queue", pa.string()),
+        ("reason", pa.string()),
+        ("receive_count", pa.int32()),
+        ("first_received_at", TIME),
+        ("dead_lettered_at", TIME),
+        ("explanation", pa.string()),
+        ("redrive_queue", pa.string()),
+        ("redriven_at", TIME),
+    ]
+)
+COLUMNS: Final[dict[str, Column]] = {
+    "queue": alike(pa.string(), lambda rows: rows.name.queue),
+    "state": alike(pa.string(), lambda rows: rows.state),
+    "id": apart(pa.string(), lambda rows: rows.name.stem.message_ids(rows.members)),
+    "sent_at": alike(TIME, lambda rows: sent_at(rows.name.stem.id) * 1_000),
+    "deliver_at": alike(TIME, lambda rows: None if rows.name.token else _micros(rows.due)),
+    "lease_expires_at": alike(TIME, lambda rows: _micros(rows.due) if rows.name.token else None),
+    "receive_count": alike(pa.int32(), lambda rows: min(rows.name.receives, MOST_RECEIVES)),
+    "first_received_at": alike(TIME, lambda rows: _micros(rows.name.first)),
+    "is_dead_letter": alike(
+        pa.bool_(), lambda rows: rows.name.stem.deaths > 0 and rows.name.redriven is None
+    ),
+    "priority": alike(pa.int32(), lambda rows: rows.name.stem.priority),
+    "approximate_size": apart(pa.int64(), _sizes),
+    "file": alike(pa.string(), lambda rows: rows.file),
+    "body_size": apart(
+        pa.int64(),
+        _of_line(
+            lambda _, line, index: line.sizes[index],
+            lambda stem: None if stem.count else stem.size,
+        ),
+    ),
+    "attributes": _attributes(TEXTS, str),
+    "binary_attributes": _attributes(BINARIES, bytes),
+    "group": apart(
+        pa.string(),
+        _of_line(
+            lambda rows, _, index: rows.groups.of(index) or None if rows.groups else None,
+            lambda _: None,
+        ),
+    ),
+    "deduplication_key": apart(
+        pa.string(),
+        _of_line(lambda _, line, index: line.keys.get(index), lambda stem: stem.key or None),
+    ),
+    "dead_letter_records": apart(pa.list_(_RECORD), lambda rows: repeat(rows.records, rows.length)),
+    "body": apart(pa.binary(), lambda rows: rows.bodies or repeat(None, rows.length)),
+    "error": apart(pa.string(), lambda rows: rows.errors or repeat(None, rows.length)),
+}
+"""All columns of a message, in their order."""
 
 
 class _RangeReader:
@@ -425,43 +470,49 @@ class _RangeReader:
         self._options = options
         self._range = range
         self._root = _RootFolders(options)
-        self._rows = _Rows(options.columns)
-        self._lone: list[Name] = []
-        """Messages whose name alone fills all columns that are asked for."""
+        self._page: list[_Rows] = []
+        self._count = self._size = 0
+        """Messages of the page, and bytes of their bodies."""
         self._wants_body = "body" in options.columns
         self._wants_line = not _OF_LINES.isdisjoint(options.columns)
         self._wants_batches = not _OF_BATCHES.isdisjoint(options.columns)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         moved: set[str] = set()
-        for found in self._found():
-            match found:
-                case _ForeignFile():
-                    self._add_foreign(found)
-                case Name():
-                    self._lone.append(found)
-                case _MessageFile():
-                    if not self._add(found):
-                        moved.add(found.stem.text)
-            yield from self._full(ROWS)
+        foreign: list[dict[str, str]] = []
+        for file in self._found(foreign):
+            if not self._add(file):
+                moved.add(file.stem.text)
+            if self._is_full:
+                yield self._take()
         if moved:
             # Another process has moved them since: they are elsewhere, or deleted.
-            for found in self._found():
-                if isinstance(found, _MessageFile) and found.stem.text in moved:
-                    self._add(found)
-                yield from self._full(ROWS)
-        yield from self._full(1)
+            for file in self._found([]):
+                if file.stem.text in moved:
+                    self._add(file)
+                if self._is_full:
+                    yield self._take()
+        if self._page:
+            yield self._take()
+        if foreign:
+            kinds = [(name, COLUMNS[name].kind) for name in self._options.columns]
+            yield pa.RecordBatch.from_pylist(foreign, pa.schema(kinds))
 
-    def _full(self, least: int) -> Iterator[pa.RecordBatch]:
-        if len(self._lone) >= least:
-            yield _batch_of(self._lone, self._state_of, self._due_of, self._options.columns)
-            self._lone.clear()
-        if self._rows.count >= least or self._rows.size >= BYTES:
-            yield self._rows.take()
+    @property
+    def _is_full(self) -> bool:
+        return self._count >= ROWS or self._size >= BYTES
+
+    def _take(self) -> pa.RecordBatch:
+        batch = record_batch(self._page, self._options.columns, COLUMNS)
+        self._page.clear()
+        self._count = self._size = 0
+        return batch
 
     # Which messages there are.
 
-    def _found(self) -> Iterator[_MessageFile | Name | _ForeignFile]:
+    def _found(self, foreign: list[dict[str, str]]) -> Iterator[_MessageFile]:
+        """Yield the files of messages that are asked for, and add a row for each other file to
+        `foreign`."""
         folders = self._root.all_names()
         staged = folders.pop(layout.STAGED)
         mine = {folder: [*filter(self._is_mine, items)] for folder, items in folders.items()}
@@ -473,39 +524,43 @@ class _RangeReader:
                     name = parse(f"{folder}/{item}")
                 except NotAName:
                     if not (folder == layout.NEW and item.endswith(layout.COPY)):
-                        yield from self._foreign(folder, item)
+                        self._add_foreign(folder, item, foreign)
                     continue
                 if several[name.stem.id[:_KEY]] > 1 or name.stem.count:
                     names.append(name)
-                elif self._options.has(name.queue, self._state_of(name)) and not (
-                    name.state is State.SENT and name.stem.deaths
-                ):
+                elif not (name.state is State.SENT and name.stem.deaths) and (rows := self._rows(name)):
                     # The only name of a lone message, and no copy: nothing else says where it is.
-                    yield self._file(name) if self._is_opened(name.stem) else name
+                    yield _MessageFile([name.path], [rows])
         files = resolve(names)
         yield from self._sent(files)
-        yield from self._staged(staged, files)
+        yield from self._staged(staged, files, foreign)
         if ARCHIVED in self._options.states:
-            yield from self._archived()
-
-    def _is_opened(self, stem: Stem) -> bool:
-        """Return whether a column needs more than the name, or its state."""
-        return self._wants_body or self._wants_line or (self._wants_batches and stem.count > 0)
-
-    def _file(self, name: Name) -> _MessageFile:
-        """Return the file of a lone message with one name."""
-        held = _HeldMessages(1, name.queue, self._state_of(name), name.path, name)
-        return _MessageFile(name.stem, [name.path], [held])
+            yield from self._archived(foreign)
 
     def _is_mine(self, item: str) -> bool:
         return self._range.first <= _key(item) < self._range.end
 
-    def _foreign(self, folder: str, item: str) -> Iterator[_ForeignFile]:
+    def _rows(self, name: Name, members: int | None = None) -> _Rows | None:
+        """Return the rows of `members` of a name, or of all; None if they aren't asked for."""
+        state = _STATES[name.state]
+        if name.queue in self._range.deleted and name.state is not State.QUARANTINED:
+            state = _STATES[State.REMOVED]
+        if not self._options.has(name.queue, state):
+            return None
+        due = self._range.holds.get(name.token, name.due)
+        if members is None:
+            return _Rows(name, name.path, state, due)
+        return _Rows(name, name.path, state, due, [*indexes(members)])
+
+    def _add_foreign(self, folder: str, item: str, foreign: list[dict[str, str]]) -> None:
         parent, _, queue = folder.partition("/")
         if parent != layout.QUEUES:
             queue = item.partition(":")[0] if ":" in item else ""
-        if self._options.has(queue, FOREIGN):
-            yield _ForeignFile(queue, f"{folder}/{item}")
+        if not self._options.has(queue, FOREIGN):
+            return
+        path = _text(f"{folder}/{item}")
+        error = self._problem(path, "this is not the name of a message")
+        foreign.append({"queue": queue, "state": FOREIGN, "file": path, "error": error})
 
     def _sent(self, files: Mapping[str, Batch]) -> Iterator[_MessageFile]:
         superseded = _superseded(files.values())
@@ -513,29 +568,17 @@ class _RangeReader:
             batch = files[text]
             if not batch.was_sent or (batch.stem.deaths and not _is_out(batch)):
                 continue  # Never answered: the next start unlinks it.
-            held = []
+            found = []
             for entry in batch.entries:
                 members = entry.held & ~superseded.get(text, 0)
-                state = self._state_of(entry.name)
-                if members and self._options.has(entry.name.queue, state):
-                    name = entry.name
-                    held.append(_HeldMessages(members, name.queue, state, name.path, name))
-            if held:
-                yield _MessageFile(
-                    batch.stem, [entry.name.path for entry in reversed(batch.entries)], held
-                )
-
-    def _state_of(self, name: Name) -> str:
-        if name.queue in self._range.deleted and name.state is not State.QUARANTINED:
-            return _STATES[State.REMOVED]
-        return _STATES[name.state]
-
-    def _due_of(self, name: Name) -> int | None:
-        return self._range.holds.get(name.token, name.due)
+                if members and (rows := self._rows(entry.name, members)):
+                    found.append(rows)
+            if found:
+                yield _MessageFile([entry.name.path for entry in reversed(batch.entries)], found)
 
     def _staged(
-        self, items: Sequence[str], files: Mapping[str, Batch]
-    ) -> Iterator[_MessageFile | _ForeignFile]:
+        self, items: Sequence[str], files: Mapping[str, Batch], foreign: list[dict[str, str]]
+    ) -> Iterator[_MessageFile]:
         dropped = {item for item in items if item.endswith("~dropped")}
         for item in items:
             if item in dropped or not self._is_mine(item):
@@ -543,56 +586,56 @@ class _RangeReader:
             try:
                 chunk = parse_chunk(item)
             except NotAName:
-                yield from self._foreign(layout.STAGED, item)
+                self._add_foreign(layout.STAGED, item, foreign)
                 continue
             life = str(chunk.life)
             state = NEW if life in self._range.published else STAGED
-            if (
-                f"{life}~dropped" not in dropped
-                and chunk.stem.text not in files
-                and self._options.has(chunk.queue, state)
-            ):
-                held = _HeldMessages(chunk.stem.full, chunk.queue, state, chunk.path)
-                yield _MessageFile(chunk.stem, [chunk.path], [held])
+            if f"{life}~dropped" not in dropped and chunk.stem.text not in files:
+                yield from self._stateless(chunk.queue, chunk.stem, chunk.path, state)
 
-    def _archived(self) -> Iterator[_MessageFile | _ForeignFile]:
+    def _archived(self, foreign: list[dict[str, str]]) -> Iterator[_MessageFile]:
         for queue, folder, item in self._root.archived():
             if not self._is_mine(item) or not self._options.has(queue, ARCHIVED):
                 continue
-            path = f"{folder}/{item}"
             try:
                 stem = parse(f"{layout.QUEUES}/{queue}/{item}").stem
             except NotAName:
-                yield from self._foreign(folder, item)
+                self._add_foreign(folder, item, foreign)
                 continue
-            yield _MessageFile(stem, [path], [_HeldMessages(stem.full, queue, ARCHIVED, path)])
+            yield from self._stateless(queue, stem, f"{folder}/{item}", ARCHIVED)
+
+    def _stateless(self, queue: str, stem: Stem, path: str, state: str) -> Iterator[_MessageFile]:
+        """Yield the file of messages that are in no state of a queue, if they are asked for."""
+        if self._options.has(queue, state):
+            name = Name(stem=stem, state=State.READY, queue=queue, members=stem.full)
+            yield _MessageFile([path], [_Rows(name, path, state, None, range(stem.count or 1))])
 
     # The facts that only the files have.
 
-    def _add_foreign(self, foreign: _ForeignFile) -> None:
-        path = _text(foreign.path)
-        error = f"{path}: this is not the name of a message"
-        if self._options.fails:
-            raise UnreadableFile(f"{error}. Without .option('onError', 'fail') it is a row.")
-        self._rows.add(
-            {"queue": foreign.queue, "state": FOREIGN, "file": path}, {"error": [error]}, 1, 0
-        )
-
     def _add(self, file: _MessageFile) -> bool:
         """Take in the messages of a file; return False if it is there under none of its names."""
-        stem = file.stem
-        line, content, error = None, b"", None
-        if self._is_opened(stem):
+        if self._is_opened(file.stem):
             try:
                 line, content = self._load(file)
             except FileNotFoundError:
                 return False
             except (OSError, Damaged) as why:
                 error = self._problem(file.paths[0], why)
-        groups = Groups(line.groups, stem.full) if line is not None and line.groups else None
-        for held in file.held:
-            self._add_held(stem, held, line, content, groups, error)
+                for rows in file.rows:
+                    rows.errors = [error] * rows.length
+            else:
+                groups = Groups(line.groups, file.stem.full) if line.groups else None
+                for rows in file.rows:
+                    rows.line, rows.groups = line, groups
+                    self._fill(rows, line, content)
+        for rows in file.rows:
+            self._page.append(rows)
+            self._count += rows.length
         return True
+
+    def _is_opened(self, stem: Stem) -> bool:
+        """Return whether a column needs more than the name, or its state."""
+        return self._wants_body or self._wants_line or (self._wants_batches and stem.count > 0)
 
     def _load(self, file: _MessageFile) -> tuple[Line, bytes]:
         stem = file.stem
@@ -613,66 +656,32 @@ class _RangeReader:
                 raise Damaged("its body is not there any more") from why
         raise FileNotFoundError(file.paths[0])
 
-    def _problem(self, path: str, why: Exception) -> str:
+    def _problem(self, path: str, why: Exception | str) -> str:
         reason = why.strerror if isinstance(why, OSError) and why.strerror else str(why)
         error = f"{path}: {reason}"
         if self._options.fails:
-            raise UnreadableFile(f"{error}. Without .option('onError', 'fail') it is a row.") from why
+            raise UnreadableFile(f"{error}. Without .option('onError', 'fail') it is a row.")
         return error
 
-    def _add_held(
-        self,
-        stem: Stem,
-        held: _HeldMessages,
-        line: Line | None,
-        content: bytes,
-        groups: Groups | None,
-        error: str | None,
-    ) -> None:
-        members = [*indexes(held.members)]
-        count, of = len(members), stem.count or 1
-        errors = [error] * count
-        records: list[dict[str, object]] | None = None
-        if line is not None and self._wants_line:
+    def _fill(self, rows: _Rows, line: Line, content: bytes) -> None:
+        """Take over what the file has of these messages."""
+        stem = rows.name.stem
+        errors: list[str | None] = [None] * rows.length
+        if self._wants_line:
             try:
-                records = _records(stem, held.name, line)
+                rows.records = _records(rows.name, line)
             except NotAHistory as why:
-                errors = [self._problem(held.file, why)] * count
-        bodies: list[bytes | None] = [None] * count
-        size = 0
-        is_left_out = stem.is_external and stem.size > MAX_BODY_IN_MEMORY
-        if line is not None and self._wants_body and not is_left_out:
-            for at, index in enumerate(members):
+                errors = [self._problem(rows.file, why)] * rows.length
+        if self._wants_body and not (stem.is_external and stem.size > MAX_BODY_IN_MEMORY):
+            bodies: list[bytes | None] = [None] * rows.length
+            for at, index in enumerate(rows.members):
                 try:
                     found = bodies[at] = body(line, content, index)
-                    size += len(found)
+                    self._size += len(found)
                 except Damaged as why:
-                    errors[at] = self._problem(held.file, why)
-        given: dict[str, Callable[[], list[Any]]] = {
-            "id": lambda: [stem.message_id(index) for index in members],
-            "approximate_size": lambda: [
-                stem.size * (index + 1) // of - stem.size * index // of for index in members
-            ],
-            "body_size": lambda: (
-                [line.sizes[index] for index in members]
-                if line is not None
-                else [None if stem.count else stem.size] * count
-            ),
-            "attributes": lambda: _attributes(line, members, str),
-            "binary_attributes": lambda: _attributes(line, members, bytes),
-            "group": lambda: [groups.of(index) or None if groups else None for index in members],
-            "deduplication_key": lambda: (
-                [line.keys.get(index) for index in members]
-                if line is not None and stem.count
-                else [stem.key or None] * count
-            ),
-            "dead_letter_records": lambda: [records] * count,
-            "body": lambda: bodies,
-            "error": lambda: errors,
-        }
-        columns = {name: given[name]() for name in self._options.columns if name in given}
-        due = None if held.name is None else self._due_of(held.name)
-        self._rows.add(_shared(stem, held, due), columns, count, size)
+                    errors[at] = self._problem(rows.file, why)
+            rows.bodies = bodies
+        rows.errors = errors
 
 
 def _is_out(batch: Batch) -> bool:
@@ -698,76 +707,12 @@ def _superseded(files: Iterable[Batch]) -> dict[str, int]:
     return found
 
 
-def _shared(stem: Stem, held: _HeldMessages, due: int | None) -> dict[str, Any]:
-    """Return the values that all messages of a name have in common."""
-    values = {
-        "queue": held.queue,
-        "state": held.state,
-        "sent_at": sent_at(stem.id) * 1_000,
-        "file": held.file,
-        "receive_count": 0,
-        "is_dead_letter": bool(stem.deaths),
-        "priority": stem.priority,
-    }
-    name = held.name
-    if name is not None:
-        values["receive_count"] = min(name.receives, MOST_RECEIVES)
-        values["is_dead_letter"] = bool(stem.deaths) and name.redriven is None
-        values["first_received_at"] = _micros(name.first)
-        values["lease_expires_at" if name.token else "deliver_at"] = _micros(due)
-    return values
-
-
-def _batch_of(
-    names: Sequence[Name],
-    state_of: Callable[[Name], str],
-    due_of: Callable[[Name], int | None],
-    columns: Sequence[str],
-) -> pa.RecordBatch:
-    """Return rows of lone messages of which no file is opened."""
-    values: dict[str, Callable[[], list[Any]]] = {
-        "queue": lambda: [name.queue for name in names],
-        "state": lambda: [state_of(name) for name in names],
-        "id": lambda: [name.stem.id for name in names],
-        "sent_at": lambda: [sent_at(name.stem.id) * 1_000 for name in names],
-        "deliver_at": lambda: [_micros(None if name.token else name.due) for name in names],
-        "lease_expires_at": lambda: [_micros(due_of(name) if name.token else None) for name in names],
-        "receive_count": lambda: [min(name.receives, MOST_RECEIVES) for name in names],
-        "first_received_at": lambda: [_micros(name.first) for name in names],
-        "is_dead_letter": lambda: [name.stem.deaths > 0 and name.redriven is None for name in names],
-        "priority": lambda: [name.stem.priority for name in names],
-        "approximate_size": lambda: [name.stem.size for name in names],
-        "body_size": lambda: [name.stem.size for name in names],
-        "deduplication_key": lambda: [name.stem.key or None for name in names],
-        "file": lambda: [name.path for name in names],
-        "error": lambda: [None] * len(names),
-    }
-    return pa.RecordBatch.from_arrays(
-        [pa.array(values[column](), COLUMNS[column][0]) for column in columns], names=[*columns]
-    )
-
-
-def _micros(moment: int | None) -> int | None:
-    return None if moment is None else moment * 1_000
-
-
-def _attributes(line: Line | None, members: Sequence[int], kind: type) -> list[Any]:
-    if line is None:
-        return [None] * len(members)
-    return [
-        [pair for pair in sorted(line.attributes[index].items()) if isinstance(pair[1], kind)]
-        if index in line.attributes
-        else ()
-        for index in members
-    ]
-
-
-def _records(stem: Stem, name: Name | None, line: Line) -> list[dict[str, object]]:
+def _records(name: Name, line: Line) -> list[dict[str, object]]:
     """Return how the message became a dead letter each time; raise `NotAHistory`."""
-    if not stem.deaths:
+    if not name.stem.deaths:
         return []
-    elements = line.deaths if name is None else history_of(name, line)
-    return [_record(record) for record in records_in(json.dumps(elements).encode())]
+    elements = json.dumps(history_of(name, line)).encode()
+    return [_record(record) for record in records_in(elements)]
 
 
 def _record(record: DeadLetterRecord) -> dict[str, object]:
@@ -786,43 +731,3 @@ def _record(record: DeadLetterRecord) -> dict[str, object]:
 def _text(path: str) -> str:
     """Return a path whose bytes may be no UTF-8 as text."""
     return path.encode(errors="surrogateescape").decode(errors="replace")
-
-
-class _Rows:
-    """Rows that become a record batch: columns that are alike in a name's messages by runs."""
-
-    def __init__(self, columns: Sequence[str]) -> None:
-        self._columns = columns
-        self._schema = pa.schema([(name, COLUMNS[name][0]) for name in columns])
-        self._start()
-
-    def _start(self) -> None:
-        self.count = 0
-        self.size = 0
-        self._ends: list[int] = []
-        self._values: dict[str, list[Any]] = {name: [] for name in self._columns}
-
-    def add(
-        self, shared: Mapping[str, Any], columns: Mapping[str, list[Any]], count: int, size: int
-    ) -> None:
-        """Take in `count` messages: a value of each shared column, a list of each other one."""
-        self.count += count
-        self.size += size
-        self._ends.append(self.count)
-        for name, values in self._values.items():
-            if name in _SHARED:
-                values.append(shared.get(name))
-            else:
-                values.extend(columns.get(name) or [None] * count)
-
-    def take(self) -> pa.RecordBatch:
-        ends = pa.array(self._ends, pa.int32())
-        arrays = []
-        for name, values in self._values.items():
-            array = pa.array(values, COLUMNS[name][0])
-            if name in _SHARED and len(values) < self.count:
-                array = pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, array))
-            arrays.append(array)
-        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        self._start()
-        return batch

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from ._columns import ddl
 from ._rows import InvalidColumn
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class SpoolrackRootDataSource(DataSource):
 
     def schema(self) -> str:
         root = _root_reader()
-        return str(root.ddl(root.root_options(self.options).columns))
+        return ddl(root.root_options(self.options).columns, root.COLUMNS)
 
     def reader(self, schema: StructType) -> RootReader:
         options = _root_reader().root_options(self.options)
