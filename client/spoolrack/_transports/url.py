@@ -26,9 +26,7 @@ def open_transport(url: str, runtime: Runtime, **credentials: Unpack[CredentialO
     `InvalidCredentials`."""
     if not isinstance(url, str):
         raise InvalidUrl(f"{url!r} names no server and no folder, as it is no str: {_KNOWN}.")
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        scheme, rest = "grpc", url
+    scheme = url.partition("://")[0]
     if scheme == "vsqs":
         from .vsqs_transport import VsqsTransport
         from .vsqs_values import parse_vsqs_url
@@ -41,13 +39,22 @@ def open_transport(url: str, runtime: Runtime, **credentials: Unpack[CredentialO
 
         refuse_credentials(url, credentials)
         return FolderTransport(parse_folder_url(url), runtime)
+    address, host, is_secure = server_of(url)
+    from .grpc_transport import GrpcTransport
+
+    checked = credentials_for(address, host, is_secure=is_secure, **credentials)
+    return GrpcTransport(address, runtime, checked)
+
+
+def server_of(url: str) -> tuple[str, str, bool]:
+    """Return the address `host:port` of the server that `url` names, its host, and whether TLS is
+    spoken there; raise `InvalidUrl`."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        scheme, rest = "grpc", url
     if scheme not in ("grpc", "grpcs"):
         raise InvalidUrl(f"{url!r} can't be opened: {scheme}:// is not known; {_KNOWN}.")
     parts = _AUTHORITY.fullmatch(rest)
     if parts is None or not rest.isprintable() or not 0 < int(parts["port"] or DEFAULT_PORT) < 65536:
         raise InvalidUrl(f"{url!r} names no server: {_KNOWN}.")
-    from .grpc_transport import GrpcTransport
-
-    address = f"{parts['host']}:{parts['port'] or DEFAULT_PORT}"
-    checked = credentials_for(address, parts["host"], is_secure=scheme == "grpcs", **credentials)
-    return GrpcTransport(address, runtime, checked)
+    return f"{parts['host']}:{parts['port'] or DEFAULT_PORT}", parts["host"], scheme == "grpcs"

@@ -13,14 +13,11 @@ import re
 from typing import Any, Final
 
 from .._credentials import Credentials, credentials_for
-from ..errors import InvalidCredentials, InvalidRequest
+from ..errors import InvalidCredentials
+from ._option_fields import InvalidOption
 
 PARTS: Final = ("token", "token-file", "token-variable", "ca", "certificate", "key", "insecure")
 _BETWEEN: Final = re.compile(r"[;\n]")
-
-
-class InvalidOption(InvalidRequest, ValueError):
-    """An option of the Spark data source can't be what it is."""
 
 
 def credentials_in(text: str, address: str, host: str, *, is_secure: bool) -> Credentials:

@@ -53,7 +53,17 @@ from spoolrack_store.model.stage_names import parse_chunk
 from spoolrack_store.model.transitions import State
 
 from ._columns import BINARIES, TEXTS, TIME, Column, alike, apart, record_batch
-from ._options import InvalidOption, known, listed, moment, whole
+from ._option_fields import (
+    InvalidOption,
+    either,
+    known,
+    moment,
+    names_in,
+    option,
+    partitions,
+    values_in,
+    words,
+)
 
 ROWS: Final = 10_000
 """Messages of a record batch, and a file's more."""
@@ -90,10 +100,6 @@ STATES: Final = (*_STATES.values(), STAGED, ARCHIVED, FOREIGN)
 NOT_UNASKED: Final = frozenset({"removed", ARCHIVED})
 """States of deleted messages: of no use to a count of what is there."""
 _OUT: Final = frozenset({State.READY, State.DELAYED, State.LEASED, State.REMOVED})
-NAMES: Final = (
-    *("path", "columns", "bodies", "queue", "states", "sentAfter", "sentBefore", "onError"),
-    "numPartitions",
-)
 _CONFIG: Final = re.compile(r"(.+)\.([1-9][0-9]{0,14})\.json")
 _COUNT: Final = re.compile(r",n([0-9]+),s([0-9]+)")
 _SIZE: Final = re.compile(r",s([0-9]+)")
@@ -101,27 +107,6 @@ _SIZE: Final = re.compile(r",s([0-9]+)")
 
 class UnreadableFile(Exception):
     """A file of a root can't be read, and onError is 'fail'."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RootOptions:
-    path: str
-    columns: tuple[str, ...]
-    queues: tuple[str, ...] = ()
-    """Patterns of names; none: all queues."""
-    states: frozenset[str] = frozenset(STATES) - NOT_UNASKED
-    since: str = ""
-    """The first id of messages that are sent late enough."""
-    until: str = _LAST
-    fails: bool = False
-    """Whether a file that can't be read fails the query."""
-    partitions: int | None = None
-
-    def has(self, queue: str, state: str) -> bool:
-        """Return whether messages of this queue in this state are asked for."""
-        return state in self.states and (
-            not self.queues or any(fnmatchcase(queue, pattern) for pattern in self.queues)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,35 +123,54 @@ class Range:
     """When the leases of reserved sets end, by their tokens: their names don't say it."""
 
 
+def _states(name: str, text: str) -> frozenset[str]:
+    return frozenset(words(name, text, *STATES)) or frozenset(STATES) - NOT_UNASKED
+
+
+def _first_id(name: str, text: str, otherwise: str) -> str:
+    """Return the first id from a time on; `otherwise` if there is no time."""
+    found = moment(name, text)
+    return otherwise if found is None else first_id_of(Millis(found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RootOptions:
+    path: str
+    columns: tuple[str, ...]
+    queues: tuple[str, ...] = option("queue", (), words)
+    """Patterns of names; none: all queues."""
+    states: frozenset[str] = option("states", frozenset(STATES) - NOT_UNASKED, _states)
+    since: str = option("sentAfter", "", _first_id, "")
+    """The first id of messages that are sent late enough."""
+    until: str = option("sentBefore", _LAST, _first_id, _LAST)
+    fails: bool = option("onError", False, either, "report", "fail")
+    """Whether a file that can't be read fails the query."""
+    partitions: int | None = option("numPartitions", None, partitions)
+
+    def has(self, queue: str, state: str) -> bool:
+        """Return whether messages of this queue in this state are asked for."""
+        return state in self.states and (
+            not self.queues or any(fnmatchcase(queue, pattern) for pattern in self.queues)
+        )
+
+
+NAMES: Final = ("path", "columns", "bodies", *names_in(RootOptions))
+
+
 def root_options(options: Mapping[str, str]) -> RootOptions:
     """Return what the options say; raise `InvalidOption`."""
     given = known(options, NAMES)
     path = given.get("path", "").removeprefix("file://")
     if not path:
         raise InvalidOption("The folder is missing: .load('/srv/queues').")
-    fails = given.get("onerror", "report").lower()
-    if fails not in ("report", "fail"):
-        raise InvalidOption(f"onError is {fails!r}: it may be 'report' or 'fail'.")
-    bodies = given.get("bodies", "false").lower()
-    if bodies not in ("true", "false"):
-        raise InvalidOption(f"bodies is {bodies!r}: it may be 'true' or 'false'.")
-    columns = listed(given, "columns", tuple(COLUMNS)) or tuple(
-        name for name in COLUMNS if name != "body" or bodies == "true"
+    has_bodies = not either("bodies", given.get("bodies", "false"), "true", "false")
+    columns = words("columns", given.get("columns", ""), *COLUMNS) or tuple(
+        name for name in COLUMNS if name != "body" or has_bodies
     )
-    if bodies == "true" and "body" not in columns:
+    if has_bodies and "body" not in columns:
         columns = (*columns, "body")
-    states = frozenset(listed(given, "states", STATES))
-    since, until = moment(given, "sentAfter"), moment(given, "sentBefore")
-    return RootOptions(
-        path=os.path.abspath(path),
-        columns=columns,
-        queues=listed(given, "queue", ()),
-        states=states or frozenset(STATES) - NOT_UNASKED,
-        since="" if since is None else first_id_of(Millis(since)),
-        until=_LAST if until is None else first_id_of(Millis(until)),
-        fails=fails == "fail",
-        partitions=whole(given, "numPartitions", 0, least=0, most=10_000) or None,
-    )
+    values = values_in(RootOptions, given)
+    return RootOptions(path=os.path.abspath(path), columns=columns, **values)
 
 
 def ranges(options: RootOptions) -> list[Range]:
