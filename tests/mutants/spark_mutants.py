@@ -94,7 +94,9 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="bodies-by-column-have-other-checksums",
         breaks="a repeated batch is known by its rows, whichever form they are staged in",
-        edits=edit("_row_sender.py:_before_body", "[: -size or None]", "[:-size]"),
+        edits=edit(
+            "_row_sender.py:_before_body", "    while size > 0x7F:\n", "    while size > 0xFF:\n"
+        ),
         caught_by=("tests/spark/test_spark_columns.py",),
     ),
     Mutant(

@@ -11,6 +11,7 @@ docs/spark.md is the way in.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from ._partition import COUNTS, write_batches, write_partition, writer
@@ -35,18 +36,18 @@ OLDEST: Final = (4, 2)
 """The first pyspark that passes data sources the amount to read."""
 
 
+_SOURCES: Final = {"SpoolrackDataSource": "_datasource", "SpoolrackRootDataSource": "_root_source"}
+"""The data sources, and their modules, which need pyspark."""
+
+
 def register(spark: SparkSession) -> None:
     """Make `format("spoolrack")` and `format("spoolrack.root")` known to a session that can't find them
     by itself.
 
     Raise `ImportError` where pyspark is too old for the data sources.
     """
-    _check_version()
-    from ._datasource import SpoolrackDataSource
-    from ._root_source import SpoolrackRootDataSource
-
-    spark.dataSource.register(SpoolrackDataSource)
-    spark.dataSource.register(SpoolrackRootDataSource)
+    for name in _SOURCES:
+        spark.dataSource.register(__getattr__(name))
 
 
 def _check_version() -> None:
@@ -60,14 +61,7 @@ def _check_version() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "SpoolrackDataSource":
-        _check_version()
-        from ._datasource import SpoolrackDataSource
-
-        return SpoolrackDataSource
-    if name == "SpoolrackRootDataSource":
-        _check_version()
-        from ._root_source import SpoolrackRootDataSource
-
-        return SpoolrackRootDataSource
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _SOURCES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _check_version()
+    return getattr(import_module(f".{_SOURCES[name]}", __name__), name)

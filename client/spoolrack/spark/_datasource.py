@@ -7,6 +7,7 @@ What can fail: an option, a column or a mode that can't be; the error says what 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import UnionType
 from typing import Final
 
@@ -27,15 +28,17 @@ from ._rows import InvalidColumn, check_columns
 from ._sink import QueueStreamWriter, QueueWriter
 from ._source import QueueReader, QueueStreamReader
 
-_KINDS: Final[dict[str, str]] = {
-    "body": "binary or string",
-    "attributes": "map<string, string> or map<string, binary>",
-    "binary_attributes": "map<string, binary>",
-    "deduplication_id": "string",
-    "group": "string",
-    "priority": "a whole number",
-    "delay_seconds": "a number",
+_TEXT: Final = BinaryType | StringType
+_KINDS: Final[dict[str, tuple[str, Callable[[DataType], bool]]]] = {
+    "body": ("binary or string", lambda kind: isinstance(kind, _TEXT)),
+    "attributes": ("map<string, string> or map<string, binary>", lambda kind: _is_map(kind, _TEXT)),
+    "binary_attributes": ("map<string, binary>", lambda kind: _is_map(kind, BinaryType)),
+    "deduplication_id": ("string", lambda kind: isinstance(kind, StringType)),
+    "group": ("string", lambda kind: isinstance(kind, StringType)),
+    "priority": ("a whole number", lambda kind: isinstance(kind, IntegralType)),
+    "delay_seconds": ("a number", lambda kind: isinstance(kind, NumericType)),
 }
+"""The columns of what is written, each with its types, as text and as a check."""
 
 
 class SpoolrackDataSource(DataSource):
@@ -97,10 +100,10 @@ def _check_read(schema: StructType, options: ReadOptions) -> None:
 def _check_written(schema: StructType, *, is_direct: bool) -> None:
     check_columns(schema.fieldNames(), may_deduplicate=is_direct, must_deduplicate=is_direct)
     for field in schema.fields:
-        if not _fits(field.name, field.dataType):
+        kinds, fits = _KINDS[field.name]
+        if not fits(field.dataType):
             raise InvalidColumn(
-                f"The column {field.name} is {field.dataType.simpleString()}: it must be "
-                f"{_KINDS[field.name]}."
+                f"The column {field.name} is {field.dataType.simpleString()}: it must be {kinds}."
             )
 
 
@@ -110,19 +113,3 @@ def _is_map(kind: DataType, values: type[DataType] | UnionType) -> bool:
         and isinstance(kind.keyType, StringType)
         and isinstance(kind.valueType, values)
     )
-
-
-def _fits(name: str, kind: DataType) -> bool:
-    match name:
-        case "body":
-            return isinstance(kind, BinaryType | StringType)
-        case "attributes":
-            return _is_map(kind, BinaryType | StringType)
-        case "binary_attributes":
-            return _is_map(kind, BinaryType)
-        case "deduplication_id" | "group":
-            return isinstance(kind, StringType)
-        case "priority":
-            return isinstance(kind, IntegralType)
-        case _:
-            return isinstance(kind, NumericType)

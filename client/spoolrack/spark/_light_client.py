@@ -90,7 +90,7 @@ class LightClient:
             except SpoolrackError as error:
                 if not may_repeat(error):
                     raise
-                # What is in doubt is retryable here, because the call is idempotent by name.
+                # An outcome in doubt is retryable here, because the call is idempotent by name.
                 cause = error if error.retryable else Unreachable()
                 left = deadline - self.monotonic()
                 pause = POLICY.pause(cause, failed=failed, left=left, random=self.random)

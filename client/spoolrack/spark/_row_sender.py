@@ -108,8 +108,15 @@ def checksums(queue: str, chunk: Chunk) -> StagedRows:
 
 
 def _before_body(size: int) -> bytes:
-    """Return what a message with a body of so many bytes begins with: its tag and its length."""
-    return pb.OutgoingMessage(body=bytes(size)).SerializeToString()[: -size or None]
+    """Return what a message with a body of so many bytes begins with: a tag and a varint."""
+    if not size:
+        return b""
+    digits = bytearray(b"\n")
+    while size > 0x7F:
+        digits.append(size & 0x7F | 0x80)
+        size >>= 7
+    digits.append(size)
+    return bytes(digits)
 
 
 def stage(caller: LightClient, queue: str, chunks: Iterable[Chunk]) -> StagedRows:
