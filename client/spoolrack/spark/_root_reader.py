@@ -100,7 +100,7 @@ STATES: Final = (*_STATES.values(), STAGED, ARCHIVED, FOREIGN)
 NOT_UNASKED: Final = frozenset({"removed", ARCHIVED})
 """States of deleted messages: of no use to a count of what is there."""
 _OUT: Final = frozenset({State.READY, State.DELAYED, State.LEASED, State.REMOVED})
-_CONFIG: Final = re.compile(r"(.+)\.([1-9][0-9]{0,14})\.json")
+_CONFIG: Final = re.compile(r"(?P<queue>.+)\.(?P<version>[1-9][0-9]{0,14})\.json")
 _COUNT: Final = re.compile(r",n([0-9]+),s([0-9]+)")
 _SIZE: Final = re.compile(r",s([0-9]+)")
 
@@ -175,7 +175,7 @@ def root_options(options: Mapping[str, str]) -> RootOptions:
 
 def ranges(options: RootOptions) -> list[Range]:
     """Return the shares of all tasks; raise `InvalidOption` where there is no root."""
-    root = _RootFolders(options)
+    root = _RootFolders(options.path)
     root.check()
     names = root.all_names()
     first, end = options.since[:_KEY], options.until[:_KEY]
@@ -228,9 +228,8 @@ def _key(item: str) -> str:
 class _RootFolders:
     """The folders of a root, and the small files beside the messages."""
 
-    def __init__(self, options: RootOptions) -> None:
-        self._options = options
-        self.path = options.path
+    def __init__(self, path: str) -> None:
+        self.path = path
 
     def check(self) -> None:
         """Raise `InvalidOption` where there is no root that can be listed."""
@@ -281,22 +280,16 @@ class _RootFolders:
 
     def deleted_queues(self) -> frozenset[str]:
         """Return the queues with a tombstone, whose messages count as deleted."""
-        newest: dict[str, list[int]] = {}
-        for item in self.list(layout.CONFIG):
-            if found := _CONFIG.fullmatch(item):
-                newest.setdefault(found[1], []).append(int(found[2]))
-        return frozenset(
-            queue for queue, versions in newest.items() if self._is_deleted(queue, versions)
-        )
-
-    def _is_deleted(self, queue: str, versions: Sequence[int]) -> bool:
-        for version in sorted(versions, reverse=True):
-            path = f"{layout.CONFIG}/{queue}.{version}.json"
+        deleted: dict[str, bool] = {}
+        found = filter(None, map(_CONFIG.fullmatch, self.list(layout.CONFIG)))
+        for item in sorted(found, key=lambda item: int(item["version"]), reverse=True):
+            path = f"{layout.CONFIG}/{item[0]}"
             try:
-                return settings.decode(self.content(path), path).settings is None
+                if item["queue"] not in deleted:
+                    deleted[item["queue"]] = settings.decode(self.content(path), path).settings is None
             except (OSError, DamagedSettings):
                 continue  # The highest version that can be read counts.
-        return False
+        return frozenset(queue for queue in deleted if deleted[queue])
 
     def published_stages(self) -> frozenset[str]:
         """Return the stages that a manifest publishes, whose messages are sent."""
@@ -473,7 +466,7 @@ class _RangeReader:
     def __init__(self, options: RootOptions, range: Range) -> None:
         self._options = options
         self._range = range
-        self._root = _RootFolders(options)
+        self._root = _RootFolders(options.path)
         self._page: list[_Rows] = []
         self._count = self._size = 0
         """Messages of the page, and bytes of their bodies."""

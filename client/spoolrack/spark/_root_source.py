@@ -7,7 +7,6 @@ What can fail: a wheel without the store, an option, a folder that is no root.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,14 +17,7 @@ from ._columns import ddl
 from ._rows import InvalidColumn
 
 if TYPE_CHECKING:
-    from ._root_reader import Range, RootOptions
-
-
-@dataclass(frozen=True)
-class RootPart(InputPartition):
-    """The input of one task."""
-
-    range: Range
+    from ._root_reader import RootOptions
 
 
 class SpoolrackRootDataSource(DataSource):
@@ -54,11 +46,10 @@ class RootReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [RootPart(each) for each in _root_reader().ranges(self._options)]
+        return [InputPartition(each) for each in _root_reader().ranges(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, RootPart)
-        yield from _root_reader().read(self._options, partition.range)
+        yield from _root_reader().read(self._options, partition.value)
 
 
 def _root_reader() -> Any:

@@ -9,8 +9,7 @@ processes and pickles them: they hold options, and make all else when it is firs
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -30,20 +29,6 @@ from ._queue_reader import read_slice
 from ._queues_reader import Piece, QueuesReading
 
 ALL_BYTES = 2**40
-
-
-@dataclass(frozen=True)
-class QueuePartition(InputPartition):
-    """The input of one task."""
-
-    pieces: tuple[Piece, ...]
-
-
-@dataclass(frozen=True)
-class PeekPartition(InputPartition):
-    """The input of one task of a batch read."""
-
-    share: PeekShare
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -89,15 +74,12 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reading.lag(self._latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return [
-            QueuePartition(pieces)
-            for pieces in self._reading.parts(self._offset(start), self._offset(end))
-        ]
+        parts = self._reading.parts(self._offset(start), self._offset(end))
+        return [InputPartition(pieces) for pieces in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, QueuePartition)
         caller = self._options.place.caller
-        for piece in partition.pieces:
+        for piece in cast(tuple[Piece, ...], partition.value):
             for runs in read_slice(caller, piece.stream, piece.sequence_number, piece.part):
                 page = [Rows.of(piece.queue, run) for run in runs]
                 yield record_batch(page, self._options.columns, COLUMNS)
@@ -118,10 +100,10 @@ class QueueReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         caller = self._options.place.caller
-        return [PeekPartition(share) for share in shares(caller, self._options)]
+        return [InputPartition(share) for share in shares(caller, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, PeekPartition)
-        for messages in peek(self._options.place.caller, self._options, partition.share):
-            page = [Rows(partition.share.queue, message) for message in messages]
+        share = cast(PeekShare, partition.value)
+        for messages in peek(self._options.place.caller, self._options, share):
+            page = [Rows(share.queue, message) for message in messages]
             yield record_batch(page, self._options.columns, COLUMNS)
