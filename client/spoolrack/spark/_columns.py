@@ -233,15 +233,12 @@ def _body_chunks(bodies: pa.Array) -> Iterator[pb.MessageColumns]:
 
 def messages_of(batch: pa.RecordBatch, *, must_deduplicate: bool = False) -> Iterator[Sized]:
     """Return the rows of a batch whose columns are checked; raise `InvalidColumn` for a bad row."""
-    names = batch.schema.names
-    bodies = batch.column(names.index("body")).to_pylist()
-    if len(names) == 1:
-        for body in bodies:
+    names, nothing = batch.schema.names, [None] * batch.num_rows
+    columns = [batch.column(name).to_pylist() if name in names else nothing for name in WRITTEN]
+    if names == ["body"]:
+        for body in columns[0]:
             raw = as_bytes(body)
             yield pb.OutgoingMessage(body=raw), len(raw) + 8, None
-        return
-    columns = {name: batch.column(names.index(name)).to_pylist() for name in names}
-    nothing = [None] * batch.num_rows
-    rows = zip(*(columns.get(name, nothing) for name in WRITTEN), strict=True)
-    for body, attributes, key, delay, *others in rows:
-        yield message_of(body, attributes, key, delay, *others, must_deduplicate=must_deduplicate)
+    else:
+        for row in zip(*columns, strict=True):
+            yield message_of(*row, must_deduplicate=must_deduplicate)

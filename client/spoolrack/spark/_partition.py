@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ._options import InvalidOption, QueueAddress, queue_address
 from ._row_sender import SentCounts, StagedRows, publish, send, stage
-from ._rows import Sized, check_columns, chunks, message_of
+from ._rows import WRITTEN, Sized, check_columns, chunks, message_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -137,15 +137,7 @@ def _checked(batches: Iterable[pa.RecordBatch], *, may_deduplicate: bool) -> Ite
 
 def _message(row: Any, *, may_deduplicate: bool = True) -> Sized:
     if isinstance(row, bytes | bytearray | str):
-        return message_of(row, None, None, None)
+        return message_of(row)
     named = row if isinstance(row, Mapping) else row.asDict()
     check_columns(named, may_deduplicate=may_deduplicate)
-    return message_of(
-        named["body"],
-        named.get("attributes"),
-        named.get("deduplication_id"),
-        named.get("delay_seconds"),
-        named.get("binary_attributes"),
-        named.get("group"),
-        named.get("priority"),
-    )
+    return message_of(*map(named.get, WRITTEN))

@@ -62,17 +62,17 @@ def check_columns(
 
 def message_of(
     body: Any,
-    attributes: Any,
-    key: Any,
-    delay: Any,
+    attributes: Any = None,
+    key: Any = None,
+    delay: Any = None,
     binary: Any = None,
     group: Any = None,
     priority: Any = None,
     *,
     must_deduplicate: bool = False,
 ) -> Sized:
-    """Return one row as a message. `attributes` and the `binary` ones are mappings, or pairs as Arrow
-    gives them; a name may be in one of them."""
+    """Return one row, the values of `WRITTEN`, as a message. `attributes` and the `binary` ones are
+    mappings, or pairs as Arrow gives them; a name may be in one of them."""
     raw = as_bytes(body)
     message = pb.OutgoingMessage(body=raw)
     size = len(raw) + 8
