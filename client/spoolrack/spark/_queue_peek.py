@@ -1,9 +1,8 @@
 """Looks at queues: their counts, and their messages for a batch read. Knows nothing of Spark.
 
-Nothing is leased, and each look may be repeated.
-
-The driver divides a queue by send times, so that each task asks the server for a share of its own. A
-send time doesn't change: a message that moves meanwhile is in one share, in whatever state.
+Nothing is leased, and each look may be repeated. The driver divides a queue by send times, so that each
+task asks the server for a share of its own. A send time doesn't change: a message that moves meanwhile
+is in one share, in whatever state.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from itertools import accumulate, repeat
-from typing import Final
+from itertools import accumulate, chain, repeat
+from typing import Any, Final
 
 import pyarrow as pa
 from spoolrack_store.engine.dead_letters import history_of
@@ -336,40 +336,30 @@ class _RootFolders:
             os.close(file)
 
 
-@dataclass(slots=True)
+@dataclass
 class _Rows:
     """Messages of one file that one name holds: a run of rows."""
 
     name: Name
     file: str
+    """Its path."""
+    paths: Sequence[str]
+    """Those of all names of the file: each of them opens it."""
     state: str
-    due: int | None = None
-    members: Sequence[int] = (0,)
+    due: int | None
+    members: Sequence[int]
     """Their indexes."""
-    line: Line | None = None
-    """The file's line. None: it wasn't read."""
-    groups: Groups | None = None
-    records: Sequence[Mapping[str, object]] | None = None
-    bodies: Sequence[bytes | None] | None = None
-    errors: Sequence[str | None] | None = None
-    """None: no message has one."""
+
+    # Only a file that is opened sets these.
+    line: Line | None = field(default=None, init=False)
+    groups: Groups | None = field(default=None, init=False)
+    records: Sequence[Mapping[str, object]] | None = field(default=None, init=False)
+    bodies: Sequence[bytes | None] | None = field(default=None, init=False)
+    errors: Sequence[str | None] | None = field(default=None, init=False)
 
     @property
     def length(self) -> int:
         return len(self.members)
-
-
-@dataclass(slots=True)
-class _MessageFile:
-    """The messages of one file that are asked for."""
-
-    paths: Sequence[str]
-    """Its names: each of them opens it."""
-    rows: Sequence[_Rows]
-
-    @property
-    def stem(self) -> Stem:
-        return self.rows[0].name.stem
 
 
 def _micros(moment: int | None) -> int | None:
@@ -383,27 +373,27 @@ def _sizes(rows: _Rows) -> Iterable[int]:
 
 
 def _of_line(
-    value: Callable[[_Rows, Line, int], object], unread: Callable[[Stem], object]
-) -> Callable[[_Rows], Iterable[object]]:
-    """Return values that the file's line has for each index, or else its `unread` name for all."""
+    kind: pa.DataType,
+    value: Callable[[Any, int], object],
+    of_name: Callable[[Stem], object] = lambda stem: None,
+) -> Column:
+    """Return a column of values that a file's line has for each index. Without the line all are what
+    the name says."""
 
     def values(rows: _Rows) -> Iterable[object]:
-        line = rows.line
-        if line is None:
-            return repeat(unread(rows.name.stem), rows.length)
-        return (value(rows, line, index) for index in rows.members)
+        if rows.line is None:
+            return repeat(of_name(rows.name.stem), rows.length)
+        return (value(rows, index) for index in rows.members)
 
-    return values
+    return apart(kind, values)
 
 
 def _attributes(kind: pa.DataType, of_type: type) -> Column:
-    def value(_: _Rows, line: Line, index: int) -> object:
-        found = line.attributes.get(index)
-        if not found:
-            return ()
-        return [pair for pair in sorted(found.items()) if isinstance(pair[1], of_type)]
+    def value(rows: Any, index: int) -> Sequence[tuple[str, str | bytes]]:
+        found = rows.line.attributes.get(index)
+        return [pair for pair in sorted(found.items()) if isinstance(pair[1], of_type)] if found else ()
 
-    return apart(kind, _of_line(value, lambda _: None))
+    return _of_line(kind, value)
 
 
 _RECORD: Final = pa.struct(
@@ -433,25 +423,18 @@ COLUMNS: Final[dict[str, Column]] = {
     "priority": alike(pa.int32(), lambda rows: rows.name.stem.priority),
     "approximate_size": apart(pa.int64(), _sizes),
     "file": alike(pa.string(), lambda rows: rows.file),
-    "body_size": apart(
+    "body_size": _of_line(
         pa.int64(),
-        _of_line(
-            lambda _, line, index: line.sizes[index],
-            lambda stem: None if stem.count else stem.size,
-        ),
+        lambda rows, index: rows.line.sizes[index],
+        lambda stem: None if stem.count else stem.size,
     ),
     "attributes": _attributes(TEXTS, str),
     "binary_attributes": _attributes(BINARIES, bytes),
-    "group": apart(
-        pa.string(),
-        _of_line(
-            lambda rows, _, index: rows.groups.of(index) or None if rows.groups else None,
-            lambda _: None,
-        ),
+    "group": _of_line(
+        pa.string(), lambda rows, index: rows.groups.of(index) or None if rows.groups else None
     ),
-    "deduplication_key": apart(
-        pa.string(),
-        _of_line(lambda _, line, index: line.keys.get(index), lambda stem: stem.key or None),
+    "deduplication_key": _of_line(
+        pa.string(), lambda rows, index: rows.line.keys.get(index), lambda stem: stem.key or None
     ),
     "dead_letter_records": apart(pa.list_(_RECORD), lambda rows: repeat(rows.records, rows.length)),
     "body": apart(pa.binary(), lambda rows: rows.bodies or repeat(None, rows.length)),
@@ -477,16 +460,16 @@ class _RangeReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         moved: set[str] = set()
         foreign: list[dict[str, str]] = []
-        for file in self._found(foreign):
-            if not self._add(file):
-                moved.add(file.stem.text)
+        for runs in self._found(foreign):
+            if not self._add(runs):
+                moved.add(runs[0].name.stem.text)
             if self._is_full:
                 yield self._take()
         if moved:
             # Another process has moved them since: they are elsewhere, or deleted.
-            for file in self._found([]):
-                if file.stem.text in moved:
-                    self._add(file)
+            for runs in self._found([]):
+                if runs[0].name.stem.text in moved:
+                    self._add(runs)
                 if self._is_full:
                     yield self._take()
         if self._page:
@@ -507,13 +490,17 @@ class _RangeReader:
 
     # Which messages there are.
 
-    def _found(self, foreign: list[dict[str, str]]) -> Iterator[_MessageFile]:
-        """Yield the files of messages that are asked for, and add a row for each other file to
-        `foreign`."""
+    def _found(self, foreign: list[dict[str, str]]) -> Iterator[Sequence[_Rows]]:
+        """Yield the runs of each file of messages that are asked for, and add a row for each other file
+        to `foreign`."""
         folders = self._root.all_names()
         staged = folders.pop(layout.STAGED)
-        mine = {folder: [*filter(self._is_mine, items)] for folder, items in folders.items()}
-        several = Counter(_key(item) for items in mine.values() for item in items)
+        first, end = self._range.first, self._range.end
+        mine = {
+            folder: [item for item in items if first <= _key(item) < end]
+            for folder, items in folders.items()
+        }
+        several = Counter(map(_key, chain.from_iterable(mine.values())))
         names: list[Name] = []
         for folder, items in mine.items():
             for item in items:
@@ -525,9 +512,11 @@ class _RangeReader:
                     continue
                 if several[name.stem.id[:_KEY]] > 1 or name.stem.count:
                     names.append(name)
-                elif not (name.state is State.SENT and name.stem.deaths) and (rows := self._rows(name)):
+                elif not (name.state is State.SENT and name.stem.deaths) and (
+                    rows := self._rows(name, (name.path,))
+                ):
                     # The only name of a lone message, and no copy: nothing else says where it is.
-                    yield _MessageFile([name.path], [rows])
+                    yield (rows,)
         files = resolve(names)
         yield from self._sent(files)
         yield from self._staged(staged, files, foreign)
@@ -537,17 +526,16 @@ class _RangeReader:
     def _is_mine(self, item: str) -> bool:
         return self._range.first <= _key(item) < self._range.end
 
-    def _rows(self, name: Name, members: int | None = None) -> _Rows | None:
-        """Return the rows of `members` of a name, or of all; None if they aren't asked for."""
+    def _rows(self, name: Name, paths: Sequence[str], members: int = 1) -> _Rows | None:
+        """Return the run of `members` of a name; None if they aren't asked for."""
         state = _STATES[name.state]
         if name.queue in self._range.deleted and name.state is not State.QUARANTINED:
             state = _STATES[State.REMOVED]
         if not self._options.has(name.queue, state):
             return None
         due = self._range.holds.get(name.token, name.due)
-        if members is None:
-            return _Rows(name, name.path, state, due)
-        return _Rows(name, name.path, state, due, [*indexes(members)])
+        places = (0,) if members == 1 else [*indexes(members)]
+        return _Rows(name, name.path, paths, state, due, places)
 
     def _add_foreign(self, folder: str, item: str, foreign: list[dict[str, str]]) -> None:
         parent, _, queue = folder.partition("/")
@@ -559,23 +547,24 @@ class _RangeReader:
         error = self._problem(path, "this is not the name of a message")
         foreign.append({"queue": queue, "state": FOREIGN, "file": path, "error": error})
 
-    def _sent(self, files: Mapping[str, Batch]) -> Iterator[_MessageFile]:
+    def _sent(self, files: Mapping[str, Batch]) -> Iterator[Sequence[_Rows]]:
         superseded = _superseded(files.values())
         for text in sorted(files):
             batch = files[text]
             if not batch.was_sent or (batch.stem.deaths and not _is_out(batch)):
                 continue  # Never answered: the next start unlinks it.
-            found = []
+            paths = [entry.name.path for entry in reversed(batch.entries)]
+            runs = []
             for entry in batch.entries:
                 members = entry.held & ~superseded.get(text, 0)
-                if members and (rows := self._rows(entry.name, members)):
-                    found.append(rows)
-            if found:
-                yield _MessageFile([entry.name.path for entry in reversed(batch.entries)], found)
+                if members and (rows := self._rows(entry.name, paths, members)):
+                    runs.append(rows)
+            if runs:
+                yield runs
 
     def _staged(
         self, items: Sequence[str], files: Mapping[str, Batch], foreign: list[dict[str, str]]
-    ) -> Iterator[_MessageFile]:
+    ) -> Iterator[Sequence[_Rows]]:
         dropped = {item for item in items if item.endswith("~dropped")}
         for item in items:
             if item in dropped or not self._is_mine(item):
@@ -590,7 +579,7 @@ class _RangeReader:
             if f"{life}~dropped" not in dropped and chunk.stem.text not in files:
                 yield from self._stateless(chunk.queue, chunk.stem, chunk.path, state)
 
-    def _archived(self, foreign: list[dict[str, str]]) -> Iterator[_MessageFile]:
+    def _archived(self, foreign: list[dict[str, str]]) -> Iterator[Sequence[_Rows]]:
         for queue, folder, item in self._root.archived():
             if not self._is_mine(item) or not self._options.has(queue, ARCHIVED):
                 continue
@@ -601,44 +590,41 @@ class _RangeReader:
                 continue
             yield from self._stateless(queue, stem, f"{folder}/{item}", ARCHIVED)
 
-    def _stateless(self, queue: str, stem: Stem, path: str, state: str) -> Iterator[_MessageFile]:
-        """Yield the file of messages that are in no state of a queue, if they are asked for."""
+    def _stateless(self, queue: str, stem: Stem, path: str, state: str) -> Iterator[Sequence[_Rows]]:
+        """Yield the run of a file whose messages are in no state of a queue, if they are asked for."""
         if self._options.has(queue, state):
             name = Name(stem=stem, state=State.READY, queue=queue, members=stem.full)
-            yield _MessageFile([path], [_Rows(name, path, state, None, range(stem.count or 1))])
+            yield (_Rows(name, path, (path,), state, None, range(stem.count or 1)),)
 
     # The facts that only the files have.
 
-    def _add(self, file: _MessageFile) -> bool:
+    def _add(self, runs: Sequence[_Rows]) -> bool:
         """Take in the messages of a file; return False if it is there under none of its names."""
-        if self._is_opened(file.stem):
+        stem = runs[0].name.stem
+        if self._wants_body or self._wants_line or (self._wants_batches and stem.count):
             try:
-                line, content = self._load(file)
+                line, content = self._load(stem, runs[0].paths)
             except FileNotFoundError:
                 return False
             except (OSError, Damaged) as why:
-                error = self._problem(file.paths[0], why)
-                for rows in file.rows:
+                error = self._problem(runs[0].paths[0], why)
+                for rows in runs:
                     rows.errors = [error] * rows.length
             else:
-                groups = Groups(line.groups, file.stem.full) if line.groups else None
-                for rows in file.rows:
+                groups = Groups(line.groups, stem.full) if line.groups else None
+                for rows in runs:
                     rows.line, rows.groups = line, groups
                     self._fill(rows, line, content)
-        for rows in file.rows:
+        for rows in runs:
             self._page.append(rows)
             self._count += rows.length
         return True
 
-    def _is_opened(self, stem: Stem) -> bool:
-        """Return whether a column needs more than the name, or its state."""
-        return self._wants_body or self._wants_line or (self._wants_batches and stem.count > 0)
-
-    def _load(self, file: _MessageFile) -> tuple[Line, bytes]:
-        stem = file.stem
+    def _load(self, stem: Stem, paths: Sequence[str]) -> tuple[Line, bytes]:
+        """Return the line of a file, and what holds the bodies if they are asked for."""
         if not (self._wants_body or stem.line):
             return decode(stem, b"", stem.length), b""
-        for path in file.paths:
+        for path in paths:
             try:
                 content, length = self._root.tail(path, None if self._wants_body else stem.line)
             except FileNotFoundError:
@@ -651,7 +637,7 @@ class _RangeReader:
             except FileNotFoundError as why:
                 self._root.tail(path, 0)  # The message may have been deleted.
                 raise Damaged("its body is not there any more") from why
-        raise FileNotFoundError(file.paths[0])
+        raise FileNotFoundError(paths[0])
 
     def _problem(self, path: str, why: Exception | str) -> str:
         reason = why.strerror if isinstance(why, OSError) and why.strerror else str(why)
