@@ -23,6 +23,8 @@ def test_options_have_defaults_and_any_case() -> None:
         ("endpoint", "", "missing"),
         ("endpoint", "http://queues:80", "host:port"),
         ("endpoint", "queues:99999", "host:port"),
+        ("endpoint", "one,two", "host:port"),
+        ("endpoint", "one:50051,two:50051", "host:port"),
         ("queue", "", "missing"),
         ("queue", "../etc", "name"),
         ("credentials", "srk_secret", "parts NAME=VALUE"),
