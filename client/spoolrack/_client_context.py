@@ -15,7 +15,7 @@ from weakref import WeakSet
 from . import _arguments as arguments
 from ._retry import RetryPolicy
 from ._runtime import Runtime
-from ._transports import Transport
+from ._transports import ClientTransport
 from ._values import Seconds
 from .errors import ClientClosed, ForkedClient, SpoolrackError, Timeout, Unreachable
 
@@ -33,7 +33,7 @@ class ClientContext:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: ClientTransport,
         runtime: Runtime,
         *,
         timeout: Seconds = 30.0,

@@ -26,8 +26,8 @@ from ._blocking import Client, connect
 
 if TYPE_CHECKING:
     from spoolrack_server.server import Server
+    from spoolrack_store.manual_clock import ManualClock
     from spoolrack_store.model.clock import Clock
-    from spoolrack_store.testing import ManualClock
 
 __all__ = ["OpenRoot", "RunningServer", "manual_clock", "open_root", "running_server"]
 
@@ -165,7 +165,7 @@ def open_root(
 def manual_clock() -> ManualClock:
     """Return a clock that stands still until `advance(milliseconds)` moves it."""
     try:
-        from spoolrack_store.testing import ManualClock
+        from spoolrack_store.manual_clock import ManualClock
     except ImportError as error:
         raise _missing(error) from error
     return ManualClock()

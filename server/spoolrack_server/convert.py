@@ -17,7 +17,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store.model.batch import Attributes
+from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.clock import HOUR, LAST_MOMENT, Millis, span_text
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import (

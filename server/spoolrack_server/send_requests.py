@@ -11,7 +11,7 @@ from typing import Any
 
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store.model.batch import Attributes
+from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Send, SendResults

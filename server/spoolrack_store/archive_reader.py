@@ -16,7 +16,7 @@ from .files.body_file import body_pieces
 from .files.disk import FileKind
 from .files.layout import BODY
 from .files.local_disk import LocalDisk
-from .model.batch import Attributes, Damaged, Groups, Line, body, decode
+from .model.batch_file import Attributes, Damaged, Groups, Line, body, decode
 from .model.clock import Millis
 from .model.names import NotAName, Stem, batch_of, parse, sent_at
 from .model.operations import MAX_BODY_IN_MEMORY

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from .committer import Committer, Driver, ThreadDriver
 from .engine.engine import Engine
 from .engine.questions import Questions
-from .engine.reservations import check_places
+from .engine.reserver import check_places
 from .files.body_file import BodyFile, discard_body, link_body
 from .files.changes import LockHolder, Poisoned, describe_holder, try_for
 from .files.disk import SyncFailed

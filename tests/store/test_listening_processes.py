@@ -11,8 +11,8 @@ from spoolrack_store.committer import LISTEN_EVERY, LISTENING_EVERY, NEWS_EVERY
 from spoolrack_store.files import local_disk
 from spoolrack_store.files.changes import LOCK
 from spoolrack_store.files.local_disk import LocalDisk
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import Receive
-from spoolrack_store.testing import ManualClock
 
 from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened
 

@@ -194,7 +194,7 @@ class FileTransport(Protocol):
         without a copy. Raises `OSError` for a file that can't be read, `Unsupported`."""
 
 
-class Transport(Protocol):
+class ClientTransport(Protocol):
     """The operations of a store. Safe for use from several threads, or several tasks of one loop."""
 
     staging: StagingTransport

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model import settings as store_settings
-from spoolrack_store.model.batch import Attributes
+from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.clock import HOUR, Millis, span_text
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord as StoreRecord
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError

@@ -90,7 +90,7 @@ class VsqsDeliveries:
 
 
 class VsqsTransport:
-    """`transports.Transport` over one folder."""
+    """`transports.ClientTransport` over one folder."""
 
     def __init__(self, place: VsqsUrl, runtime: Runtime) -> None:
         self._calls = VsqsCalls(place)

@@ -16,7 +16,7 @@ from .._retry import RetryPolicy
 from .._runtime import Runtime, Tasks
 from .._settings import CHOICES, MOST, QueueSettings, Settings
 from .._stage_values import BatchOptions
-from .._transports import Transport
+from .._transports import ClientTransport
 from .._transports.url import open_transport
 from .._values import (
     QueueInfo,
@@ -52,7 +52,7 @@ class Client:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: ClientTransport,
         runtime: Runtime,
         *,
         timeout: Seconds = 30.0,

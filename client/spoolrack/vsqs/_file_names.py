@@ -28,7 +28,7 @@ _NAME: Final = re.compile(
 )
 
 
-class State(StrEnum):
+class FileState(StrEnum):
     """The state of a message, as its name gives it."""
 
     NEW = "new"
@@ -43,7 +43,7 @@ class FileName:
     """As it stands in the folder."""
     number: int
     """The message's id."""
-    state: State
+    state: FileState
     expiration: int | None = None
     """Of a leased one: Unix time in microseconds."""
 
@@ -55,10 +55,10 @@ def parse(text: str) -> FileName | None:
         return None
     number = int(found["number"])
     if found["new"]:
-        return FileName(text, number, State.NEW)
+        return FileName(text, number, FileState.NEW)
     if found["expiration"] is None:
-        return FileName(text, number, State.READY)
-    return FileName(text, number, State.LEASED, in_micros(int(found["expiration"])))
+        return FileName(text, number, FileState.READY)
+    return FileName(text, number, FileState.LEASED, in_micros(int(found["expiration"])))
 
 
 def new(number: int) -> str:

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ._file_names import FileName, State, parse
+from ._file_names import FileName, FileState, parse
 
 _SLACK: Final = 64
 
@@ -53,7 +53,7 @@ class Content:
         if text in self._names or text in self._foreign:
             return False
         name = parse(text)
-        if name is None or name.state is State.NEW:
+        if name is None or name.state is FileState.NEW:
             return False
         self._names[text] = name
         self._numbers.setdefault(name.number, set()).add(text)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ._file_names import State, in_micros, parse
+from ._file_names import FileState, in_micros, parse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +14,7 @@ class ListedMessage:
     """A message as a listing found it. Others may have moved it since."""
 
     id: str
-    state: State
+    state: FileState
     path: str
     size: int
     """Bytes; of a message that is being written, so far."""

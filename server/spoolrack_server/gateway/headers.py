@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from urllib.parse import unquote
 
 from aiohttp import web
-from spoolrack_store.model.batch import MAX_GROUP, Attributes
+from spoolrack_store.model.batch_file import MAX_GROUP, Attributes
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import check_explanation
 from spoolrack_store.model.errors import InvalidReceipt, InvalidRequest

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spoolrack_store.model.batch import Attributes
+from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.operations import Message
 

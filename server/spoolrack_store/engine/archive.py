@@ -17,7 +17,7 @@ from ..engine.moves import Part
 from ..files.disk import Disk, FileKind, explained
 from ..files.layout import ARCHIVE, BODY
 from ..model.background_work import BackgroundWork
-from ..model.batch import Entry
+from ..model.batch_file import Entry
 from ..model.clock import HOUR, Millis, day_of, end_of_day
 from .catalog import Catalog
 from .moves import Moves

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from ..engine.moves import Part
 from ..files.disk import FileKind, Found, explained
-from ..model.batch import Entry
+from ..model.batch_file import Entry
 from ..model.clock import Millis
 from ..model.errors import (
     DamagedSettings,

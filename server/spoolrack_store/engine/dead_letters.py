@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..engine.moves import Part
-from ..model.batch import Damaged, Entry, Line, encode, line_of, stem_of
+from ..model.batch_file import Damaged, Entry, Line, encode, line_of, stem_of
 from ..model.clock import Clock, Millis
 from ..model.dead_letter_records import (
     MAX_RECEIVES,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from ..engine.moves import Part
 from ..files.disk import explained
-from ..model.batch import Batch, Damaged, Entry, Line, body, decode
+from ..model.batch_file import BatchFile, Damaged, Entry, Line, body, decode
 from ..model.clock import Clock
 from ..model.errors import DiskError, StoreError, TooManyDeduplicationIds
 from ..model.keys import MAX_KEYS, first_number_of, id_number, id_text
@@ -49,12 +49,12 @@ class Deduplication(Part):
         """Keys by the queue that their messages were sent to."""
         self._found: Taken = {}
         """Keys of which the queue isn't known. Salts tell queues apart."""
-        self._unsynced: dict[str, tuple[int, Batch]] = {}
+        self._unsynced: dict[str, tuple[int, BatchFile]] = {}
         """Keys that this process took, and the commits that make their messages durable."""
         self._changed: dict[str, None] = {}
         """Paths that other processes have changed, not looked at yet."""
         self.pending = (self._changed, moves.index.keyed)
-        self._kept: dict[Batch, int] = {}
+        self._kept: dict[BatchFile, int] = {}
         """Files whose keys are in a segment, and the commits that make it durable."""
         self._segments: dict[str, int] = {}
         """The number of the last message in each segment; 0 of one that is torn."""
@@ -189,7 +189,7 @@ class Deduplication(Part):
         if line is not None:
             self._load(name, line)
 
-    def _load_batch(self, batch: Batch) -> None:
+    def _load_batch(self, batch: BatchFile) -> None:
         entries = batch.entries
         if not entries:
             return
@@ -250,7 +250,7 @@ class Deduplication(Part):
         """Yield those of the reapable `entries` whose keys are free, or durable in a segment; write
         the segment of the others."""
         segment: dict[str, str] = {}
-        batches: dict[Batch, None] = {}
+        batches: dict[BatchFile, None] = {}
         for entry in entries:
             batch = entry.batch
             if batch.stem.key is None:
@@ -282,7 +282,7 @@ class Deduplication(Part):
         ids = {key: stem.message_id(index) for index, key in line.keys.items()} if line else {}
         return {key: id for key, id in ids.items() if id_number(id) >= since}
 
-    def _keep(self, segment: dict[str, str], batches: Iterable[Batch]) -> None:
+    def _keep(self, segment: dict[str, str], batches: Iterable[BatchFile]) -> None:
         path = f"{FOLDER}/{self._ids.make()}"
         try:
             self._moves.create_file(path, seal(segment), urgent=True)

@@ -32,17 +32,17 @@ from ..engine.queue_views import QueueViews
 from ..engine.reader import CACHE_BYTES, Reader
 from ..engine.reaper import SLICE, Reaper
 from ..engine.recovery import fill_index, finish_sends, listed_orphans, log_unlisted, relist
-from ..engine.redrives import Redrives
+from ..engine.redriver import Redriver
 from ..engine.remover import Remover
-from ..engine.reservations import Reservations
-from ..engine.schedules import Schedules
+from ..engine.reserver import Reserver
+from ..engine.schedule_catalog import ScheduleCatalog
 from ..engine.sender import Sender
 from ..engine.stages import Stages
 from ..files.changes import LOCK, Change, ChangeKind, Changes, Memory, Overtaken
 from ..files.disk import Commit, Disk, Lock, SyncFailed, explained
 from ..files.layout import owner as owner_file
 from ..model.background_work import ALL_WORK, BackgroundWork
-from ..model.batch import Entry
+from ..model.batch_file import Entry
 from ..model.clock import Clock, Millis
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import OutcomeUnknown, ReservationCommitted, ReservationLost, StoreError
@@ -395,12 +395,12 @@ class Engine:
             self.moves, self.reader, self.deduplication, self._archive, unlinks=background.unlinks
         )
         self._remover = Remover(self.moves, self.catalog, self._leaser, self._sender)
-        self.reservations = Reservations(
+        self.reservations = Reserver(
             self.moves, self.catalog, self.reader, self._dead_letters, self._leaser, clock, random
         )
         self.stages = Stages(self.moves, self.catalog, self._ids, clock)
-        self.schedules = Schedules(self.catalog, self.stages, clock, random)
-        self.redrives = Redrives(
+        self.schedules = ScheduleCatalog(self.catalog, self.stages, clock, random)
+        self.redrives = Redriver(
             self.moves, self.catalog, self.reader, self._dead_letters, self._sender, self._ids
         )
         self._foreign = Foreign(self.moves)

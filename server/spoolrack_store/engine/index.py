@@ -31,7 +31,7 @@ from heapq import heappop, heappush
 from itertools import chain, islice
 from typing import Final
 
-from ..model.batch import Batch, Entry, Groups, LeaseShare, Line
+from ..model.batch_file import BatchFile, Entry, Groups, LeaseShare, Line
 from ..model.clock import Millis
 from ..model.names import (
     ID_LENGTH,
@@ -555,23 +555,23 @@ class Index:
     """All queues. Not thread-safe."""
 
     def __init__(self) -> None:
-        self.batches: dict[str, Batch] = {}
+        self.batches: dict[str, BatchFile] = {}
         """By the texts of their stems."""
-        self._by_id: dict[str, Batch] = {}
+        self._by_id: dict[str, BatchFile] = {}
         """By the id of the file, and for a batch an "n", as its first message has the same id."""
-        self._doubles: dict[str, list[Batch]] = {}
+        self._doubles: dict[str, list[BatchFile]] = {}
         """Files of one message: a dead letter, and what it was copied from."""
-        self.superseded: dict[tuple[Batch, int], int] = {}
+        self.superseded: dict[tuple[BatchFile, int], int] = {}
         """Messages that are in a dead letter's own file now, to be deleted where they were, and the
         commit that published that file and must be durable before. They stay until that is durable."""
         self.queues: dict[str, QueueIndex] = {}
-        self.keyed: dict[Batch, None] = {}
+        self.keyed: dict[BatchFile, None] = {}
         """New batches with deduplication keys, which are not taken in yet."""
-        self.grouped: dict[Batch, None] = {}
+        self.grouped: dict[BatchFile, None] = {}
         """Batches whose groups are not known yet: their messages have to wait."""
-        self.loose: dict[Batch, None] = {}
+        self.loose: dict[BatchFile, None] = {}
         """Batches that have a name outside `remove/` which may be unlinked after a sync."""
-        self.over: dict[Batch, None] = {}
+        self.over: dict[BatchFile, None] = {}
         """Batches whose names in `remove/` the reaper may have after a sync."""
         self.hidden: list[tuple[int, int, Entry]] = []
         """A heap of leases and delays by when they end; some hold nothing any more."""
@@ -585,7 +585,7 @@ class Index:
             found = self.queues[name] = QueueIndex()
         return found
 
-    def batch(self, id: str) -> tuple[Batch, int] | None:
+    def batch(self, id: str) -> tuple[BatchFile, int] | None:
         """Return the file that has the message `id`, and the message's index in it."""
         lone = self._by_id.get(id)
         batch = self._by_id.get(batch_of(id) + "n")
@@ -610,7 +610,7 @@ class Index:
         batch = self.batches.get(name.stem.text)
         is_new = batch is None
         if batch is None:
-            batch = self.batches[name.stem.text] = Batch(name.stem)
+            batch = self.batches[name.stem.text] = BatchFile(name.stem)
         entry, losers = batch.add(name, commit)
         if is_new:
             self._register(batch)
@@ -669,7 +669,7 @@ class Index:
             if batch.is_over:
                 self.over[batch] = None
 
-    def _fall_back(self, batch: Batch, members: int, commit: int) -> None:
+    def _fall_back(self, batch: BatchFile, members: int, commit: int) -> None:
         """Let the names that are left hold what the highest one held: it was removed by hand."""
         for other in reversed(batch.entries):
             back = members & other.name.members
@@ -692,13 +692,13 @@ class Index:
         """Return whether a file of this message alone is there, in whatever state."""
         return id in self._by_id
 
-    def _register(self, batch: Batch) -> None:
+    def _register(self, batch: BatchFile) -> None:
         key = _key_of(batch)
         there = self._by_id.setdefault(key, batch)
         if there is not batch:
             self._doubles.setdefault(key, [there]).append(batch)
 
-    def _unregister(self, batch: Batch) -> None:
+    def _unregister(self, batch: BatchFile) -> None:
         key = _key_of(batch)
         doubles = self._doubles.get(key)
         if doubles is None:
@@ -716,7 +716,7 @@ class Index:
             if batch.stem.deaths:
                 self._supersede(batch, commit)
 
-    def _supersede(self, batch: Batch, commit: int) -> None:
+    def _supersede(self, batch: BatchFile, commit: int) -> None:
         """Let the file count that has the later death of a message, once it has left `new/`."""
         stem = batch.stem
         doubles = self._doubles.get(stem.id, [batch])
@@ -764,7 +764,7 @@ class Index:
         self._pushed += 1
         heappush(self.hidden, (due, self._pushed, entry))
 
-    def learn(self, batch: Batch, line: Line | None) -> None:
+    def learn(self, batch: BatchFile, line: Line | None) -> None:
         """Take in what a file says of its messages: from now on bytes are exact; None: forget it."""
         counted = [(entry, entry.counted) for entry in batch.entries if entry.counted]
         for entry, held in counted:
@@ -775,7 +775,7 @@ class Index:
         for entry, held in counted:
             self.queues[entry.name.queue].bytes += batch.counted_bytes_of(held)
 
-    def learn_groups(self, batch: Batch, groups: Mapping[str, int]) -> None:
+    def learn_groups(self, batch: BatchFile, groups: Mapping[str, int]) -> None:
         """Let the messages of a file have their turns: `groups` are the members of each group."""
         batch.groups = Groups(groups, batch.stem.full)
         self.grouped.pop(batch, None)
@@ -847,11 +847,11 @@ def _pass_on(loser: Entry, winner: Entry | None) -> None:
     loser.shares = kept
 
 
-def _key_of(batch: Batch) -> str:
+def _key_of(batch: BatchFile) -> str:
     return batch.stem.id + "n" if batch.stem.count else batch.stem.id
 
 
-def _counts(batch: Batch) -> tuple[bool, int, str]:
+def _counts(batch: BatchFile) -> tuple[bool, int, str]:
     """Rank files of one message: which of them counts. One in quarantine is damaged."""
     counting = (*COUNTED, State.REMOVED)
     is_out = any(entry.name.state in counting for entry in batch.entries)

@@ -19,7 +19,7 @@ from typing import Any, Final
 from ..engine.moves import Part
 from ..model import backoff, receipts
 from ..model.background_work import BackgroundWork
-from ..model.batch import Attributes, Damaged, Entry, Groups, LeaseShare, size_of
+from ..model.batch_file import Attributes, Damaged, Entry, Groups, LeaseShare, size_of
 from ..model.clock import Clock, Millis, span_text
 from ..model.dead_letter_records import MAX_RECEIVES as MAX_RECEIVES_REASON
 from ..model.dead_letter_records import REJECTED, check_explanation

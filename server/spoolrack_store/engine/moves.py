@@ -22,7 +22,7 @@ from ..files.changes import Change, ChangeKind, Changes
 from ..files.disk import NO_ROOM, Commit, Disk, ReservedRoom, Syncer, SyncFailed, explained
 from ..files.layout import BODIES, COPY, FORMAT, QUARANTINE
 from ..files.removed import Removed
-from ..model.batch import Entry, may_rename
+from ..model.batch_file import Entry, may_rename
 from ..model.clock import Clock, Millis
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, StoreError

@@ -19,8 +19,8 @@ from zlib import crc32
 
 from ..files.changes import Poisoned, describe_holder
 from ..files.disk import NOT_A_FILE, Disk, SyncFailed, explained
-from ..model.batch import Batch, Damaged, Entry, Line, decode
-from ..model.batch import body as body_in
+from ..model.batch_file import BatchFile, Damaged, Entry, Line, decode
+from ..model.batch_file import body as body_in
 from ..model.clock import Millis
 from ..model.errors import (
     DiskError,
@@ -186,7 +186,7 @@ class Questions:
         states = wanted.states or COUNTED
         found: list[_Location] = []
         certain = looks = 0
-        unread: set[Batch] = set()
+        unread: set[BatchFile] = set()
         for first, together in groupby(index.since(start, states), lambda each: batch_of(each[0])):
             entries = [entry for _, entry in together]
             is_between = first > after and (
@@ -356,7 +356,7 @@ class _FileReader:
         return self._opened
 
 
-def _is_wanted(wanted: MessageFilter, batch: Batch, index: int) -> bool | None:
+def _is_wanted(wanted: MessageFilter, batch: BatchFile, index: int) -> bool | None:
     """Return whether a message has the group and the attributes that are wanted; None if only its file
     tells."""
     if (wanted.group and not batch.stem.is_grouped) or (

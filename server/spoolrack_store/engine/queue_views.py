@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice, pairwise
 from typing import Final
 
-from ..model.batch import Entry
+from ..model.batch_file import Entry
 from ..model.clock import Millis
 from ..model.names import lowest, sent_at
 from ..model.operations import OLDEST_LEASES, Blocking, Counts, Obstacle, OldLease, Queue

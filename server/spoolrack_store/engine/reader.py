@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import Final
 
 from ..files.disk import NOT_A_FILE, OUT_OF_HANDLES, Disk, explained
-from ..model.batch import Attributes, Batch, Damaged, Entry, Line, body, decode, joined_bodies
+from ..model.batch_file import Attributes, BatchFile, Damaged, Entry, Line, body, decode, joined_bodies
 from ..model.clock import Clock, Millis
 from ..model.errors import DiskError
 from ..model.names import body_path, indexes
@@ -31,16 +31,16 @@ class Reader:
         self._disk = disk
         self._index = index
         self._clock = clock
-        self.refused: dict[Batch, Millis] = {}
+        self.refused: dict[BatchFile, Millis] = {}
         """Files that the disk refused to read, and the monotonic time at which they are tried again."""
-        self._last: tuple[Batch, bytes] | None = None
+        self._last: tuple[BatchFile, bytes] | None = None
         """A file too large for the cache that was read for the next `message`."""
-        self._cache: OrderedDict[Batch, bytes] = OrderedDict()
+        self._cache: OrderedDict[BatchFile, bytes] = OrderedDict()
         """The content of files, bodies first, the longest unused one first."""
         self._cached = 0
         self._cache_bytes = cache_bytes
 
-    def keep(self, batch: Batch, line: Line, content: bytes) -> None:
+    def keep(self, batch: BatchFile, line: Line, content: bytes) -> None:
         """Remember a file that was just written or read; `content` may end with the bodies."""
         self._index.learn(batch, line)
         if len(content) <= self._cache_bytes and batch not in self._cache:
@@ -52,11 +52,11 @@ class Reader:
                 # A million waiting messages would have a hundred megabytes of lines.
                 self._index.learn(oldest, None)
 
-    def kept(self, batch: Batch) -> bytes | None:
+    def kept(self, batch: BatchFile) -> bytes | None:
         """Return what is in memory of a file: its bodies first."""
         return self._cache.get(batch)
 
-    def evict(self, batch: Batch) -> None:
+    def evict(self, batch: BatchFile) -> None:
         """Drop a file's content: all its messages are gone."""
         self.refused.pop(batch, None)
         content = self._cache.pop(batch, None)

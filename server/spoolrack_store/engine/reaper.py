@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from ..files.layout import BODY
-from ..model.batch import Entry
+from ..model.batch_file import Entry
 from ..model.errors import StoreError
 from ..model.names import body_path
 from .archive import Archive

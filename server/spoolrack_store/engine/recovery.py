@@ -12,7 +12,7 @@ from typing import Final
 
 from ..files.disk import FileKind, Found, explained
 from ..files.layout import BODIES, BODY, NEW, QUARANTINE, body_owner
-from ..model.batch import Batch, Damaged, Entry, body, decode
+from ..model.batch_file import BatchFile, Damaged, Entry, body, decode
 from ..model.errors import StoreError
 from ..model.names import Name, NotAName, Stem, body_path, indexes, is_id, is_queue_name, parse
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
@@ -86,7 +86,7 @@ def finish_sends(moves: Moves, catalog: Catalog, sent: Iterable[Entry]) -> bool:
     return is_done
 
 
-def _finish(moves: Moves, catalog: Catalog, batch: Batch) -> None:
+def _finish(moves: Moves, catalog: Catalog, batch: BatchFile) -> None:
     entries = [entry for entry in batch.entries if entry.name.state is State.SENT]
     is_only_here = len(entries) == len(batch.entries)
     if is_only_here and (batch.stem.deaths or not batch.was_sent or not _is_whole(moves, batch)):
@@ -222,7 +222,7 @@ def _scan(moves: Moves, folder: str) -> list[Found]:
         raise explained(error) from error
 
 
-def _is_whole(moves: Moves, batch: Batch) -> bool:
+def _is_whole(moves: Moves, batch: BatchFile) -> bool:
     """Return whether a file holds all that was sent; raise `DiskError` if it can't be read."""
     try:
         # The process that wrote it may have died because its sync failed.

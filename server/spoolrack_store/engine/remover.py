@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..model.batch import Entry
+from ..model.batch_file import Entry
 from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StoreError
 from ..model.names import Name, is_id, sent_at
 from ..model.operations import Delete, Purge

@@ -14,7 +14,7 @@ from typing import Final
 
 from ..engine.moves import Part
 from ..files.disk import DiskRoom
-from ..model.batch import (
+from ..model.batch_file import (
     Attributes,
     Entry,
     check_content,

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..files.disk import DiskRoom
-from ..model.batch import Damaged, Line
+from ..model.batch_file import Damaged, Line
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, DiskFull, InvalidRequest, StoreError
 from ..model.operations import WrittenBody

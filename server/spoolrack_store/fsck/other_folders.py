@@ -11,7 +11,7 @@ from typing import Final
 
 from ..files.disk import FileKind
 from ..model import manifest, names, redrive_names
-from ..model.batch import Damaged, body, decode, is_torn
+from ..model.batch_file import Damaged, body, decode, is_torn
 from ..model.names import NotAName, indexes, is_owner
 from ..model.redrive_names import parse_redrive
 from ..model.reservation_names import parse_reservation_name

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
-from ..model.batch import Attributes, Line
+from ..model.batch_file import Attributes, Line
 from .clock import Millis
 from .credits import Credits
 from .dead_letter_records import DeadLetterRecord

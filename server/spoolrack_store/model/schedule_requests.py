@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..model.batch import Attributes
+from ..model.batch_file import Attributes
 from .operations import Request
 from .schedule import Schedule
 

@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import quote
 
 from spoolrack import Settings
-from spoolrack.vsqs import State, stored_messages
+from spoolrack.vsqs import FileState, stored_messages
 
 from ..exit_codes import USAGE, Failed
 from ..line_reader import LARGEST
@@ -91,7 +91,7 @@ def vsqs_source(folder: str, queue: str | None) -> Folders:
                 visible_at=None if stored.expiration is None else -(-stored.expiration // 1_000),
             )
             for stored in stored_messages(folder)
-            if stored.state is not State.NEW
+            if stored.state is not FileState.NEW
         ]
 
     return Folders(f"vsqs://{_quoted(folder)}", listing, [name])
@@ -100,7 +100,7 @@ def vsqs_source(folder: str, queue: str | None) -> Folders:
 def unfinished_in(folder: str) -> int:
     """Return how many files in a folder of vsqs are being written, or were left unfinished: they are no
     messages."""
-    return sum(stored.state is State.NEW for stored in stored_messages(folder))
+    return sum(stored.state is FileState.NEW for stored in stored_messages(folder))
 
 
 def mq_source(root: str, delay_ms: int) -> Folders:

@@ -22,7 +22,7 @@ from typing import Final
 
 from ..engine.moves import Part
 from ..files.disk import explained
-from ..model.batch import Damaged, Entry
+from ..model.batch_file import Damaged, Entry
 from ..model.clock import SECOND, Millis
 from ..model.errors import InvalidQueueName, InvalidRequest, RedriveNotFound, RedriveRunning, StoreError
 from ..model.names import FileIds, NotAName, indexes, is_id, is_queue_name, lowest, sent_at
@@ -158,7 +158,7 @@ class _Room:
         return fitting
 
 
-class Redrives(Part):
+class Redriver(Part):
     """All redrives of a root. Not thread-safe."""
 
     folders = (FOLDER,)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from ..model.batch import check_content, check_group
+from ..model.batch_file import check_content, check_group
 from ..model.clock import MINUTE, Clock, Millis, second_text
 from ..model.errors import InvalidRequest, ScheduleExists, ScheduleNotFound, StoreError
 from ..model.names import make_token
@@ -42,7 +42,7 @@ _SAME: Final = ("cron", "time_zone", "body", "attributes", "group")
 """Parts that a repeated creation must have again."""
 
 
-class Schedules:
+class ScheduleCatalog:
     """Not thread-safe."""
 
     def __init__(self, catalog: Catalog, stages: Stages, clock: Clock, random: Random) -> None:

@@ -365,7 +365,7 @@ class Entry:
 
     __slots__ = ("batch", "counted", "due", "held", "name", "shares", "taken")
 
-    def __init__(self, batch: Batch, name: Name) -> None:
+    def __init__(self, batch: BatchFile, name: Name) -> None:
         self.batch = batch
         self.name = name
         self.held = name.members
@@ -389,8 +389,8 @@ class Entry:
         return f"Entry({self.name.path}, held={self.held:b})"
 
 
-class Batch:
-    """The names of one file."""
+class BatchFile:
+    """A batch file and its names."""
 
     __slots__ = ("changed", "entries", "groups", "line", "stem", "top")
 
@@ -526,14 +526,14 @@ def may_rename(entry: Entry, members: int, synced: int) -> bool:
     return members == entry.held and entry.taken <= synced
 
 
-def resolve(names: Iterable[Name]) -> dict[str, Batch]:
+def resolve(names: Iterable[Name]) -> dict[str, BatchFile]:
     """Return the batches that the names of a listing make, by the text of their stems."""
-    batches: dict[str, Batch] = {}
+    batches: dict[str, BatchFile] = {}
     for name in names:
         text = name.stem.text
         batch = batches.get(text)
         if batch is None:
-            batch = batches[text] = Batch(name.stem)
+            batch = batches[text] = BatchFile(name.stem)
         batch.add(name, 0)
     return batches
 
