@@ -12,7 +12,7 @@ from .units import plural
 
 
 class LineBatch:
-    """One batch. Says on standard error what came of it."""
+    """A batch of lines. It prints its outcome on standard error."""
 
     def __init__(
         self, client: Client, queue: str, like: Outgoing, advance: Lines.Advance, quiet: bool
