@@ -29,7 +29,7 @@ class Closable(Protocol):
 
 
 class ClientContext:
-    """The transport of one client, and the rules by which it is used."""
+    """The transport of one client, with its timeouts and retries."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class ClientContext:
         *,
         done_if: type[SpoolrackError] | None = None,
     ) -> T | None:
-        """Return the result of `call(deadline)`; retry it after errors that a retry may mend.
+        """Return the result of `call(deadline)`; retry it after errors that a retry may solve.
 
         `done_if`: an error that proves, once a connection has broken in mid-call, that the first
         attempt took place. The result is None then.

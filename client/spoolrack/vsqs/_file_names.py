@@ -29,7 +29,7 @@ _NAME: Final = re.compile(
 
 
 class FileState(StrEnum):
-    """The state of a message, as its name gives it."""
+    """The state of a message, by its file's name."""
 
     NEW = "new"
     """Being written, or left behind by a publisher that died: it was never acknowledged."""
@@ -49,7 +49,7 @@ class FileName:
 
 
 def parse(text: str) -> FileName | None:
-    """Read a name; None if it is none of vsqs's."""
+    """Parse a name; None if it isn't one of vsqs's."""
     found = _NAME.fullmatch(text)
     if found is None:
         return None
@@ -74,5 +74,5 @@ def leased(number: int, expiration: int) -> str:
 
 
 def in_micros(time: int) -> int:
-    """Return a time of a name in microseconds, whichever unit it was written in."""
+    """Return a time of a name in microseconds, from either unit."""
     return time * 1_000 if time in _MILLISECONDS else time

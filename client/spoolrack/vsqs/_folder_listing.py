@@ -30,7 +30,7 @@ class ListedMessage:
 
 
 def stored_messages(folder: str | os.PathLike[str]) -> Iterator[ListedMessage]:
-    """Return all messages in order, in any state: those being written, too, which aren't acknowledged.
+    """Return all messages in order, in any state, also those being written, which aren't acknowledged.
 
     Other files are left out, and so is what vanishes meanwhile. Raises `FileNotFoundError`.
     """
