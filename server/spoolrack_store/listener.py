@@ -19,7 +19,7 @@ SPAN: Final = Millis(3_000)
 
 
 class Listener:
-    """`listen` is called under one lock, the rest once."""
+    """The thread that listens. `listen` is called under one lock, the other methods once."""
 
     def __init__(self, ear: Ear, sharing: Sharing, clock: Clock) -> None:
         self._ear = ear
@@ -31,14 +31,14 @@ class Listener:
         self._thread: threading.Thread | None = None
 
     def start(self, tell: Callable[[], None]) -> None:
-        """Call `tell` from the thread when there is news."""
+        """Start the thread, which calls `tell` when other processes have changed something."""
         self._thread = threading.Thread(
             target=self._run, args=(tell,), name="spoolrack-listener", daemon=True
         )
         self._thread.start()
 
     def listen(self) -> None:
-        """Listen for some time from now. The caller looks for news after that."""
+        """Listen for some time from now. The caller checks for changes after that."""
         now = self._clock.monotonic()
         if self._until - now < SPAN // 2:
             self._until = Millis(now + SPAN)

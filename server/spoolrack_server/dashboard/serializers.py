@@ -1,4 +1,4 @@
-"""Convert the store's answers to the dashboard's JSON. Pure.
+"""Conversion of the store's answers to the dashboard's JSON. Pure.
 
 Moments are Unix time in milliseconds and spans milliseconds, but for a queue's settings, which are as
 `/{queue}` has them. A body is base64, as it may be no text. Numbers that may be larger than a script

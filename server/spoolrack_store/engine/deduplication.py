@@ -1,4 +1,4 @@
-"""Deduplication keys: which ids of senders are taken, and by which message.
+"""Deduplication ids: which are used, and by which message.
 
 A key is a hash of the sender's id, salted by the queue (`model.keys`). A lone message's key is in its
 name, a batch's keys are in its line, so a key is durable with its message. Keys are looked up and taken
@@ -33,7 +33,7 @@ Taken = dict[str, int]
 
 
 class Deduplication(Part):
-    """Not thread-safe."""
+    """The deduplication ids of all queues. Not thread-safe."""
 
     folders = (FOLDER, "new")
 
@@ -68,7 +68,7 @@ class Deduplication(Part):
     # Sends.
 
     def find(self, record: QueueRecord, key: str, coming: int) -> str | None:
-        """Return the id of the message that took `key` within the queue's window, or None.
+        """Return the id of the message that used `key` within the queue's window, or None.
 
         `coming` is how many keys this commit is about to take in the queue. Raise
         `TooManyDeduplicationIds`, or the `StoreError` that keeps other keys from being known.
@@ -90,7 +90,7 @@ class Deduplication(Part):
         return None
 
     def register(self, entry: Entry, keys: Iterable[tuple[int, str]]) -> None:
-        """Take the keys of a file that this commit has written; by the messages' indexes."""
+        """Register the keys of a file that this commit has written; by the messages' indexes."""
         batch = entry.batch
         for index, key in keys:
             self._learn(entry.name.queue, key, id_number(batch.stem.message_id(index)))
@@ -127,7 +127,7 @@ class Deduplication(Part):
         self._changed[path] = None
 
     def advance(self) -> None:
-        """Take in the keys of what other processes, or a start, have brought."""
+        """Register the keys of files that other processes, or a start, have added."""
         self._trouble = None
         changed = list(self._changed)
         self._changed.clear()
@@ -295,7 +295,7 @@ class Deduplication(Part):
     # Time.
 
     def tick(self) -> None:
-        """Forget the keys that are free, and unlink the segments that hold no others."""
+        """Drop keys whose window is over, and unlink segments that hold no others."""
         for queue, taken in list(self._queues.items()):
             record = self._catalog.records.get(queue)
             if record is None:

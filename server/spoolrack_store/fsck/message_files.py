@@ -1,4 +1,4 @@
-"""Inspects message files: their names, by the rules of `batch`, and their contents. Reads only.
+"""Inspects message files: their names, by the rules of `batch_file`, and their contents. Reads only.
 
 A batch is judged once two listings in a row show the same names of it, and a problem counts if another
 listing shows them still. Names are never made twice, so a batch that changed in between differs.
@@ -53,7 +53,7 @@ class _Verdict:
 
 
 class MessageInspector:
-    """Looks at all message files of one root, once."""
+    """The inspection of all message files of one root."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class MessageInspector:
                 tally.add(name.state, whole.bit_count(), batch.bytes_of(whole))
 
     def note_leases_without_set(self) -> None:
-        """Note leases of sets that have no record; the records are read by now."""
+        """Note leases of sets that have no record; the records were read before."""
         for verdict in self._verdicts.values():
             for entry in verdict.batch.entries:
                 token = entry.name.token
@@ -375,7 +375,7 @@ class MessageInspector:
 
 
 def bodies_there(notes: Notes) -> set[str]:
-    """Return the names of the bodies that are in files of their own."""
+    """Return the names of the bodies in files of their own."""
     return {found.name for found in notes.scan(BODIES)}
 
 

@@ -28,7 +28,7 @@ KEYS: Final = "keys"
 
 
 def inspect_owners(notes: Notes) -> None:
-    """Note the processes that say that they have the root open; they may be dead."""
+    """Note the processes that have the root open by their files; they may be dead."""
     for name, path in _files(notes, OWNERS):
         if not is_owner(name):
             notes.foreign(path, "not an owner's file")
@@ -100,7 +100,7 @@ def inspect_published(notes: Notes) -> None:
 
 
 def inspect_redrives(notes: Notes) -> None:
-    """Note redrives whose records are damaged, and those that go on."""
+    """Note redrives whose records are damaged, and running ones."""
     for name, path in _files(notes, REDRIVES):
         try:
             redrive = parse_redrive(name)

@@ -1,4 +1,5 @@
-"""Mends what an inspection found, and brings back what lies in quarantine, with no other process there.
+"""Repairs problems that an inspection found, and restores files from quarantine, with no other process
+on the root.
 
 Nothing is destroyed: damaged, foreign and superseded files go to quarantine. Messages move as the store
 moves them: see `moves`. All of it is durable at return.
@@ -42,7 +43,7 @@ from .settings_files import Registry, settings_path
 
 
 class Mender:
-    """Knows all names of a root. The caller keeps other processes out."""
+    """The repairs of one root. The caller keeps other processes out."""
 
     def __init__(self, disk: Disk, clock: Clock, random: Random) -> None:
         self._disk = disk
@@ -66,7 +67,8 @@ class Mender:
         self._sync()
 
     def mend(self, problems: Sequence[Problem]) -> tuple[list[Mended], list[Problem]]:
-        """Deal with `problems`; return what was mended, and what is left for a person."""
+        """Repair `problems`; return those that were repaired, and those that are left to an
+        operator."""
         mended: list[Mended] = []
         left: list[Problem] = []
         # Folders and settings first: messages may be moved there, or wait for them.
