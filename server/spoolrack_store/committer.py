@@ -89,7 +89,7 @@ class Parking:
             heapq.heappush(self._deadlines, (parked.deadline, parked.place, parked))
 
     def leave(self, parked: Parked) -> None:
-        """Take `parked` out of the waiting receives."""
+        """Remove `parked` from the waiting receives."""
         waiting = self._queues.get(parked.request.queue, {})
         waiting.pop(parked.place, None)
         if not waiting:

@@ -139,8 +139,8 @@ class Store:
         self._reaper = ReaperThread(engine.moves.removed)
         self._closing = threading.Lock()
         self._closed = False
-        ear = root.disk.watch(owner_file(root.owner))
-        self._listener = None if ear is None else Listener(ear, engine.sharing, clock)
+        watch = root.disk.watch(owner_file(root.owner))
+        self._listener = None if watch is None else Listener(watch, engine.sharing, clock)
         self._committer = Committer(
             engine,
             clock,

@@ -80,7 +80,7 @@ def test_where_a_file_cannot_be_watched_a_receive_looks_often(
     def refused(path: str) -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(local_disk, "Ear", refused)
+    monkeypatch.setattr(local_disk, "TouchWatch", refused)
     clock = ManualClock()
     with opened(tmp_path, clock) as rig, opened(tmp_path, clock) as other:
         assert "max_user_instances" in caplog.text

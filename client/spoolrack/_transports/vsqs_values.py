@@ -76,7 +76,7 @@ def check_settings(
 
 
 def refusal_of(message: Outgoing) -> SpoolrackError | None:
-    """Return why a vsqs folder can't hold a message."""
+    """Return the error of a message that a vsqs folder can't hold; None for any other message."""
     if message.attributes.keys() - tracing.NAMES:
         return Unsupported("A vsqs message has no attributes: put them into the body.")
     if message.delay is not None and seconds_of(message.delay) > 0:

@@ -101,7 +101,7 @@ class Watcher:
         return folder in self._watches or folder in self._unwatched
 
     def changes(self, timeout: Millis | None = NO_TIME) -> list[FolderChange] | None:
-        """Return all changes since the last call, in order; None if they can't be told: list again.
+        """Return all changes since the last call, in order; None if some were lost: list again.
 
         Waits for a change as long as `timeout` says, None for ever. Empty: none in time, or `wake` was
         called. Changes of this process are reported, too.

@@ -360,8 +360,8 @@ def _leave_locks_to_parent() -> None:
 os.register_at_fork(after_in_child=_leave_locks_to_parent)
 
 
-class Ear:
-    """Watch of a file that others touch (inotify(7)). `wait` is for one thread, the rest is
+class TouchWatch:
+    """A watch of a file that other processes touch (inotify(7)). `wait` is for one thread, the rest is
     thread-safe."""
 
     def __init__(self, path: str) -> None:
@@ -645,10 +645,10 @@ class LocalDisk:
         with contextlib.suppress(OSError):  # It has ended, or is another user's: it looks by itself.
             os.utime(path, dir_fd=self._root)
 
-    def watch(self, path: str) -> Ear | None:
+    def watch(self, path: str) -> TouchWatch | None:
         """Watch the file for touches by other processes; return None if the system can't."""
         try:
-            return Ear(f"/proc/self/fd/{self._root}/{path}")
+            return TouchWatch(f"/proc/self/fd/{self._root}/{path}")
         except OSError as error:
             log.warning(
                 "changes of other processes are looked for every 20 ms, as %s can't be watched (%s): "
