@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 from spoolrack_store.engine import dead_letters, sender
 from spoolrack_store.engine.index import EntryOrder, GroupOrder, PriorityOrder
-from spoolrack_store.model.batch import stem_of
+from spoolrack_store.model.batch_file import stem_of
 from spoolrack_store.model.names import Stem
 
 from tests.crash.priority_story import tell
