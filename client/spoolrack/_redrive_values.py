@@ -52,7 +52,7 @@ class Redrive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedrivePage:
-    """Some redrives, and the token that asks for the next page; empty on the last."""
+    """A page of redrives, and the token of the next page; empty on the last."""
 
     redrives: Sequence[Redrive]
     next_token: str = ""

@@ -11,7 +11,7 @@ from ._values import Attributes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A schedule as it was when it was asked for."""
+    """A schedule at the time of the call."""
 
     queue: str
     name: str
@@ -32,7 +32,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulePage:
-    """Some schedules, and the token that asks for the next page; empty on the last."""
+    """A page of schedules, and the token of the next page; empty on the last."""
 
     schedules: Sequence[Schedule]
     next_token: str = ""

@@ -1,4 +1,4 @@
-"""Lease messages for a transport; a lease that no transport took is released at once.
+"""Leases of messages for a transport; a lease that no transport took is released at once.
 
 A receive whose client is gone before the store answers leases nothing, or releases its messages. A
 message that couldn't be written to its client is ready again, and the receive isn't counted. The same
@@ -29,7 +29,7 @@ Undo = Callable[[T], Coroutine[Any, Any, None]]
 
 
 class LeaseRequests:
-    """Lives in one event loop."""
+    """The leases and releases of one server. Lives in one event loop."""
 
     def __init__(self, store: Store, log: Log, workers: ConcurrencyLimit) -> None:
         self._store = store
@@ -66,7 +66,7 @@ class LeaseRequests:
             raise
 
     def release(self, queue: str, receipts: Sequence[str]) -> None:
-        """Undo leases that no client has seen. Returns at once: the call they were for is over."""
+        """Undo leases that no client has seen. Returns at once: the call is over."""
         self._run(self._give_back(queue, receipts))
 
     def unreserve(self, reservation: Reservation | None) -> None:

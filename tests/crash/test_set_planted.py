@@ -7,10 +7,10 @@ from typing import Final
 
 import pytest
 from spoolrack_store.engine import engine as engine_module
-from spoolrack_store.engine import leaser, reservations
-from spoolrack_store.engine.reservations import HeldSet, Reservations
+from spoolrack_store.engine import leaser, reserver
+from spoolrack_store.engine.reserver import HeldSet, Reserver
 from spoolrack_store.files import changes
-from spoolrack_store.model.batch import Entry
+from spoolrack_store.model.batch_file import Entry
 from spoolrack_store.model.transitions import State
 
 from tests.crash.set_story import SetStory
@@ -19,24 +19,24 @@ from tests.support.power_disk import Model
 
 MOST_STORIES = 600
 
-_finish = Reservations._finish
-_lease_again = Reservations._lease_again
-_unlink_old_markers = Reservations._unlink_old_markers
+_finish = Reserver._finish
+_lease_again = Reserver._lease_again
+_unlink_old_markers = Reserver._unlink_old_markers
 
 
-def _as_if_synced(self: Reservations, step: Callable[[], None]) -> None:
+def _as_if_synced(self: Reserver, step: Callable[[], None]) -> None:
     synced, self._moves.synced = self._moves.synced, self._moves.commit
     step()
     self._moves.synced = synced
 
 
-def _back_before_the_loss_is_durable(self: Reservations, held: HeldSet) -> None:
+def _back_before_the_loss_is_durable(self: Reserver, held: HeldSet) -> None:
     if held not in self._void and not self._is_committed(held):
         held.changed = 0
     _finish(self, held)
 
 
-def _deleted_before_the_marker_is_durable(self: Reservations, held: HeldSet) -> None:
+def _deleted_before_the_marker_is_durable(self: Reserver, held: HeldSet) -> None:
     if held in self._void or not self._is_committed(held) or not self._leases(held):
         _finish(self, held)
         return
@@ -44,7 +44,7 @@ def _deleted_before_the_marker_is_durable(self: Reservations, held: HeldSet) -> 
         self._moves.delete(entry, entry.held)
 
 
-def _record_unlinked_with_the_deletes(self: Reservations, held: HeldSet) -> None:
+def _record_unlinked_with_the_deletes(self: Reserver, held: HeldSet) -> None:
     if held in self._void or not self._is_committed(held):
         _finish(self, held)
         return
@@ -53,7 +53,7 @@ def _record_unlinked_with_the_deletes(self: Reservations, held: HeldSet) -> None
         _as_if_synced(self, lambda: _finish(self, held))
 
 
-def _record_unlinked_after_the_first_slice(self: Reservations, held: HeldSet) -> None:
+def _record_unlinked_after_the_first_slice(self: Reserver, held: HeldSet) -> None:
     _finish(self, held)
     if self._is_committed(held) and self._committed_in(held) <= self._moves.synced:
         self._moves.unlink_file(held.path)
@@ -61,16 +61,16 @@ def _record_unlinked_after_the_first_slice(self: Reservations, held: HeldSet) ->
         self._busy.pop(held, None)
 
 
-def _markers_unlinked_too_early(self: Reservations, stream: str) -> None:
+def _markers_unlinked_too_early(self: Reserver, stream: str) -> None:
     _as_if_synced(self, lambda: _unlink_old_markers(self, stream))
 
 
-def _leased_again_but_not_after_a_cut(self: Reservations, held: HeldSet) -> None:
+def _leased_again_but_not_after_a_cut(self: Reserver, held: HeldSet) -> None:
     if not self._is_committed(held):
         _lease_again(self, held)
 
 
-def _counted(self: Reservations, entry: Entry) -> None:
+def _counted(self: Reserver, entry: Entry) -> None:
     self._moves.move(entry, entry.held, State.READY)
 
 
@@ -82,58 +82,58 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
         True,
     ),
     "messages that come back before the loss is durable": (
-        Reservations,
+        Reserver,
         "_finish",
         _back_before_the_loss_is_durable,
         True,
     ),
     "messages deleted before the marker is durable": (
-        Reservations,
+        Reserver,
         "_finish",
         _deleted_before_the_marker_is_durable,
         True,
     ),
     "a record unlinked with the deletes of its messages": (
-        Reservations,
+        Reserver,
         "_finish",
         _record_unlinked_with_the_deletes,
         True,
     ),
     "an old marker unlinked before the new one is durable": (
-        Reservations,
+        Reserver,
         "_unlink_old_markers",
         _markers_unlinked_too_early,
         True,
     ),
-    "a part of a set taken for the set": (Reservations, "_has_slipped", lambda self, held: False, True),
-    "leases without a record that stay": (Reservations, "_undo_unnamed", lambda self: None, True),
-    "an undone set that is counted": (Reservations, "_unlease", _counted, True),
+    "a part of a set taken for the set": (Reserver, "_has_slipped", lambda self, held: False, True),
+    "leases without a record that stay": (Reserver, "_undo_unnamed", lambda self: None, True),
+    "an undone set that is counted": (Reserver, "_unlease", _counted, True),
     "a lost set that is committed with the others": (
-        Reservations,
+        Reserver,
         "_is_committed",
         lambda self, held: held.name.sequence_number <= self.committed(held.name.stream),
         True,
     ),
     "messages of a lost set that stay ready while its commit is written": (
-        Reservations,
+        Reserver,
         "_lease_again",
         lambda self, held: None,
         True,
     ),
     "messages of a committed set that a power cut has made ready": (
-        Reservations,
+        Reserver,
         "_lease_again",
         _leased_again_but_not_after_a_cut,
         True,
     ),
     "records of other processes that are not read": (
-        Reservations,
+        Reserver,
         "path_changed",
         lambda self, path: None,
         True,
     ),
     "a record renamed before it is durable, without syncfs": (
-        reservations,
+        reserver,
         "_sync_file",
         lambda disk, path: None,
         False,
@@ -158,7 +158,7 @@ def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def _tell(
-    first: int, processes: int, can_sync_all: bool, slice_effort: int = reservations.SLICE_EFFORT
+    first: int, processes: int, can_sync_all: bool, slice_effort: int = reserver.SLICE_EFFORT
 ) -> None:
     for seed in seeds_from(first, MOST_STORIES):
         SetStory(
@@ -171,20 +171,20 @@ def _tell(
 
 
 PLANTED_IN_SLICES: Final[dict[str, tuple[object, str, Callable[..., object]]]] = {
-    "slices of a living process that another one undoes": (reservations, "mark_in", lambda token: ""),
+    "slices of a living process that another one undoes": (reserver, "mark_in", lambda token: ""),
     "a set that has what was deleted between its slices": (
-        Reservations,
+        Reserver,
         "_leave_out_unleased",
         lambda self, partial_set: None,
     ),
-    "slices that are counted as receives when they are undone": (Reservations, "_unlease", _counted),
+    "slices that are counted as receives when they are undone": (Reserver, "_unlease", _counted),
     "a record unlinked while messages of its set are to be deleted": (
-        Reservations,
+        Reserver,
         "_finish",
         _record_unlinked_after_the_first_slice,
     ),
     "messages of a set that come back before its loss is durable": (
-        Reservations,
+        Reserver,
         "_finish",
         _back_before_the_loss_is_durable,
     ),

@@ -63,7 +63,7 @@ class FolderCalls:
         return self._result(future)
 
     async def query(self, query: Callable[[Store], Answer], timeout: float | None) -> Answer:
-        """Return the answer to a query that waits for no commit, but perhaps for the disk."""
+        """Return the answer to a query, which waits for no commit, but perhaps for the disk."""
         return await self.work(query, timeout)
 
     async def work(
@@ -89,7 +89,7 @@ class FolderCalls:
         return await self.leased(store, self.begin(store, request), timeout)
 
     async def store(self) -> Store:
-        """Return the store, whatever time it takes to open it."""
+        """Return the store, however long opening it takes."""
         return await self._store(None)
 
     def begin(self, store: Store, request: Request[Answer]) -> Future[Answer]:
@@ -105,7 +105,7 @@ class FolderCalls:
     async def leased(
         self, store: Store, future: Future[list[Delivery]], timeout: float | None
     ) -> list[Delivery]:
-        """Return what a receive has leased; release it if no caller gets it."""
+        """Return the leases of a receive; release them if no caller gets them."""
         try:
             if not await self._landed(future, timeout):
                 raise Timeout(f"No answer from {self.target} within {timeout:.3g} s.")
@@ -119,7 +119,7 @@ class FolderCalls:
         return self._result(future)
 
     async def reserve(self, request: Reserve, timeout: float) -> Reservation | None:
-        """Return what was reserved; undo it if no caller gets it."""
+        """Return a reservation; undo it if no caller gets it."""
         store = await self._store(timeout)
         future = self.begin(store, request)
         try:

@@ -1,5 +1,5 @@
-"""Schedules of transports without a server: each operation is refused, and the error says what to do
-instead."""
+"""Schedules of transports without a server: each operation is refused, with an error that names the
+alternative."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations that a vsqs folder lacks: each is refused, with what to do instead."""
+"""Operations that a vsqs folder lacks: each is refused, with an error that names the alternative."""
 
 from __future__ import annotations
 

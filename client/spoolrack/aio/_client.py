@@ -16,7 +16,7 @@ from .._retry import RetryPolicy
 from .._runtime import Runtime, Tasks
 from .._settings import CHOICES, MOST, QueueSettings, Settings
 from .._stage_values import BatchOptions
-from .._transports import Transport
+from .._transports import ClientTransport
 from .._transports.url import open_transport
 from .._values import (
     QueueInfo,
@@ -52,7 +52,7 @@ class Client:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: ClientTransport,
         runtime: Runtime,
         *,
         timeout: Seconds = 30.0,
@@ -71,8 +71,8 @@ class Client:
         """Schedules: messages that are sent again and again."""
 
     def queue(self, name: str) -> Queue:
-        """Return a handle on a queue. Makes no call: a missing queue shows at the first use of the
-        handle."""
+        """Return a handle on a queue. Makes no call: the first use of the handle raises `QueueNotFound`
+        for a missing queue."""
         # One per name, so that all who send to a queue share its calls.
         found = self._queues.get(arguments.text("name", name))
         return found or self._queues.setdefault(name, Queue(self._context, name))
@@ -85,8 +85,8 @@ class Client:
         timeout: Seconds | None = None,
         **settings: Unpack[Settings],
     ) -> QueueInfo:
-        """Create a queue. With equal settings, and these labels among its own, it may be there already;
-        with others: `QueueExists`."""
+        """Create a queue, or find it with equal settings and these labels; raise `QueueExists` if they
+        differ."""
         arguments.text("name", name)
         given = {} if labels is None else labels
         arguments.labels(given)
@@ -99,7 +99,8 @@ class Client:
     def list_queues(
         self, prefix: str = "", *, timeout: Seconds | None = None
     ) -> AsyncIterator[QueueInfo]:
-        """Return all queues whose names begin so, by name. `timeout` is for each page of them."""
+        """Return all queues whose names begin with `prefix`, by name. `timeout` is for each page of
+        them."""
         return self._list_queues(arguments.text("prefix", prefix), arguments.timeout(timeout))
 
     async def _list_queues(self, prefix: str, timeout: float | None) -> AsyncIterator[QueueInfo]:
@@ -158,7 +159,7 @@ class Client:
         return Batch(self._context, **options)
 
     async def close(self) -> None:
-        """End the streams and the calls in flight, and close the connection. Any number of times."""
+        """End the streams and the calls in flight, and close the connection. May be repeated."""
         await self._context.close()
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Lists that come in pages."""
+"""Pagination of lists."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from .._client_context import ClientContext
 from .._values import Seconds
 
 
-class _Page(Protocol):
+class _Paginated(Protocol):
     @property
     def next_token(self) -> str: ...
 
 
-Page = TypeVar("Page", bound=_Page)
+Page = TypeVar("Page", bound=_Paginated)
 
 
 async def pages(

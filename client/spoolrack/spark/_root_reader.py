@@ -29,7 +29,7 @@ import pyarrow as pa
 from spoolrack_store.engine.dead_letters import history_of
 from spoolrack_store.files import layout
 from spoolrack_store.model import manifest, settings
-from spoolrack_store.model.batch import Batch, Damaged, Groups, Line, body, decode, resolve
+from spoolrack_store.model.batch_file import BatchFile, Damaged, Groups, Line, body, decode, resolve
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord, NotAHistory, records_in
 from spoolrack_store.model.errors import DamagedSettings
@@ -337,7 +337,7 @@ class _RootFolders:
 
 
 @dataclass
-class _Rows:
+class _HeldMessages:
     """Messages of one file that one name holds: a run of rows."""
 
     name: Name
@@ -366,7 +366,7 @@ def _micros(moment: int | None) -> int | None:
     return None if moment is None else moment * 1_000
 
 
-def _sizes(rows: _Rows) -> Iterable[int]:
+def _sizes(rows: _HeldMessages) -> Iterable[int]:
     """Return about how large each body is."""
     size, count = rows.name.stem.size, rows.name.stem.count or 1
     return (size * (index + 1) // count - size * index // count for index in rows.members)
@@ -380,7 +380,7 @@ def _of_line(
     """Return a column of values that a file's line has for each index. Without the line all are what
     the name says."""
 
-    def values(rows: _Rows) -> Iterable[object]:
+    def values(rows: _HeldMessages) -> Iterable[object]:
         if rows.line is None:
             return repeat(of_name(rows.name.stem), rows.length)
         return (value(rows, index) for index in rows.members)
@@ -450,7 +450,7 @@ class _RangeReader:
         self._options = options
         self._range = range
         self._root = _RootFolders(options.path)
-        self._page: list[_Rows] = []
+        self._page: list[_HeldMessages] = []
         self._count = self._size = 0
         """Messages of the page, and bytes of their bodies."""
         self._wants_body = "body" in options.columns
@@ -490,7 +490,7 @@ class _RangeReader:
 
     # Which messages there are.
 
-    def _found(self, foreign: list[dict[str, str]]) -> Iterator[Sequence[_Rows]]:
+    def _found(self, foreign: list[dict[str, str]]) -> Iterator[Sequence[_HeldMessages]]:
         """Yield the runs of each file of messages that are asked for, and add a row for each other file
         to `foreign`."""
         folders = self._root.all_names()
@@ -526,7 +526,7 @@ class _RangeReader:
     def _is_mine(self, item: str) -> bool:
         return self._range.first <= _key(item) < self._range.end
 
-    def _rows(self, name: Name, paths: Sequence[str], members: int = 1) -> _Rows | None:
+    def _rows(self, name: Name, paths: Sequence[str], members: int = 1) -> _HeldMessages | None:
         """Return the run of `members` of a name; None if they aren't asked for."""
         state = _STATES[name.state]
         if name.queue in self._range.deleted and name.state is not State.QUARANTINED:
@@ -535,7 +535,7 @@ class _RangeReader:
             return None
         due = self._range.holds.get(name.token, name.due)
         places = (0,) if members == 1 else [*indexes(members)]
-        return _Rows(name, name.path, paths, state, due, places)
+        return _HeldMessages(name, name.path, paths, state, due, places)
 
     def _add_foreign(self, folder: str, item: str, foreign: list[dict[str, str]]) -> None:
         parent, _, queue = folder.partition("/")
@@ -547,7 +547,7 @@ class _RangeReader:
         error = self._problem(path, "this is not the name of a message")
         foreign.append({"queue": queue, "state": FOREIGN, "file": path, "error": error})
 
-    def _sent(self, files: Mapping[str, Batch]) -> Iterator[Sequence[_Rows]]:
+    def _sent(self, files: Mapping[str, BatchFile]) -> Iterator[Sequence[_HeldMessages]]:
         superseded = _superseded(files.values())
         for text in sorted(files):
             batch = files[text]
@@ -563,8 +563,8 @@ class _RangeReader:
                 yield runs
 
     def _staged(
-        self, items: Sequence[str], files: Mapping[str, Batch], foreign: list[dict[str, str]]
-    ) -> Iterator[Sequence[_Rows]]:
+        self, items: Sequence[str], files: Mapping[str, BatchFile], foreign: list[dict[str, str]]
+    ) -> Iterator[Sequence[_HeldMessages]]:
         dropped = {item for item in items if item.endswith("~dropped")}
         for item in items:
             if item in dropped or not self._is_mine(item):
@@ -579,7 +579,7 @@ class _RangeReader:
             if f"{life}~dropped" not in dropped and chunk.stem.text not in files:
                 yield from self._stateless(chunk.queue, chunk.stem, chunk.path, state)
 
-    def _archived(self, foreign: list[dict[str, str]]) -> Iterator[Sequence[_Rows]]:
+    def _archived(self, foreign: list[dict[str, str]]) -> Iterator[Sequence[_HeldMessages]]:
         for queue, folder, item in self._root.archived():
             if not self._is_mine(item) or not self._options.has(queue, ARCHIVED):
                 continue
@@ -590,15 +590,17 @@ class _RangeReader:
                 continue
             yield from self._stateless(queue, stem, f"{folder}/{item}", ARCHIVED)
 
-    def _stateless(self, queue: str, stem: Stem, path: str, state: str) -> Iterator[Sequence[_Rows]]:
+    def _stateless(
+        self, queue: str, stem: Stem, path: str, state: str
+    ) -> Iterator[Sequence[_HeldMessages]]:
         """Yield the run of a file whose messages are in no state of a queue, if they are asked for."""
         if self._options.has(queue, state):
             name = Name(stem=stem, state=State.READY, queue=queue, members=stem.full)
-            yield (_Rows(name, path, (path,), state, None, range(stem.count or 1)),)
+            yield (_HeldMessages(name, path, (path,), state, None, range(stem.count or 1)),)
 
     # The facts that only the files have.
 
-    def _add(self, runs: Sequence[_Rows]) -> bool:
+    def _add(self, runs: Sequence[_HeldMessages]) -> bool:
         """Take in the messages of a file; return False if it is there under none of its names."""
         stem = runs[0].name.stem
         if self._wants_body or self._wants_line or (self._wants_batches and stem.count):
@@ -646,7 +648,7 @@ class _RangeReader:
             raise UnreadableFile(f"{error}. Without .option('onError', 'fail') it is a row.")
         return error
 
-    def _fill(self, rows: _Rows, line: Line, content: bytes) -> None:
+    def _fill(self, rows: _HeldMessages, line: Line, content: bytes) -> None:
         """Take over what the file has of these messages."""
         stem = rows.name.stem
         errors: list[str | None] = [None] * rows.length
@@ -667,14 +669,14 @@ class _RangeReader:
         rows.errors = errors
 
 
-def _is_out(batch: Batch) -> bool:
+def _is_out(batch: BatchFile) -> bool:
     """Return whether the file has left `new/`: the copy of a dead letter counts from then on."""
     return any(entry.name.state in _OUT for entry in batch.entries)
 
 
-def _superseded(files: Iterable[Batch]) -> dict[str, int]:
+def _superseded(files: Iterable[BatchFile]) -> dict[str, int]:
     """Return, by stems, the messages that a later file has: a dead letter is a copy, which counts."""
-    by_id: dict[str, list[Batch]] = {}
+    by_id: dict[str, list[BatchFile]] = {}
     for batch in files:
         by_id.setdefault(batch.stem.id + ("n" if batch.stem.count else ""), []).append(batch)
     found: dict[str, int] = {}

@@ -39,7 +39,7 @@ from typing import Final
 
 from ..engine.moves import Part, Turn
 from ..files.disk import NOT_A_FILE, Disk, SyncFailed, explained
-from ..model.batch import Attributes, Damaged, Entry, Groups, Line, size_of
+from ..model.batch_file import Attributes, Damaged, Entry, Groups, Line, size_of
 from ..model.clock import MINUTE, Clock, Millis, span_text
 from ..model.errors import (
     DiskError,
@@ -150,7 +150,7 @@ class HeldSet:
         return self.name.is_lost or self.ends <= now
 
 
-class Reservations(Part):
+class Reserver(Part):
     """Not thread-safe."""
 
     folders = (FOLDER,)
