@@ -16,7 +16,7 @@ from tests.crash.stage_story import StageStory
 from tests.support.engine_story import Broken, seeds_from, seeds_of_run
 from tests.support.power_disk import Model
 
-SEEDS: Final = seeds_of_run(15)
+SEEDS: Final = seeds_of_run(10)
 MOST_STORIES = 400
 
 
