@@ -41,7 +41,7 @@ def test_the_page_lists_every_route() -> None:
 
 def test_the_page_knows_how_patient_the_server_is() -> None:
     http_limits = request_bodies.HttpLimits()
-    section = HTTP.partition("## How slow a client may be")[2].partition("## ")[0]
+    section = HTTP.partition("## Timeouts of slow clients")[2].partition("## ")[0]
     for words in (
         f"{http_limits.idle:g} seconds",
         f"{http_limits.stall:g} seconds",
