@@ -122,6 +122,8 @@ class SetStory(Story):
         super().run(steps)
         try:
             self._finish_all()
+        except AttributeError:
+            raise
         except Exception as error:
             raise Broken("\n".join([*self.told[-40:], repr(error)])) from error
 

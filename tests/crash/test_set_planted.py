@@ -31,13 +31,13 @@ def _as_if_synced(self: Reservations, step: Callable[[], None]) -> None:
 
 
 def _back_before_the_loss_is_durable(self: Reservations, held: HeldSet) -> None:
-    if held not in self._void and not self._is_committed(held):
+    if not self._is_committed(held):
         held.changed = 0
     _finish(self, held)
 
 
 def _deleted_before_the_marker_is_durable(self: Reservations, held: HeldSet) -> None:
-    if held in self._void or not self._is_committed(held) or not self._leases(held):
+    if not self._is_committed(held) or not self._leases(held):
         _finish(self, held)
         return
     for entry in self._leases(held):
@@ -45,7 +45,7 @@ def _deleted_before_the_marker_is_durable(self: Reservations, held: HeldSet) -> 
 
 
 def _record_unlinked_with_the_deletes(self: Reservations, held: HeldSet) -> None:
-    if held in self._void or not self._is_committed(held):
+    if not self._is_committed(held):
         _finish(self, held)
         return
     marked = self.markers[held.name.stream][self.committed(held.name.stream)][1]
