@@ -11,6 +11,7 @@ from spoolrack_store.engine import leaser, reservations
 from spoolrack_store.engine.reservations import HeldSet, Reservations
 from spoolrack_store.files import changes
 from spoolrack_store.model.batch import Entry
+from spoolrack_store.model.reservation_names import ReservationName
 from spoolrack_store.model.transitions import State
 
 from tests.crash.set_story import SetStory
@@ -21,7 +22,8 @@ MOST_STORIES = 600
 
 _finish = Reservations._finish
 _lease_again = Reservations._lease_again
-_unlink_old_markers = Reservations._unlink_old_markers
+_rename = Reservations._rename
+_unlink_stale = Reservations._unlink_stale
 
 
 def _as_if_synced(self: Reservations, step: Callable[[], None]) -> None:
@@ -48,8 +50,7 @@ def _record_unlinked_with_the_deletes(self: Reservations, held: HeldSet) -> None
     if not self._is_committed(held):
         _finish(self, held)
         return
-    marked = self.markers[held.name.stream][self.committed(held.name.stream)][1]
-    if marked <= self._moves.synced:
+    if self._committed_in(held) <= self._moves.synced:
         _as_if_synced(self, lambda: _finish(self, held))
 
 
@@ -57,17 +58,21 @@ def _record_unlinked_after_the_first_slice(self: Reservations, held: HeldSet) ->
     _finish(self, held)
     if self._is_committed(held) and self._committed_in(held) <= self._moves.synced:
         self._moves.unlink_file(held.path)
-        self.sets.pop(held.key, None)
-        self._busy.pop(held, None)
+        self._drop(held)
 
 
-def _markers_unlinked_too_early(self: Reservations, stream: str) -> None:
-    _as_if_synced(self, lambda: _unlink_old_markers(self, stream))
+def _markers_unlinked_too_early(self: Reservations) -> None:
+    _as_if_synced(self, lambda: _unlink_stale(self))
 
 
 def _leased_again_but_not_after_a_cut(self: Reservations, held: HeldSet) -> None:
     if not self._is_committed(held):
         _lease_again(self, held)
+
+
+def _renamed_before_it_is_durable(self: Reservations, held: HeldSet, name: ReservationName) -> None:
+    held.changed = 0
+    _rename(self, held, name)
 
 
 def _counted(self: Reservations, entry: Entry) -> None:
@@ -101,7 +106,7 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
     ),
     "an old marker unlinked before the new one is durable": (
         Reservations,
-        "_unlink_old_markers",
+        "_unlink_stale",
         _markers_unlinked_too_early,
         True,
     ),
@@ -133,9 +138,9 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
         True,
     ),
     "a record renamed before it is durable, without syncfs": (
-        reservations,
-        "_sync_file",
-        lambda disk, path: None,
+        Reservations,
+        "_rename",
+        _renamed_before_it_is_durable,
         False,
     ),
 }

@@ -701,7 +701,7 @@ STORE_MUTANTS: Final = (
         breaks="a commit of a lost set leaves the messages that other readers have leased since",
         edits=edit(
             "engine/reservations.py:Reservations._untouched",
-            "                        and name.receives == receives\n",
+            "                    and name.receives == receives\n",
             "",
         ),
         caught_by=(_SETS,),

@@ -96,8 +96,6 @@ class Sharing:
         """Files of dead processes in `new/`: the commit that makes them durable, owners, files."""
         self.rests_on_others = False
         """Whether this commit has taken in what others did since the last sync."""
-        self._unnotified: dict[tuple[Part, str], None] = {}
-        """Files of parts that others have touched, and the disk refused to show."""
         self.is_over = False
         """Whether this process has left the root: its index stays as it was."""
         self.replayed = 0
@@ -147,9 +145,8 @@ class Sharing:
             self._changes.read_header()
             self._decide()
             try:
-                unheard, self._unnotified = self._unnotified, {}
-                for part, path in unheard:
-                    self._notify(part, path)
+                for path in list(self._moves.unread):
+                    self._notify_parts(path)
                 for change in self._changes.news():
                     self._replay(change)
             except Overtaken:
@@ -306,9 +303,8 @@ class Sharing:
             try:
                 gone = parse(change.source)
             except NotAName:
-                self._notify_parts(
-                    change.source
-                )  # It became a message's: of a stage, or put in by hand.
+                # It became a message's: of a stage, or put in by hand.
+                self._notify_parts(change.source)
                 return
             entry = index.entry_at(gone)
             if entry is None:
@@ -317,16 +313,15 @@ class Sharing:
                 index.disappear(entry, commit)
 
     def _notify_parts(self, path: str) -> None:
+        """Let the parts look at a file of theirs; one that the disk refuses is looked at again."""
+        self._moves.unread.pop(path, None)
         for part in self._parts:
             if path.startswith(tuple(f"{folder}/" for folder in part.folders)):
-                self._notify(part, path)
-
-    def _notify(self, part: Part, path: str) -> None:
-        try:
-            part.path_changed(path)
-        except StoreError as error:
-            log.error("%s can't be looked at for now: %s", path, error)
-            self._unnotified[part, path] = None
+                try:
+                    part.path_changed(path)
+                except StoreError as error:
+                    log.error("%s can't be looked at for now: %s", path, error)
+                    self._moves.unread[path] = None
 
     def _built_on_others(self) -> None:
         """Let the next answers wait for this process's own sync of all that others did."""

@@ -177,6 +177,8 @@ class Moves:
         """The monotonic time at which the disk refused something last."""
         self.unlinked = 0
         """Messages that were unlinked from `remove/`."""
+        self.unread: dict[str, None] = {}
+        """Files of parts that the disk refused to show: each commit looks at them again."""
 
     @property
     def statistics(self) -> Statistics:
@@ -402,6 +404,13 @@ class Moves:
     def unlink_file(self, path: str) -> None:
         """Unlink a file; one that is gone already is a success."""
         self._change(ChangeKind.FILE, path, "", 0, lambda: self._unlink(path), urgent=True)
+
+    def require_read(self, folders: Sequence[str]) -> None:
+        """Raise `DiskError` as long as the disk refuses to show a file in `folders`: what it says may
+        have been answered."""
+        for path in self.unread:
+            if path.partition("/")[0] in folders:
+                raise DiskError(detail=f"{path!r} can't be read for now; try again")
 
     def quarantine(self, path: str, why: str) -> bool:
         """Move what is foreign or damaged into a folder of its own in quarantine, beside a note that
