@@ -70,7 +70,7 @@ _leave_end = Stages._leave_end
 
 
 def _not_waiting_for_the_record(self: Stages) -> None:
-    for end in self._unfinished.values():
+    for end in self._unfinished:
         end.commit = 0
     _advance(self)
 
@@ -90,7 +90,6 @@ def _not_waiting_for_the_moves(self: Stages, end: _End) -> None:
 def _taken_at_once(self: Stages, end: _End) -> None:
     _leave_end(self, end)
     for life in end.lives:
-        self._unlinked.pop(life, None)
         self._ended.pop(life, None)
 
 

@@ -359,7 +359,7 @@ STORE_MUTANTS: Final = (
         breaks="the last tick is remembered as long as its schedule is there",
         edits=edit(
             "engine/stages.py:Stages._is_to_be_forgotten",
-            "return not self._catalog.has_writer(end.by.writer)",
+            "return not self._catalog.has_writer(end.writer)",
             "return True",
         ),
         caught_by=(_SCHEDULES,),
@@ -660,8 +660,8 @@ STORE_MUTANTS: Final = (
         breaks="an epoch that is not above the writer's last publishes nothing",
         edits=edit(
             "engine/stages.py:Stages.publish",
-            "request.epoch <= last.by.epoch:\n",
-            "request.epoch == last.by.epoch:\n",
+            "request.epoch <= last.epoch:\n",
+            "request.epoch == last.epoch:\n",
         ),
         caught_by=(_STAGES,),
     ),

@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Final
 
 from ..engine.moves import Part
@@ -41,7 +42,6 @@ from ..model.batch import (
 )
 from ..model.clock import Clock, Millis, span_text
 from ..model.errors import (
-    DiskError,
     EpochDiffers,
     InvalidMessage,
     InvalidRequest,
@@ -54,6 +54,7 @@ from ..model.names import MAX_BYTES, MOST, FileIds, Name, NotAName, indexes
 from ..model.sealed import NotWhole, Torn
 from ..model.settings import MAX_DELAY
 from ..model.stage_names import (
+    DROPPED,
     STAGED,
     Chunk,
     Publication,
@@ -118,11 +119,14 @@ class _End:
     lives: Sequence[str]
     commit: int
     """The commit that makes it durable."""
-    by: Publication | None = None
     manifest: Manifest | None = None
     """None: the stage is dropped."""
+    writer: str = ""
+    epoch: int = 0
     gone: int = 0
     """The commit by which all its chunks have left `staged/`; 0: not yet."""
+    unlinked: int = 0
+    """The commit that makes durable that it is unlinked; 0: it is there."""
 
 
 class Stages(Part):
@@ -141,25 +145,21 @@ class Stages(Part):
         self._open: dict[str, _Stage] = {}
         """By name, those that have not ended."""
         self._ends: dict[str, _End] = {}
-        """All records, by path."""
+        """All records that are there, by path."""
         self._ended: dict[str, _End] = {}
         """By life: as long as a power cut may bring the record back, no stage begins this life."""
-        self._unlinked: dict[str, int] = {}
-        """The lives whose record is unlinked, and the commit that makes it durable."""
         self._writers: dict[str, list[_End]] = {}
         """The manifests of each writer, the latest epoch last."""
-        self._unfinished: dict[str, _End] = {}
+        self._unfinished: dict[_End, None] = {}
         """The records with which something is to be done."""
-        self.pending = (self._unfinished, self._unlinked, self._open)
-        self._unnotified: set[str] = set()
-        """Files that other processes have touched, and the disk refuses to show for now."""
+        self.pending = (self._unfinished, self._open)
 
     # Requests.
 
     def stage(self, request: Stage) -> Staged:
         """Store a chunk, or find it there; the answer holds once the commit is synced."""
         _check_chunk(request)
-        self._require_known()
+        self._moves.require_read(self.folders)
         stage = self._open.get(request.stage)
         there = None if stage is None else stage.chunks.get(request.chunk)
         if there is None:
@@ -174,13 +174,13 @@ class Stages(Part):
     def publish(self, request: Publish) -> Published:
         """Make all of the stages appear, or none; the answer holds once the commit is synced."""
         _check_publication(request)
-        self._require_known()
+        self._moves.require_read(self.folders)
         last = self._last_of(request.writer)
-        if last is not None and last.by is not None and request.epoch <= last.by.epoch:
-            known = "" if last.manifest is None else last.manifest.digest
-            if request.epoch == last.by.epoch and known and request.digest not in ("", known):
+        if last is not None and last.manifest is not None and request.epoch <= last.epoch:
+            known = last.manifest.digest
+            if request.epoch == last.epoch and known and request.digest not in ("", known):
                 raise EpochDiffers(writer=request.writer, epoch=request.epoch)
-            return Published(messages=0, is_already=True, last_epoch=last.by.epoch)
+            return Published(messages=0, is_already=True, last_epoch=last.epoch)
         stages: list[_Stage] = []
         for name in dict.fromkeys(request.stages):
             stage = self._open.get(name)
@@ -202,16 +202,15 @@ class Stages(Part):
             epoch_retention=request.epoch_retention,
         )
         by = Publication(writer=request.writer, epoch=request.epoch)
-        path = f"{PUBLISHED}/{by}"
-        self._moves.create_file(path, manifests.encode(manifest))
-        self._add_end(_End(path, list(manifest.stages), self._moves.commit, by, manifest))
+        self._moves.create_file(f"{PUBLISHED}/{by}", manifests.encode(manifest))
+        self._add_manifest(by, manifest)
         return Published(messages=manifest.messages, is_already=False, last_epoch=request.epoch)
 
     def abort(self, request: Abort) -> int:
         """Drop a stage; return how many messages it had."""
         if not is_stage_name(request.stage):
             raise _invalid("stage", request.stage, _NAME_RULE)
-        self._require_known()
+        self._moves.require_read(self.folders)
         stage = self._open.get(request.stage)
         if stage is None or not stage.is_within(request.allowed):
             return 0
@@ -240,7 +239,7 @@ class Stages(Part):
     def last_epoch(self, writer: str) -> int | None:
         """Return the highest epoch that a writer has published, as far as that is remembered."""
         last = self._last_of(writer)
-        return None if last is None or last.by is None else last.by.epoch
+        return None if last is None else last.epoch
 
     @property
     def count(self) -> int:
@@ -298,7 +297,7 @@ class Stages(Part):
 
     def _published(self) -> Iterator[Chunk]:
         """Yield what is on its way to its queue."""
-        for end in self._unfinished.values():
+        for end in self._unfinished:
             if end.manifest is not None:
                 yield from self._chunks_of(end)
 
@@ -360,31 +359,33 @@ class Stages(Part):
             if self._open.get(chunk.life.stage) is stage:
                 del self._open[chunk.life.stage]
 
+    def _add_manifest(self, by: Publication, manifest: Manifest) -> None:
+        lives, commit = list(manifest.stages), self._moves.commit
+        end = _End(f"{PUBLISHED}/{by}", lives, commit, manifest, by.writer, by.epoch)
+        self._add_end(end)
+        ends = self._writers.setdefault(by.writer, [])
+        ends.append(end)
+        ends.sort(key=attrgetter("epoch"))
+        self._unfinished.update(dict.fromkeys(ends))
+
     def _add_end(self, end: _End) -> None:
-        self._ends[end.path] = self._unfinished[end.path] = end
+        self._ends[end.path] = end
+        self._unfinished[end] = None
         for life in end.lives:
             self._ended[life] = end
             stage = self._stages.get(life)
             if stage is not None and self._open.get(stage.life.stage) is stage:
                 del self._open[stage.life.stage]
-        if end.by is not None:
-            ends = self._writers.setdefault(end.by.writer, [])
-            ends.append(end)
-            ends.sort(key=_epoch)
-            self._unfinished.update((each.path, each) for each in ends)
 
     def _leave_end(self, end: _End) -> None:
-        """Drop a record that is there no more."""
+        """Drop a record that is there no more; no stage begins its lives before that is durable."""
         del self._ends[end.path]
-        self._unfinished.pop(end.path, None)
-        for life in end.lives:
-            # Another record may end the same life, or the life may have begun anew.
-            if self._ended.get(life) is end:
-                self._unlinked[life] = self._moves.commit
-        if end.by is not None:
-            self._writers[end.by.writer].remove(end)
-            if not self._writers[end.by.writer]:
-                del self._writers[end.by.writer]
+        end.gone = end.unlinked = self._moves.commit
+        self._unfinished[end] = None
+        if end.manifest is not None:
+            self._writers[end.writer].remove(end)
+            if not self._writers[end.writer]:
+                del self._writers[end.writer]
 
     def _last_of(self, writer: str) -> _End | None:
         ends = self._writers.get(writer)
@@ -399,18 +400,16 @@ class Stages(Part):
         ]
 
     def recover(self) -> None:
-        staged, published = self._listed(STAGED), self._listed(PUBLISHED)
-        for path in self._ends.keys() - set(staged) - set(published):
+        found = {**self._listed(PUBLISHED), **self._listed(STAGED)}
+        for path in self._ends.keys() - found.keys():
             self._leave_end(self._ends[path])
         for stage in list(self._stages.values()):
             for chunk in list(stage.chunks.values()):
-                if chunk.path not in staged:
+                if chunk.path not in found:
                     self._leave_chunk(chunk)
-        for path in published:
-            self._load_manifest(path)
         # The end of a stage must be known before its chunks.
-        for path in sorted(staged, key=lambda path: not path.endswith("~dropped")):
-            self._load_stage_file(path, is_start=True)
+        for path in sorted(found, key=_is_chunk):
+            self._load(path, is_start=True)
         self._drop_doubles()
         for end in self._ends.values():
             for chunk in self._chunks_of(end):
@@ -421,18 +420,7 @@ class Stages(Part):
             self._moves.syncer.folder_changed(folder)
 
     def path_changed(self, path: str) -> None:
-        self._unnotified.add(path)
-        if path.startswith(f"{PUBLISHED}/"):
-            self._load_manifest(path)
-        else:
-            self._load_stage_file(path, is_start=False)
-        self._unnotified.remove(path)
-
-    def _require_known(self) -> None:
-        """Raise `DiskError` as long as the disk refuses to show what other processes have staged: a
-        chunk could be stored twice, or a publication lack one."""
-        for path in self._unnotified:
-            raise DiskError(detail=f"{path!r} can't be read for now; try again")
+        self._load(path, is_start=False)
 
     def _listed(self, folder: str) -> dict[str, None]:
         try:
@@ -441,14 +429,20 @@ class Stages(Part):
             raise explained(error) from error
         return {f"{folder}/{each.name}": None for each in found if each.kind is FileKind.FILE}
 
-    def _load_manifest(self, path: str) -> None:
+    def _load(self, path: str, *, is_start: bool) -> None:
+        """Take in a file that may be there."""
+        folder, _, text = path.partition("/")
         try:
-            by = parse_published(path.partition("/")[2])
+            if folder == PUBLISHED:
+                self._load_manifest(path, parse_published(text))
+            elif _is_chunk(path):
+                self._load_chunk(parse_chunk(text, self._moves.commit), is_start=is_start)
+            else:
+                self._load_drop(path, parse_stage_folder(text))
         except NotAName:
-            by = None
-        if not isinstance(by, Publication):
             log.warning("%a is none of ours", path)
-            return
+
+    def _load_manifest(self, path: str, by: Publication) -> None:
         try:
             content = self._moves.disk.read(path, afresh=True)
         except FileNotFoundError:
@@ -470,20 +464,10 @@ class Stages(Part):
             self._moves.quarantine(path, f"no manifest: {error}")
             return
         self._moves.syncer.lone_file_written(path)
-        self._add_end(_End(path, list(manifest.stages), self._moves.commit, by, manifest))
-
-    def _load_stage_file(self, path: str, *, is_start: bool) -> None:
-        text = path.partition("/")[2]
-        try:
-            if text.endswith("~dropped"):
-                self._load_drop(path, parse_stage_folder(text))
-            else:
-                self._load_chunk(parse_chunk(text, self._moves.commit), is_start=is_start)
-        except NotAName:
-            log.warning("%a is none of ours", path)
+        self._add_manifest(by, manifest)
 
     def _load_drop(self, path: str, dropped: StageFolder) -> None:
-        is_there = self._size_of(path) is not None
+        is_there = self._moves.is_there(path)
         if is_there and path not in self._ends:
             life = str(StageFolder(stage=dropped.stage, due=dropped.due))
             self._add_end(_End(path, [life], self._moves.commit))
@@ -499,9 +483,9 @@ class Stages(Part):
         there = self._stages[life].chunks.get(chunk.number) if life in self._stages else None
         if there == chunk:
             return
-        if life in self._unlinked:
+        if life in self._ended and self._ended[life].unlinked:
             # Another process has begun this life anew: for that one the end of the former is durable.
-            del self._unlinked[life], self._ended[life]
+            del self._ended[life]
         is_ended = life in self._ended
         # A torn one of the same number may be back, whose unlinking wasn't durable.
         if there is not None or (not is_ended and _is_short(chunk, size)):
@@ -558,24 +542,19 @@ class Stages(Part):
 
     @property
     def has_work(self) -> bool:
-        if self._unfinished or self._unlinked:
-            return True
         due = self.next_due()
-        return due is not None and due <= self._clock.monotonic()
+        return bool(self._unfinished) or (due is not None and due <= self._clock.monotonic())
 
     @property
     def has_durable(self) -> bool:
         return any(
             end.manifest is not None and not end.gone and end.commit <= self._moves.synced
-            for end in self._unfinished.values()
+            for end in self._unfinished
         )
 
     def advance(self) -> None:
         self._drop_expired()
-        for life, commit in list(self._unlinked.items()):
-            if commit <= self._moves.synced:
-                del self._unlinked[life], self._ended[life]
-        for end in list(self._unfinished.values()):
+        for end in list(self._unfinished):
             if end.commit > self._moves.synced:
                 continue
             try:
@@ -585,17 +564,24 @@ class Stages(Part):
 
     def _finish(self, end: _End) -> None:
         """Do what a durable record says, as far as it isn't done."""
+        if end.unlinked:
+            if end.unlinked <= self._moves.synced:
+                del self._unfinished[end]
+                # Another record may end the same life, or the life may have begun anew.
+                for life in [life for life in end.lives if self._ended.get(life) is end]:
+                    del self._ended[life]
+            return
         for chunk in self._chunks_of(end):
             self._finish_chunk(chunk, end.manifest)
         if not end.gone:
             end.gone = self._moves.commit
         if end.gone > self._moves.synced:
             return
-        last = None if end.by is None else self._last_of(end.by.writer)
+        last = self._last_of(end.writer)
         if end.manifest is None or last is None or self._is_to_be_forgotten(end):
             is_over = True
         elif last is end:
-            del self._unfinished[end.path]
+            del self._unfinished[end]
             return
         else:
             is_over = last.commit <= self._moves.synced
@@ -632,15 +618,15 @@ class Stages(Part):
     def _is_to_be_forgotten(self, end: _End) -> bool:
         """Return whether the time of a manifest is over. A schedule's manifest has none: it stays as
         long as the schedule is there, or until a later one is durable."""
-        if end.manifest is None or end.by is None or end.manifest.expires_at > self._clock.wall():
+        if end.manifest is None or end.manifest.expires_at > self._clock.wall():
             return False
-        return not self._catalog.has_writer(end.by.writer)
+        return not self._catalog.has_writer(end.writer)
 
     def tick(self) -> None:
         """Forget old epochs."""
         for end in self._ends.values():
             if self._is_to_be_forgotten(end):
-                self._unfinished[end.path] = end
+                self._unfinished[end] = None
 
     def _drop_expired(self) -> None:
         """Drop the stages that were not published in time."""
@@ -663,8 +649,8 @@ def _is_short(chunk: Chunk, size: int) -> bool:
     return size != chunk.stem.length
 
 
-def _epoch(end: _End) -> int:
-    return -1 if end.by is None else end.by.epoch
+def _is_chunk(path: str) -> bool:
+    return path.startswith(f"{STAGED}/") and not path.endswith(DROPPED)
 
 
 _NAME_RULE: Final = "must be 1 to 64 letters, digits, '_' and '-'"

@@ -24,7 +24,7 @@ _STAGE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WRITER = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _DUE = re.compile(r"[0-9]{13}")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
-_DROPPED = "~dropped"
+DROPPED: Final = "~dropped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class StageFolder:
     """It can't be published any more."""
 
     def __str__(self) -> str:
-        return f"{self.stage}@{self.due:013d}{_DROPPED if self.is_dropped else ''}"
+        return f"{self.stage}@{self.due:013d}{DROPPED if self.is_dropped else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def is_writer_name(text: str) -> bool:
 
 
 def parse_stage_folder(text: str) -> StageFolder:
-    bare = text.removesuffix(_DROPPED)
+    bare = text.removesuffix(DROPPED)
     stage, _, due = bare.partition("@")
     if not is_stage_name(stage) or not _DUE.fullmatch(due):
         raise NotAName(text)
