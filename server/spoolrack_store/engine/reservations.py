@@ -39,9 +39,8 @@ from typing import Final
 from ..engine.moves import Part, Turn
 from ..files.disk import NOT_A_FILE, explained
 from ..model.batch import Attributes, Damaged, Entry, Groups, Line, size_of
-from ..model.clock import Clock, Millis, span_text
+from ..model.clock import Clock, Millis
 from ..model.errors import (
-    InvalidRequest,
     ReservationCommitted,
     ReservationLost,
     ReservationNotFound,
@@ -62,12 +61,14 @@ from ..model.names import (
     sent_at,
 )
 from ..model.operations import MAX_BODY_IN_MEMORY, Message, MessageRun
-from ..model.reservation_names import Marker, ReservationName, is_stream, parse_reservation_name
+from ..model.request_checks import check_number, check_span, check_word
+from ..model.reservation_names import Marker, ReservationName, parse_reservation_name
 from ..model.reservation_records import ReservationRecord
 from ..model.reservation_requests import (
     MAX_EFFORT,
     MAX_RESERVED_MESSAGES,
     MAX_SEQUENCE_NUMBER,
+    MAX_STREAM_NAME,
     MEMORY,
     MIN_RESERVATION_TIMEOUT,
     SLICE_EFFORT,
@@ -215,8 +216,8 @@ class Reservations(Part):
         """Lease what is ready under a name, or find it there; None if nothing is ready."""
         key = request.stream, request.sequence_number
         _check_name(*key)
-        _check("max_messages", request.max_messages, 1, MAX_RESERVED_MESSAGES)
-        _check("max_bytes", request.max_bytes, 1, None)
+        check_number("max_messages", request.max_messages, 1, MAX_RESERVED_MESSAGES)
+        check_number("max_bytes", request.max_bytes, 1)
         _check_hold(request.visibility_timeout)
         begun = _PartialSet(request.queue, make_set_token(self._moves.owner, self._random))
         partial_set = self._partial.setdefault(key, begun)
@@ -338,7 +339,8 @@ class Reservations(Part):
 
     def _commit(self, request: CommitReservations) -> Committed:
         stream, last_sequence_number = request.stream, request.last_sequence_number
-        _check_name(stream, last_sequence_number)
+        check_word("stream", stream, MAX_STREAM_NAME)
+        check_number("last_sequence_number", last_sequence_number, 0, MAX_SEQUENCE_NUMBER)
         self._moves.require_read(self.folders)
         before = self.committed(stream)
         keys = sorted(key for key in self.sets if key[0] == stream and key[1] <= last_sequence_number)
@@ -469,8 +471,8 @@ class Reservations(Part):
 
         Raise what a read of the set must be told.
         """
-        _check("begin", begin, 0, MAX_RESERVED_MESSAGES)
-        _check("end", end, 0, MAX_RESERVED_MESSAGES)
+        check_number("begin", begin, 0, MAX_RESERVED_MESSAGES)
+        check_number("end", end, 0, MAX_RESERVED_MESSAGES)
         held = self._find(stream, sequence_number, allowed)
         if not begin:
             token = held.record.token
@@ -974,26 +976,15 @@ def _received(entry: Entry) -> int:
 
 
 def _check_name(stream: str, sequence_number: int) -> None:
-    if not is_stream(stream):
-        rule = "must be 1 to 80 letters, digits, '_' and '-'"
-        raise InvalidRequest(what="stream", value=stream, rule=rule)
-    _check("sequence_number", sequence_number, 0, MAX_SEQUENCE_NUMBER)
+    check_word("stream", stream, MAX_STREAM_NAME)
+    check_number("sequence_number", sequence_number, 0, MAX_SEQUENCE_NUMBER)
 
 
 def _check_hold(visibility_timeout: Millis | None) -> None:
-    if visibility_timeout is None:
-        return
-    if not MIN_RESERVATION_TIMEOUT <= visibility_timeout <= MAX_VISIBILITY:
-        rule = f"must be from {span_text(MIN_RESERVATION_TIMEOUT)} to {span_text(MAX_VISIBILITY)}"
-        raise InvalidRequest(what="visibility_timeout", value=span_text(visibility_timeout), rule=rule)
+    if visibility_timeout is not None:
+        check_span("visibility_timeout", visibility_timeout, MIN_RESERVATION_TIMEOUT, MAX_VISIBILITY)
 
 
 def _check_allowed(held: HeldSet, allowed: Callable[[str], bool] | None) -> None:
     if allowed is not None and not allowed(held.record.queue):
         raise ReservationNotFound(stream=held.name.stream, sequence_number=held.name.sequence_number)
-
-
-def _check(what: str, value: int, least: int, most: int | None) -> None:
-    if value < least or (most is not None and value > most):
-        rule = f"must be at least {least}" if most is None else f"must be from {least} to {most}"
-        raise InvalidRequest(what=what, value=value, rule=rule)

@@ -18,6 +18,7 @@ from ..model.batch import (
     Attributes,
     Entry,
     check_content,
+    check_delay,
     check_group,
     check_priority,
     encode,
@@ -259,10 +260,7 @@ class Sender(Part):
         `InvalidMessage`."""
         if position not in request.deliver_at:
             delay = request.delays[position]
-            if not 0 <= delay <= MAX_DELAY:
-                raise InvalidMessage(
-                    why=f"its delay of {span_text(delay)} is not from 0 s to {span_text(MAX_DELAY)}"
-                )
+            check_delay(delay)
             return delay
         if position in request.delays:
             raise InvalidMessage(why="it has a delay and a delivery time: give one of them")

@@ -32,6 +32,7 @@ from ..model.batch import (
     Damaged,
     body,
     check_content,
+    check_delay,
     check_group,
     check_priority,
     decode,
@@ -40,7 +41,7 @@ from ..model.batch import (
     line_of,
     stem_of,
 )
-from ..model.clock import Clock, Millis, span_text
+from ..model.clock import Clock, Millis
 from ..model.errors import (
     EpochDiffers,
     InvalidMessage,
@@ -51,16 +52,14 @@ from ..model.errors import (
 )
 from ..model.manifest import Manifest
 from ..model.names import MAX_BYTES, MOST, FileIds, Name, NotAName, indexes
+from ..model.request_checks import check_number, check_span, check_word
 from ..model.sealed import NotWhole, Torn
-from ..model.settings import MAX_DELAY
 from ..model.stage_names import (
     DROPPED,
     STAGED,
     Chunk,
     Publication,
     StageFolder,
-    is_stage_name,
-    is_writer_name,
     parse_chunk,
     parse_published,
     parse_stage_folder,
@@ -69,8 +68,10 @@ from ..model.stage_requests import (
     MAX_CHUNK,
     MAX_EPOCH,
     MAX_EPOCH_RETENTION,
+    MAX_STAGE_NAME,
     MAX_STAGES,
     MAX_TIME_TO_LIVE,
+    MAX_WRITER_NAME,
     MIN_EPOCH_RETENTION,
     MIN_TIME_TO_LIVE,
     Abort,
@@ -208,8 +209,7 @@ class Stages(Part):
 
     def abort(self, request: Abort) -> int:
         """Drop a stage; return how many messages it had."""
-        if not is_stage_name(request.stage):
-            raise _invalid("stage", request.stage, _NAME_RULE)
+        check_word("stage", request.stage, MAX_STAGE_NAME)
         self._moves.require_read(self.folders)
         stage = self._open.get(request.stage)
         if stage is None or not stage.is_within(request.allowed):
@@ -274,7 +274,7 @@ class Stages(Part):
             rule = (
                 "must be shorter: a file is named by it, the queue, the delay and the size of the chunk"
             )
-            raise _invalid("stage", request.stage, rule)
+            raise InvalidRequest(what="stage", value=request.stage, rule=rule)
         content = b"".join([*request.bodies, encoded])
         self._room.refresh()
         self._room.reserve(len(content))
@@ -653,33 +653,16 @@ def _is_chunk(path: str) -> bool:
     return path.startswith(f"{STAGED}/") and not path.endswith(DROPPED)
 
 
-_NAME_RULE: Final = "must be 1 to 64 letters, digits, '_' and '-'"
-
-
-def _invalid(what: str, value: object, rule: str) -> InvalidRequest:
-    return InvalidRequest(what=what, value=value, rule=rule)
-
-
 def _check_chunk(request: Stage) -> None:
-    if not is_stage_name(request.stage):
-        raise _invalid("stage", request.stage, _NAME_RULE)
-    if not 0 <= request.chunk <= MAX_CHUNK:
-        raise _invalid("chunk", request.chunk, f"must be from 0 to {MAX_CHUNK}")
-    if not MIN_TIME_TO_LIVE <= request.time_to_live <= MAX_TIME_TO_LIVE:
-        rule = f"must be from {span_text(MIN_TIME_TO_LIVE)} to {span_text(MAX_TIME_TO_LIVE)}"
-        raise _invalid("time_to_live", span_text(request.time_to_live), rule)
+    check_word("stage", request.stage, MAX_STAGE_NAME)
+    check_number("chunk_number", request.chunk, 0, MAX_CHUNK)
+    check_span("time_to_live", request.time_to_live, MIN_TIME_TO_LIVE, MAX_TIME_TO_LIVE)
+    check_number("the number of messages", len(request.bodies), 1, MOST)
 
 
 def _check_messages(record: QueueRecord, request: Stage) -> None:
-    if not request.bodies:
-        raise _invalid("messages", [], "must be at least one")
-    if len(request.bodies) > MOST:
-        raise _invalid("the number of messages", len(request.bodies), f"must be {MOST} at most")
-    delay = request.delay
-    if delay is not None and not 0 <= delay <= MAX_DELAY:
-        raise InvalidMessage(
-            why=f"its delay of {span_text(delay)} is not from 0 s to {span_text(MAX_DELAY)}"
-        )
+    if request.delay is not None:
+        check_delay(request.delay)
     check_priority(request.priority)
     for at, sent in enumerate(request.bodies):
         try:
@@ -693,17 +676,11 @@ def _check_messages(record: QueueRecord, request: Stage) -> None:
 
 
 def _check_publication(request: Publish) -> None:
-    if not is_writer_name(request.writer):
-        raise _invalid("writer", request.writer, "must be 1 to 80 letters, digits, '_' and '-'")
-    if not 0 <= request.epoch <= MAX_EPOCH:
-        raise _invalid("epoch", request.epoch, f"must be from 0 to {MAX_EPOCH}")
-    if not MIN_EPOCH_RETENTION <= request.epoch_retention <= MAX_EPOCH_RETENTION:
-        rule = f"must be from {span_text(MIN_EPOCH_RETENTION)} to {span_text(MAX_EPOCH_RETENTION)}"
-        raise _invalid("epoch_retention", span_text(request.epoch_retention), rule)
-    if request.digest and not is_stage_name(request.digest):
-        raise _invalid("digest", request.digest, _NAME_RULE)
-    if len(request.stages) > MAX_STAGES:
-        raise _invalid("stages", f"{len(request.stages)} stages", f"must be at most {MAX_STAGES}")
+    check_word("writer", request.writer, MAX_WRITER_NAME)
+    check_number("epoch", request.epoch, 0, MAX_EPOCH)
+    check_span("epoch_retention", request.epoch_retention, MIN_EPOCH_RETENTION, MAX_EPOCH_RETENTION)
+    if request.digest:
+        check_word("digest", request.digest, MAX_STAGE_NAME)
+    check_number("the number of stages", len(request.stages), 0, MAX_STAGES)
     for stage in request.stages:
-        if not is_stage_name(stage):
-            raise _invalid("stages", stage, _NAME_RULE)
+        check_word("stage", stage, MAX_STAGE_NAME)

@@ -18,12 +18,11 @@ from typing import Final
 
 from .clock import Millis
 from .names import NotAName
-from .reservation_requests import MAX_SEQUENCE_NUMBER
+from .reservation_requests import MAX_SEQUENCE_NUMBER, MAX_STREAM_NAME
 from .sealed import NotWhole, seal, unseal
 
-_STREAM: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _NAME: Final = re.compile(
-    rf"(?P<stream>{_STREAM.pattern})\.(?P<sequence_number>0|[1-9][0-9]{{0,18}})"
+    rf"(?P<stream>[A-Za-z0-9_-]{{1,{MAX_STREAM_NAME}}})\.(?P<sequence_number>0|[1-9][0-9]{{0,18}})"
     r"(?:@(?P<due>[0-9]{13})(?P<read>~read)?(?P<lost>~lost)?)?"
 )
 
@@ -72,10 +71,6 @@ class Marker:
         ):
             raise NotWhole("it doesn't say which sets are committed")
         return cls(sets=tuple(sets), made_at=Millis(_number(values, "made_at")))
-
-
-def is_stream(text: str) -> bool:
-    return _STREAM.fullmatch(text) is not None
 
 
 def parse_reservation_name(text: str) -> ReservationName:

@@ -15,13 +15,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .clock import Millis
-from .names import NotAName, Stem, parse
+from .names import NotAName, Stem, is_word, parse
 from .settings import MAX_DELAY
-from .stage_requests import MAX_CHUNK, MAX_EPOCH
+from .stage_requests import MAX_CHUNK, MAX_EPOCH, MAX_STAGE_NAME, MAX_WRITER_NAME
 
 STAGED: Final = "staged"
-_STAGE = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_WRITER = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _DUE = re.compile(r"[0-9]{13}")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 DROPPED: Final = "~dropped"
@@ -75,18 +73,10 @@ class Publication:
         return f"{self.writer}.{self.epoch}"
 
 
-def is_stage_name(text: str) -> bool:
-    return _STAGE.fullmatch(text) is not None
-
-
-def is_writer_name(text: str) -> bool:
-    return _WRITER.fullmatch(text) is not None
-
-
 def parse_stage_folder(text: str) -> StageFolder:
     bare = text.removesuffix(DROPPED)
     stage, _, due = bare.partition("@")
-    if not is_stage_name(stage) or not _DUE.fullmatch(due):
+    if not is_word(stage, MAX_STAGE_NAME) or not _DUE.fullmatch(due):
         raise NotAName(text)
     return StageFolder(stage=stage, due=Millis(int(due)), is_dropped=bare != text)
 
@@ -112,7 +102,7 @@ def parse_chunk(text: str, commit: int = 0) -> Chunk:
 
 def parse_published(text: str) -> Publication:
     writer, _, epoch = text.partition(".")
-    if not is_writer_name(writer) or _parsed(epoch, text) > MAX_EPOCH:
+    if not is_word(writer, MAX_WRITER_NAME) or _parsed(epoch, text) > MAX_EPOCH:
         raise NotAName(text)
     return Publication(writer=writer, epoch=int(epoch))
 
