@@ -1001,8 +1001,8 @@ STORE_MUTANTS: Final = (
         breaks="a queue holds no more bytes than max_bytes",
         edits=edit(
             "engine/sender.py:Sender._require_room",
-            "held_bytes + size > settings.max_bytes",
-            "held_bytes > settings.max_bytes",
+            "record.require_room(held, (1, size))",
+            "record.require_room(held, (1, 0))",
         ),
         caught_by=(_MODEL,),
     ),

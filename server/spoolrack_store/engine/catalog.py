@@ -29,6 +29,7 @@ from ..model.errors import (
     InvalidSetting,
     QueueBeingDeleted,
     QueueExists,
+    QueueFull,
     QueueNotFound,
     SendingPaused,
     StoreError,
@@ -66,6 +67,13 @@ class QueueRecord:
         """Raise `SendingPaused` if the queue takes no sends now."""
         if self.settings.sending == "paused":
             raise SendingPaused(queue=self.name)
+
+    def require_room(self, held: tuple[int, int], more: tuple[int, int]) -> None:
+        """Raise `QueueFull` if `more` messages and bytes don't fit beside those that are `held`."""
+        limits = self.settings.max_messages, self.settings.max_bytes
+        for limit, has, adds, unit in zip(limits, held, more, ("messages", "bytes"), strict=True):
+            if limit and has + adds > limit:
+                raise QueueFull(queue=self.name, held=has, limit=limit, unit=unit)
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ and goes to quarantine.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Final
@@ -46,7 +46,6 @@ from ..model.errors import (
     EpochDiffers,
     InvalidMessage,
     InvalidRequest,
-    QueueFull,
     StageNotFound,
     StoreError,
 )
@@ -282,18 +281,14 @@ class Stages(Part):
         return self._add_chunk(chunk), chunk
 
     def _require_room(self, record: QueueRecord, chunks: Sequence[Chunk]) -> None:
+        """Raise `QueueFull` if the chunks don't fit beside what the queue has, and what is on its way
+        there."""
         settings, queue = record.settings, self._moves.index.queue(record.name)
         if not settings.max_messages and not settings.max_bytes:
             return
-        held, held_bytes = queue.total, queue.bytes
-        for chunk in self._published():
-            if chunk.queue == record.name:
-                held, held_bytes = held + chunk.messages, held_bytes + chunk.stem.counted
-        more = [chunk for chunk in chunks if chunk.queue == record.name]
-        if settings.max_messages and held + sum(c.messages for c in more) > settings.max_messages:
-            raise QueueFull(queue=record.name, held=held, limit=settings.max_messages, unit="messages")
-        if settings.max_bytes and held_bytes + sum(c.stem.counted for c in more) > settings.max_bytes:
-            raise QueueFull(queue=record.name, held=held_bytes, limit=settings.max_bytes, unit="bytes")
+        coming, coming_bytes = _sum_of(self._published(), record.name)
+        held = queue.total + coming, queue.bytes + coming_bytes
+        record.require_room(held, _sum_of(chunks, record.name))
 
     def _published(self) -> Iterator[Chunk]:
         """Yield what is on its way to its queue."""
@@ -647,6 +642,12 @@ class Stages(Part):
 def _is_short(chunk: Chunk, size: int) -> bool:
     """Return whether some of its end was never written, as after a death."""
     return size != chunk.stem.length
+
+
+def _sum_of(chunks: Iterable[Chunk], queue: str) -> tuple[int, int]:
+    """Return the messages and bytes of the chunks for a queue."""
+    mine = [chunk for chunk in chunks if chunk.queue == queue]
+    return sum(chunk.messages for chunk in mine), sum(chunk.stem.counted for chunk in mine)
 
 
 def _is_chunk(path: str) -> bool:
