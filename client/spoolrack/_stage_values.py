@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypedDict
@@ -66,11 +66,3 @@ class StageInfo:
     """How many, by queue."""
     expires_at: datetime
     """When it expires, unless it is published."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagePage:
-    """Some stages, and the token that asks for the next page; empty on the last."""
-
-    stages: Sequence[StageInfo]
-    next_token: str = ""

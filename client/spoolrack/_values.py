@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from ._settings import QueueSettings
 from .errors import SpoolrackError
@@ -280,14 +280,6 @@ class LeaseResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuePage:
-    """Some queues, and the token that asks for the next page; empty on the last."""
-
-    queues: list[QueueInfo]
-    next_token: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFilter:
     """Selects messages of a list: those that have all that is named."""
 
@@ -298,11 +290,14 @@ class MessageFilter:
     attributes: Attributes = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessagePage:
-    """Some messages, and the token that asks for the next page; empty on the last."""
+Item = TypeVar("Item", covariant=True)
 
-    messages: list[Envelope]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[Item]):
+    """Some items of a list, and the token that asks for the next page; empty on the last."""
+
+    items: Sequence[Item]
     next_token: str = ""
 
 

@@ -8,7 +8,7 @@ messages that it had leased are released, and the receive isn't counted.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, Final, TypeVar
 
@@ -18,13 +18,16 @@ from spoolrack_store.model.reservation_requests import Reservation, Reserve, Und
 from spoolrack_store.store import Store
 
 from .._runtime import Runtime, Signal, Tasks
+from .._values import Page
 from ..errors import ClientClosed, RootUnusable, SpoolrackError, Timeout, Unsupported
 from . import folder_values as convert
 from .folder_stores import SharedStore
-from .folder_values import FolderUrl
+from .folder_values import DEFAULT_PAGE, FolderUrl
 from .thread_runner import ThreadRunner
 
 Answer = TypeVar("Answer")
+Found = TypeVar("Found")
+Shown = TypeVar("Shown")
 
 
 def _nothing(*_: object) -> None:
@@ -65,6 +68,21 @@ class FolderCalls:
     async def query(self, query: Callable[[Store], Answer], timeout: float | None) -> Answer:
         """Return the answer to a query that waits for no commit, but perhaps for the disk."""
         return await self.work(query, timeout)
+
+    async def page(
+        self,
+        fetch: Callable[..., Sequence[Found]],
+        shown: Callable[[Found], Shown],
+        place: Callable[[Found], str],
+        timeout: float,
+    ) -> Page[Shown]:
+        """Return a page of what a query of the store finds; `place` is the token of an item."""
+        found = await self.query(lambda store: fetch(store, limit=DEFAULT_PAGE + 1), timeout)
+        has_more = len(found) > DEFAULT_PAGE
+        return Page(
+            items=[shown(each) for each in found[:DEFAULT_PAGE]],
+            next_token=place(found[DEFAULT_PAGE - 1]) if has_more else "",
+        )
 
     async def work(
         self,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from spoolrack_store.model import operations
 from spoolrack_store.model import reservation_requests as ops
 from spoolrack_store.store import Store
 
-from .._reservation_values import CommitResult, Reservation, ReservationPage, ReservationState
-from .._values import Envelope, moment_of
+from .._reservation_values import CommitResult, Reservation, ReservationState
+from .._values import Envelope, Page, moment_of
 from . import folder_values as convert
 from .folder_calls import FolderCalls
 
@@ -103,21 +104,18 @@ class FolderReservations:
         await self._calls.submit(ops.Release(stream=stream, sequence_number=sequence_number), timeout)
 
     async def list_reservations(
-        self, *, queue: str, stream: str, token: str, limit: int, timeout: float
-    ) -> ReservationPage:
-        with convert.errors():
-            size = convert.page_size(limit)
-        found = await self._calls.query(
-            lambda store: store.reservations(
-                queue=queue, stream=stream, after=_after(token), limit=size + 1
-            ),
+        self, *, queue: str, stream: str, token: str, timeout: float
+    ) -> Page[Reservation]:
+        return await self._calls.page(
+            partial(Store.reservations, queue=queue, stream=stream, after=_after(token)),
+            _reservation,
+            _token,
             timeout,
         )
-        last = found[size - 1] if len(found) > size else None
-        return ReservationPage(
-            reservations=[_reservation(each) for each in found[:size]],
-            next_token="" if last is None else f"{last.stream}.{last.sequence_number}",
-        )
+
+
+def _token(found: ops.Reservation) -> str:
+    return f"{found.stream}.{found.sequence_number}"
 
 
 def _after(token: str) -> tuple[str, int]:

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
+from functools import partial
 
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model.clock import Millis
@@ -33,13 +34,12 @@ from .._values import (
     Envelope,
     LeaseResult,
     MessageFilter,
-    MessagePage,
     MessageRejection,
     MessageRelease,
     MessageState,
     Outgoing,
+    Page,
     QueueInfo,
-    QueuePage,
     SendResult,
     Target,
     VisibilityChange,
@@ -129,15 +129,12 @@ class FolderTransport:
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
         return self._info(await self._calls.query(lambda store: store.queue(name), timeout))
 
-    async def list_queues(self, *, prefix: str, token: str, limit: int, timeout: float) -> QueuePage:
-        with convert.errors():
-            size = convert.page_size(limit)
-        queues = await self._calls.query(
-            lambda store: store.queues(prefix=prefix, after=token, limit=size + 1), timeout
-        )
-        return QueuePage(
-            queues=[self._info(queue) for queue in queues[:size]],
-            next_token=queues[size - 1].name if len(queues) > size else "",
+    async def list_queues(self, *, prefix: str, token: str, timeout: float) -> Page[QueueInfo]:
+        return await self._calls.page(
+            partial(Store.queues, prefix=prefix, after=token),
+            self._info,
+            lambda queue: queue.name,
+            timeout,
         )
 
     async def update_queue(
@@ -305,7 +302,7 @@ class FolderTransport:
         limit: int,
         max_body_bytes: int | None,
         timeout: float,
-    ) -> MessagePage:
+    ) -> Page[Envelope]:
         with convert.errors():
             size = convert.page_size(limit)
         found = await self._calls.query(
@@ -318,8 +315,8 @@ class FolderTransport:
             ),
             timeout,
         )
-        return MessagePage(
-            messages=[convert.envelope(message, self._calls.root) for message in found.messages],
+        return Page(
+            items=[convert.envelope(message, self._calls.root) for message in found.messages],
             next_token=found.last,
         )
 

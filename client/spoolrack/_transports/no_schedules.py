@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from .._schedule_values import Schedule, SchedulePage
-from .._values import Outgoing
+from .._schedule_values import Schedule
+from .._values import Outgoing, Page
 from ..errors import Unsupported
 
 
@@ -25,9 +25,7 @@ class NoSchedules:
     ) -> Schedule:
         _refuse()
 
-    async def list_schedules(
-        self, *, queue: str, token: str, limit: int, timeout: float
-    ) -> SchedulePage:
+    async def list_schedules(self, *, queue: str, token: str, timeout: float) -> Page[Schedule]:
         _refuse()
 
     async def pause(self, queue: str, name: str, *, timeout: float) -> Schedule:

@@ -11,13 +11,12 @@ from .._values import (
     Envelope,
     LeaseResult,
     MessageFilter,
-    MessagePage,
     MessageRejection,
     MessageRelease,
     MessageState,
     Outgoing,
+    Page,
     QueueInfo,
-    QueuePage,
     SendResult,
     Target,
     VisibilityChange,
@@ -113,9 +112,9 @@ class VsqsTransport:
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
         return await self._threads.run(lambda: self._calls.info(name))
 
-    async def list_queues(self, *, prefix: str, token: str, limit: int, timeout: float) -> QueuePage:
+    async def list_queues(self, *, prefix: str, token: str, timeout: float) -> Page[QueueInfo]:
         queues = await self._threads.run(lambda: self._calls.queues(prefix))
-        return QueuePage(queues=[info for info in queues if info.name > token])
+        return Page(items=[info for info in queues if info.name > token])
 
     async def update_queue(
         self,
@@ -216,7 +215,7 @@ class VsqsTransport:
         limit: int,
         max_body_bytes: int | None,
         timeout: float,
-    ) -> MessagePage:
+    ) -> Page[Envelope]:
         return await self._threads.run(
             lambda: self._calls.page(
                 queue, wanted=wanted, token=token, limit=limit, max_body_bytes=max_body_bytes

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from .._redrive_values import Redrive, RedrivePage
-from .._reservation_values import CommitResult, Reservation, ReservationPage
-from .._stage_values import PublishResult, StagePage, StageResult
-from .._values import Outgoing
+from .._redrive_values import Redrive
+from .._reservation_values import CommitResult, Reservation
+from .._stage_values import PublishResult, StageInfo, StageResult
+from .._values import Outgoing, Page
 from ..errors import Unsupported
 
 
@@ -41,7 +41,7 @@ class NoStages:
     async def abort(self, stage: str, *, timeout: float) -> int:
         _no_stages()
 
-    async def list_stages(self, *, token: str, limit: int, timeout: float) -> StagePage:
+    async def list_stages(self, *, token: str, timeout: float) -> Page[StageInfo]:
         _no_stages()
 
 
@@ -77,8 +77,8 @@ class NoReservations:
         _no_reservations()
 
     async def list_reservations(
-        self, *, queue: str, stream: str, token: str, limit: int, timeout: float
-    ) -> ReservationPage:
+        self, *, queue: str, stream: str, token: str, timeout: float
+    ) -> Page[Reservation]:
         _no_reservations()
 
 
@@ -100,7 +100,7 @@ class NoRedrives:
     async def get(self, id: str, *, timeout: float) -> Redrive:
         _no_redrives()
 
-    async def list_redrives(self, *, queue: str, token: str, limit: int, timeout: float) -> RedrivePage:
+    async def list_redrives(self, *, queue: str, token: str, timeout: float) -> Page[Redrive]:
         _no_redrives()
 
     async def cancel(self, id: str, *, timeout: float) -> Redrive:
