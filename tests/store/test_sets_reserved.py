@@ -662,6 +662,29 @@ def test_a_record_that_cannot_be_read_stops_reservations_and_nothing_else(rig: S
     assert rig.ids_in() == ids[:1]
 
 
+def test_a_committed_set_whose_marker_cannot_be_read_is_not_brought_back(rig: SetRig) -> None:
+    rig.send(b"1", b"2")
+    rig.reserve()
+    rig.ask(CommitReservations(stream="s", last_sequence_number=0))
+    read = rig.disk.read
+
+    def refused(path: str, limit: int | None = None, **named: Any) -> bytes:
+        if path == "reserved/s.0":
+            raise OSError(5, "Input/output error")
+        return read(path, limit, **named)
+
+    rig.disk.read = refused  # type: ignore[method-assign]
+    rig.restart()
+    for span in (HOLD, 1_000, 1_000):
+        rig.advance(span)
+        rig.send(b"3", queue="other")
+    assert rig.receive() == []
+    rig.disk.read = read  # type: ignore[method-assign]
+    rig.advance(1_000)
+
+    assert (rig.receive(), rig.names()) == ([], ["s.0"])
+
+
 def test_a_damaged_record_is_put_aside_and_its_messages_are_ready_again(rig: SetRig) -> None:
     ids = rig.send(b"a", b"b")
     rig.reserve()
