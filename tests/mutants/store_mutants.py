@@ -367,7 +367,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-receive-is-not-counted",
         breaks="a message tells how often it was received",
-        edits=edit("engine/leaser.py:Leaser._lease", "old.receives + 1", "old.receives"),
+        edits=edit("engine/moves.py:received", "entry.name.receives + 1", "entry.name.receives"),
         caught_by=(_CATALOG,),
     ),
     Mutant(

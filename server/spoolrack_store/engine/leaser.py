@@ -24,7 +24,7 @@ from ..model.clock import Clock, Millis
 from ..model.dead_letter_records import MAX_RECEIVES as MAX_RECEIVES_REASON
 from ..model.dead_letter_records import REJECTED, check_explanation
 from ..model.errors import NoDeadLetterQueue, StaleReceipt, StoreError
-from ..model.names import MAX_RECEIVES, Name, effort, indexes, is_set_token, lowest, make_token, sent_at
+from ..model.names import Name, effort, indexes, is_set_token, lowest, make_token, sent_at
 from ..model.operations import (
     ChangeVisibility,
     Delivery,
@@ -40,7 +40,7 @@ from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .dead_letters import DeadLetters, records_of
 from .index import Index
-from .moves import RETRY, Moves, NameVanished, deliver
+from .moves import RETRY, Moves, NameVanished, begin_lease, deliver
 from .reader import Reader
 
 log = logging.getLogger(__name__)
@@ -319,15 +319,7 @@ class Leaser(Part):
         until = Millis(wall + lease.visibility), self._clock.monotonic() + lease.visibility
         token = make_token(self._random)
         try:
-            lease.leased = self._moves.move(
-                lease.entry,
-                lease.members,
-                State.SENT if old.state is State.SENT else State.LEASED,
-                receives=min(old.receives + 1, MAX_RECEIVES),
-                first=old.first if old.first is not None else wall,
-                until=until,
-                token=token,
-            )
+            lease.leased = begin_lease(self._moves, lease.entry, lease.members, until, token)
         except StoreError as error:
             # It stays ready, but for a part of a list that is divided over several names.
             if old.state is State.READY and not isinstance(error, NameVanished):

@@ -28,6 +28,7 @@ from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, StoreError
 from ..model.names import (
     MAX_BYTES,
+    MAX_RECEIVES,
     FileIds,
     Name,
     NotAName,
@@ -672,6 +673,27 @@ class Moves:
             token=token,
         )
         return pieces(members, members_room(longest))
+
+
+def received(entry: Entry) -> int:
+    """Return how often the messages of an entry are received with one more lease."""
+    return min(entry.name.receives + 1, MAX_RECEIVES)
+
+
+def begin_lease(
+    moves: Moves, entry: Entry, members: int, until: tuple[Millis, int], token: str
+) -> list[Entry]:
+    """Lease messages, which counts as a receive; those in `new/` are leased there."""
+    old = entry.name
+    return moves.move(
+        entry,
+        members,
+        State.SENT if old.state is State.SENT else State.LEASED,
+        receives=received(entry),
+        first=moves.clock.wall() if old.first is None else old.first,
+        until=until,
+        token=token,
+    )
 
 
 def deliver(moves: Moves, entry: Entry) -> None:

@@ -48,7 +48,6 @@ from ..model.errors import (
     StoreError,
 )
 from ..model.names import (
-    MAX_RECEIVES,
     NotAName,
     below,
     body_path,
@@ -91,7 +90,7 @@ from ..model.transitions import State
 from .catalog import Catalog
 from .dead_letters import DeadLetters
 from .leaser import Leaser
-from .moves import RETRY, Moves
+from .moves import RETRY, Moves, begin_lease, received
 from .reader import Reader
 
 log = logging.getLogger(__name__)
@@ -254,7 +253,7 @@ class Reservations(Part):
             max_effort=most,
             at_least_one=not runs,
         )
-        runs += [(entry.batch.stem.text, members, _received(entry)) for entry, members in picked]
+        runs += [(entry.batch.stem.text, members, received(entry)) for entry, members in picked]
         if not runs:
             return None
         timeout = request.visibility_timeout
@@ -276,7 +275,7 @@ class Reservations(Part):
                 made_at=wall,
                 size=sum(batches[text].bytes_of(members) for text, members, _ in runs),
                 files=tuple((text, members) for text, members, _ in runs),
-                receives=tuple(received for _, _, received in runs),
+                receives=tuple(receives for _, _, receives in runs),
             ),
             until[1],
             self._moves.commit,
@@ -298,17 +297,8 @@ class Reservations(Part):
         together: dict[Entry, int] = {}
         for entry, members in runs:
             together[entry] = together.get(entry, 0) | members
-        wall = self._clock.wall()
         for entry, members in together.items():
-            self._moves.move(
-                entry,
-                members,
-                State.LEASED,
-                receives=_received(entry),
-                first=wall if entry.name.first is None else entry.name.first,
-                until=until,
-                token=token,
-            )
+            begin_lease(self._moves, entry, members, until, token)
 
     def _leave_out_unleased(self, partial_set: _PartialSet) -> None:
         """Leave out what is no longer leased under the token: it was deleted since."""
@@ -317,8 +307,8 @@ class Reservations(Part):
             text = entry.batch.stem.text
             left[text] = left.get(text, 0) | entry.held
         partial_set.runs = [
-            (text, there, received)
-            for text, members, received in partial_set.runs
+            (text, there, receives)
+            for text, members, receives in partial_set.runs
             if (there := members & left.get(text, 0))
         ]
 
@@ -968,11 +958,6 @@ def _size_in_memory(entry: Entry, line: Line, index: int) -> int:
         size = 0
     attributes = line.attributes.get(index)
     return size + size_of(attributes) if attributes else size
-
-
-def _received(entry: Entry) -> int:
-    """Return how often the messages of an entry are received with one more lease."""
-    return min(entry.name.receives + 1, MAX_RECEIVES)
 
 
 def _check_name(stream: str, sequence_number: int) -> None:
