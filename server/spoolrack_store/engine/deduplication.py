@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator
 
 from ..engine.moves import Part
 from ..files.disk import explained
-from ..model.batch import Batch, Damaged, Entry, Line, body, decode
+from ..model.batch import Batch, Damaged, Entry, Line, decode_whole
 from ..model.clock import Clock
 from ..model.errors import DiskError, StoreError, TooManyDeduplicationIds
 from ..model.keys import MAX_KEYS, first_number_of, id_number, id_text
-from ..model.names import FileIds, Name, NotAName, Stem, indexes, is_id, parse
+from ..model.names import FileIds, Name, NotAName, Stem, is_id, parse
 from ..model.sealed import Torn, seal, unseal
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
@@ -229,12 +229,9 @@ class Deduplication(Part):
         if content is None:
             return None
         try:
-            line = decode(stem, content, len(content))
-            for index in indexes(stem.full):
-                body(line, content, index)
+            return decode_whole(stem, content)
         except Damaged:
             return None
-        return line
 
     def _read(self, path: str) -> bytes | None:
         try:

@@ -30,12 +30,11 @@ from ..files.disk import DiskRoom, FileKind, SyncFailed, explained
 from ..model import manifest as manifests
 from ..model.batch import (
     Damaged,
-    body,
     check_content,
     check_delay,
     check_group,
     check_priority,
-    decode,
+    decode_whole,
     encode,
     is_torn,
     line_of,
@@ -50,7 +49,7 @@ from ..model.errors import (
     StoreError,
 )
 from ..model.manifest import Manifest
-from ..model.names import MAX_BYTES, MOST, FileIds, Name, NotAName, indexes
+from ..model.names import MAX_BYTES, MOST, FileIds, Name, NotAName
 from ..model.request_checks import check_number, check_span, check_word
 from ..model.sealed import NotWhole, Torn
 from ..model.stage_names import (
@@ -501,9 +500,7 @@ class Stages(Part):
         except OSError as error:
             raise explained(error) from error
         try:
-            line = decode(chunk.stem, content, len(content))
-            for index in indexes(chunk.stem.full):
-                body(line, content, index)
+            decode_whole(chunk.stem, content)
         except Damaged as why:
             if is_torn(content):
                 log.info("%s was never written whole", chunk.path)

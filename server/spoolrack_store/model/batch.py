@@ -283,6 +283,14 @@ def body(line: Line, content: bytes, index: int) -> bytes:
     return found
 
 
+def decode_whole(stem: Stem, content: bytes) -> Line:
+    """Return what a file says of its messages; raise `Damaged` if it or a body isn't what was sent."""
+    line = decode(stem, content, len(content))
+    for index in indexes(stem.full):
+        body(line, content, index)
+    return line
+
+
 def joined_bodies(line: Line, content: bytes, first: int, last: int) -> bytes:
     """Return the bodies from the index `first` to `last`, one after the other; raise `Damaged` if one
     isn't the one that was sent."""
