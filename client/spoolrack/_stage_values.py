@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, TypedDict
+from typing import TypedDict
 
 from ._values import Seconds
-
-MAX_STAGES: Final = 10_000
-"""In one publication."""
 
 
 class BatchOptions(TypedDict, total=False):

@@ -57,10 +57,10 @@ from ..model.stage_names import (
     STAGED,
     Chunk,
     Publication,
-    StageFolder,
+    StageLife,
     parse_chunk,
     parse_published,
-    parse_stage_folder,
+    parse_stage_life,
 )
 from ..model.stage_requests import (
     MAX_CHUNK,
@@ -92,9 +92,11 @@ PUBLISHED: Final = "published"
 class _Stage:
     """A stage that has chunks."""
 
-    life: StageFolder
+    life: StageLife
     ends: Millis
     """Monotonic: a step of the clock must not drop it."""
+    changed: int = 0
+    """The commit that makes its last chunk durable."""
     chunks: dict[int, Chunk] = field(default_factory=dict)
 
     @property
@@ -246,15 +248,15 @@ class Stages(Part):
 
     # Requests.
 
-    def _new_life(self, request: Stage) -> StageFolder:
+    def _new_life(self, request: Stage) -> StageLife:
         due = self._clock.wall() + request.time_to_live
         while True:
-            life = StageFolder(stage=request.stage, due=Millis(due))
+            life = StageLife(stage=request.stage, due=Millis(due))
             if str(life) not in self._stages and str(life) not in self._ended:
                 return life
             due += 1
 
-    def _write(self, life: StageFolder, request: Stage) -> tuple[_Stage, Chunk]:
+    def _write(self, life: StageLife, request: Stage) -> tuple[_Stage, Chunk]:
         record = self._catalog.require(request.queue)
         _check_messages(record, request)
         line = line_of(request.bodies, request.attributes, {}, request.groups)
@@ -266,7 +268,6 @@ class Stages(Part):
             queue=request.queue,
             delay=request.delay,
             stem=stem,
-            commit=self._moves.commit,
         )
         if len(chunk.path) - len(f"{STAGED}/") > MAX_BYTES:
             rule = (
@@ -301,28 +302,26 @@ class Stages(Part):
 
     def _sync(self, stages: Sequence[_Stage]) -> None:
         """Sync chunks that may not be durable: a power cut must not keep a manifest without them."""
-        chunks = [chunk for stage in stages for chunk in stage.chunks.values()]
-        fresh = [chunk for chunk in chunks if chunk.commit > self._moves.synced]
-        if not fresh:
-            return
-        self._sync_files(fresh)
-        for stage in stages:
-            stage.chunks = {number: replace(chunk, commit=0) for number, chunk in stage.chunks.items()}
+        fresh = [stage for stage in stages if stage.changed > self._moves.synced]
+        if fresh:
+            self._sync_files([chunk.path for stage in fresh for chunk in stage.chunks.values()])
+        for stage in fresh:
+            stage.changed = 0
 
-    def _sync_files(self, fresh: Sequence[Chunk]) -> None:
+    def _sync_files(self, paths: Sequence[str]) -> None:
         disk = self._moves.disk
         try:
             if disk.can_sync_all:
                 disk.sync_all()
                 return
-            for chunk in fresh:
-                disk.sync_file(chunk.path)
+            for path in paths:
+                disk.sync_file(path)
             disk.sync_folder(STAGED)
         except OSError as error:
             raise SyncFailed(str(error)) from error
 
     def _drop(self, stage: _Stage) -> None:
-        path = f"{STAGED}/{StageFolder(stage=stage.life.stage, due=stage.life.due, is_dropped=True)}"
+        path = f"{STAGED}/{replace(stage.life, is_dropped=True)}"
         self._moves.create_file(path, b"", urgent=True)
         self._add_end(_End(path, [str(stage.life)], self._moves.commit))
 
@@ -336,6 +335,7 @@ class Stages(Part):
             ends = Millis(self._clock.monotonic() + left)
             stage = self._stages[life] = _Stage(chunk.life, ends)
         stage.chunks[chunk.number] = chunk
+        stage.changed = self._moves.commit
         if life not in self._ended:
             self._open.setdefault(chunk.life.stage, stage)
         self._ids.rise_above(chunk.stem.message_id(chunk.messages - 1))
@@ -430,9 +430,9 @@ class Stages(Part):
             if folder == PUBLISHED:
                 self._load_manifest(path, parse_published(text))
             elif _is_chunk(path):
-                self._load_chunk(parse_chunk(text, self._moves.commit), is_start=is_start)
+                self._load_chunk(parse_chunk(text), is_start=is_start)
             else:
-                self._load_drop(path, parse_stage_folder(text))
+                self._load_drop(path, parse_stage_life(text))
         except NotAName:
             log.warning("%a is none of ours", path)
 
@@ -460,11 +460,11 @@ class Stages(Part):
         self._moves.syncer.lone_file_written(path)
         self._add_manifest(by, manifest)
 
-    def _load_drop(self, path: str, dropped: StageFolder) -> None:
+    def _load_drop(self, path: str, dropped: StageLife) -> None:
         is_there = self._moves.is_there(path)
         if is_there and path not in self._ends:
-            life = str(StageFolder(stage=dropped.stage, due=dropped.due))
-            self._add_end(_End(path, [life], self._moves.commit))
+            life = replace(dropped, is_dropped=False)
+            self._add_end(_End(path, [str(life)], self._moves.commit))
         elif not is_there and path in self._ends:
             self._leave_end(self._ends[path])
 

@@ -16,7 +16,7 @@ from ..model.names import NotAName, indexes, is_owner
 from ..model.redrive_names import parse_redrive
 from ..model.reservation_names import parse_reservation_name
 from ..model.sealed import NotWhole, Torn, unseal
-from ..model.stage_names import parse_published, parse_stage_folder
+from ..model.stage_names import parse_published, parse_stage_life
 from .findings import Notes
 
 OWNERS: Final = "owners"
@@ -42,7 +42,7 @@ def inspect_reserved(notes: Notes) -> None:
     """Note sets whose records are damaged, and count those that are held."""
     for name, path in _files(notes, RESERVED):
         try:
-            visibility_timeout = parse_reservation_name(name)
+            reservation = parse_reservation_name(name)
         except NotAName:
             notes.foreign(path)
             continue
@@ -54,9 +54,9 @@ def inspect_reserved(notes: Notes) -> None:
         except NotWhole as error:
             _note_not_whole(notes, path, error, f"this reservation's file is damaged: {error}")
             continue
-        if visibility_timeout.due is not None:
+        if reservation.due is not None:
             notes.set_tokens.add(str(values.get("token")))
-            notes.report.reserved += not visibility_timeout.is_lost
+            notes.report.reserved += not reservation.is_lost
 
 
 def inspect_staged(notes: Notes) -> None:
@@ -65,10 +65,10 @@ def inspect_staged(notes: Notes) -> None:
     for name, path in _files(notes, STAGED):
         life, _, rest = name.partition(":")
         try:
-            folder = parse_stage_folder(life)
-            if folder.is_dropped != (not rest):
+            stage = parse_stage_life(life)
+            if stage.is_dropped != (not rest):
                 raise NotAName(name)
-            if folder.is_dropped:
+            if stage.is_dropped:
                 notes.leave(path, "a stage that is dropped: its chunks are being unlinked")
                 continue
             stem = _stem_of_chunk(rest)

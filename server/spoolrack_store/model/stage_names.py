@@ -11,7 +11,7 @@ Pure; any other spelling raises `NotAName`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from .clock import Millis
@@ -26,8 +26,8 @@ DROPPED: Final = "~dropped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StageFolder:
-    """A stage's folder."""
+class StageLife:
+    """A stage from its first chunk to its end: no two that a record names have the same."""
 
     stage: str
     due: Millis
@@ -43,14 +43,12 @@ class StageFolder:
 class Chunk:
     """One message file in a stage."""
 
-    life: StageFolder
+    life: StageLife
     number: int
     queue: str
     delay: Millis | None
     """None: the queue's own, as it is when the stage is published."""
     stem: Stem
-    commit: int = field(compare=False, default=0)
-    """The commit that makes it durable."""
 
     @property
     def path(self) -> str:
@@ -73,26 +71,25 @@ class Publication:
         return f"{self.writer}.{self.epoch}"
 
 
-def parse_stage_folder(text: str) -> StageFolder:
+def parse_stage_life(text: str) -> StageLife:
     bare = text.removesuffix(DROPPED)
     stage, _, due = bare.partition("@")
     if not is_word(stage, MAX_STAGE_NAME) or not _DUE.fullmatch(due):
         raise NotAName(text)
-    return StageFolder(stage=stage, due=Millis(int(due)), is_dropped=bare != text)
+    return StageLife(stage=stage, due=Millis(int(due)), is_dropped=bare != text)
 
 
-def parse_chunk(text: str, commit: int = 0) -> Chunk:
+def parse_chunk(text: str) -> Chunk:
     life, _, rest = text.partition(":")
     head, _, rest = rest.partition(":")
     queue, _, stem = rest.partition(":")
     number, plus, delay = head.partition("+")
     chunk = Chunk(
-        life=parse_stage_folder(life),
+        life=parse_stage_life(life),
         number=_parsed(number, text),
         queue=queue,
         delay=Millis(_parsed(delay, text)) if plus else None,
         stem=parse(f"queues/{queue}/{stem}").stem,
-        commit=commit,
     )
     is_within = chunk.number <= MAX_CHUNK and (chunk.delay or 0) <= MAX_DELAY
     if chunk.path != f"{STAGED}/{text}" or chunk.life.is_dropped or not is_within:
