@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from spoolrack._runtime import Runtime
-from spoolrack._transports.no_schedules import NoSchedules
+from spoolrack._transports.missing_features import NO_SCHEDULES, missing
 from spoolrack._transports.whole_files import WholeFiles
 from spoolrack._values import (
     ById,
@@ -57,7 +57,7 @@ class MemoryTransport:
         self._runtime = runtime
         self.staging = MemoryStaging(memory)
         self.redrives = MemoryRedriving(memory)
-        self.schedules = NoSchedules()
+        self.schedules = missing(NO_SCHEDULES)
         self.files = WholeFiles(self.send, runtime)
         self.reservations = MemoryReserving(memory, runtime)
 

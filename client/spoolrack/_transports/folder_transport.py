@@ -61,7 +61,7 @@ from .folder_reservations import FolderReservations
 from .folder_stages import FolderStaging
 from .folder_stores import SharedStore
 from .folder_values import FolderUrl
-from .no_schedules import NoSchedules
+from .missing_features import NO_SCHEDULES, missing
 
 
 class FolderDeliveries:
@@ -109,7 +109,7 @@ class FolderTransport:
         self.staging: StagingTransport = FolderStaging(self._calls)
         self.reservations: ReservationTransport = FolderReservations(self._calls)
         self.redrives: RedriveTransport = FolderRedrives(self._calls)
-        self.schedules: ScheduleTransport = NoSchedules()
+        self.schedules: ScheduleTransport = missing(NO_SCHEDULES)
         self.files: FileTransport = FolderFiles(self._calls)
         # A client that was never closed must not keep the store open for ever. At the interpreter's end
         # the system does what is needed.

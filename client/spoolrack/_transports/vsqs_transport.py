@@ -30,10 +30,9 @@ from . import (
     ScheduleTransport,
     StagingTransport,
 )
-from .no_schedules import NoSchedules
+from .missing_features import NO_REDRIVES, NO_RESERVATIONS, NO_SCHEDULES, NO_STAGES, missing
 from .thread_runner import ThreadRunner
 from .vsqs_calls import Stop, VsqsCalls
-from .vsqs_unsupported import NoRedrives, NoReservations, NoStages
 from .vsqs_values import VsqsUrl
 from .whole_files import WholeFiles
 
@@ -94,10 +93,10 @@ class VsqsTransport:
     def __init__(self, place: VsqsUrl, runtime: Runtime) -> None:
         self._calls = VsqsCalls(place)
         self._threads = ThreadRunner(runtime)
-        self.staging: StagingTransport = NoStages()
-        self.reservations: ReservationTransport = NoReservations()
-        self.redrives: RedriveTransport = NoRedrives()
-        self.schedules: ScheduleTransport = NoSchedules()
+        self.staging: StagingTransport = missing(NO_STAGES)
+        self.reservations: ReservationTransport = missing(NO_RESERVATIONS)
+        self.redrives: RedriveTransport = missing(NO_REDRIVES)
+        self.schedules: ScheduleTransport = missing(NO_SCHEDULES)
         self.files: FileTransport = WholeFiles(self.send, runtime)
 
     @property
