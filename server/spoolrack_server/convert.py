@@ -188,8 +188,8 @@ def message_id(id: str) -> str:
 
 def number(value: int, what: str, *, default: int, most: int) -> int:
     """Return a field that is from 1 to `most`, with 0 for `default`."""
-    if not 0 <= value <= most:
-        raise InvalidRequest(what=what, value=value, rule=f"must be from 1 to {most}")
+    if value:
+        check_number(what, value, 1, most)
     return value or default
 
 
@@ -215,10 +215,7 @@ def deduplication_id(id: str) -> str:
 
 
 def check_count(count: int, what: str) -> None:
-    if not 1 <= count <= MAX_COUNT:
-        raise InvalidRequest(
-            what=f"the number of {what}", value=count, rule=f"must be from 1 to {MAX_COUNT}"
-        )
+    check_number(f"the number of {what}", count, 1, MAX_COUNT)
 
 
 # Queues.

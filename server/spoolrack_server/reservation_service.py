@@ -162,12 +162,7 @@ def _operation(request: rpc.ReserveRequest) -> ops.Reserve:
         queue=convert.queue_name(request.queue),
         stream=request.stream,
         sequence_number=request.sequence_number,
-        max_messages=convert.number(
-            request.max_messages,
-            "max_messages",
-            default=ops.DEFAULT_RESERVED_MESSAGES,
-            most=ops.MAX_RESERVED_MESSAGES,
-        ),
+        max_messages=request.max_messages or ops.DEFAULT_RESERVED_MESSAGES,
         max_bytes=request.max_bytes or ops.DEFAULT_RESERVED_BYTES,
         visibility_timeout=convert.optional_span(request, "visibility_timeout", None),
         wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),

@@ -67,12 +67,7 @@ class FolderReservations:
                 queue=queue,
                 stream=stream,
                 sequence_number=sequence_number,
-                max_messages=convert.number(
-                    max_messages,
-                    "max_messages",
-                    default=ops.DEFAULT_RESERVED_MESSAGES,
-                    most=ops.MAX_RESERVED_MESSAGES,
-                ),
+                max_messages=max_messages or ops.DEFAULT_RESERVED_MESSAGES,
                 max_bytes=max_bytes or ops.DEFAULT_RESERVED_BYTES,
                 visibility_timeout=convert.optional_millis(visibility_timeout),
                 wait=convert.wait(wait),

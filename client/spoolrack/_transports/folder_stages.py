@@ -31,9 +31,8 @@ class FolderStaging:
         time_to_live: float | None,
         timeout: float,
     ) -> StageResult:
+        lives = _span(time_to_live, ops.DEFAULT_TIME_TO_LIVE)
         with convert.errors():
-            convert.check_count(len(messages), "messages")
-            lives = _span(time_to_live, ops.DEFAULT_TIME_TO_LIVE)
             request = convert.stage(stage, chunk, queue, messages, lives)
         staged = await self._calls.submit(request, timeout)
         return StageResult(
