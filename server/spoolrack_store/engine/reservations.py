@@ -23,7 +23,8 @@ here only: `leaser` passes over them, and no consumer has a receipt of them.
   Their records go when that is durable; an older marker goes when a newer one is.
 
 The token is random: a set that is made again under its number has another one. Any process may finish
-work that several could.
+work that several could. While a file of `reserved/` can't be read, no request about sets is answered,
+and no hold ends: the file may be the marker of a commit.
 """
 
 from __future__ import annotations
@@ -638,8 +639,8 @@ class Reservations(Part):
         self._changed.clear()
 
     def _finish(self, held: HeldSet) -> None:
-        """End the hold of a set when that is over; bring the messages of a lost set back, and delete
-        those of a committed one, once that is durable."""
+        """Note that the hold is over; bring the messages of a lost set back, and delete those of a
+        committed one, once that is durable."""
         if not self._is_due(held):
             return
         is_committed = self._is_committed(held)
@@ -756,7 +757,7 @@ class Reservations(Part):
             self._stale[useless.path] = 0
 
     def _add(self, held: HeldSet) -> None:
-        """Know a set, in place of what was known of it."""
+        """Take in a set, in place of one under the same key."""
         there = self.sets.get(held.key)
         if there is not None:
             self._drop(there)
@@ -765,12 +766,12 @@ class Reservations(Part):
         self._unnamed.pop(held.record.token, None)
 
     def _drop(self, held: HeldSet) -> None:
-        """Know a set no more."""
+        """Drop a set whose record is gone, or goes."""
         self.sets.pop(held.key, None)
         self._active.pop(held, None)
 
     def _mark(self, stream: str, commit: _Commit) -> None:
-        """Know a marker: the greatest of a stream counts, and another one goes once that is durable."""
+        """Take in a marker: of a stream the greatest counts, any other goes once that is durable."""
         other = self.markers.get(stream)
         if other is not None and other.sequence_number > commit.sequence_number:
             other, commit = commit, other
