@@ -650,8 +650,8 @@ STORE_MUTANTS: Final = (
         breaks="a chunk that is there already is not stored again",
         edits=edit(
             "engine/stages.py:Stages.stage",
-            "        if there is None:\n",
-            "        if there is None or request.chunk >= 0:\n",
+            "        if stage is None or there is None:\n",
+            "        if stage is None or request.chunk >= 0:\n",
         ),
         caught_by=(_STAGES,),
     ),

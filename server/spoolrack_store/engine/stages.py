@@ -163,13 +163,10 @@ class Stages(Part):
         self._moves.require_read(self.folders)
         stage = self._open.get(request.stage)
         there = None if stage is None else stage.chunks.get(request.chunk)
-        if there is None:
+        is_repeated = there is not None
+        if stage is None or there is None:
             life = self._new_life(request) if stage is None else stage.life
             stage, there = self._write(life, request)
-            is_repeated = False
-        else:
-            is_repeated = True
-        assert stage is not None
         return Staged(messages=there.messages, is_repeated=is_repeated, expires_at=stage.life.due)
 
     def publish(self, request: Publish) -> Published:
@@ -293,7 +290,7 @@ class Stages(Part):
     def _published(self) -> Iterator[Chunk]:
         """Yield what is on its way to its queue."""
         for end in self._unfinished:
-            if end.manifest is not None:
+            if end.manifest is not None and not end.unlinked:
                 yield from self._chunks_of(end)
 
     def make_durable(self, names: Sequence[str]) -> None:
@@ -569,15 +566,10 @@ class Stages(Part):
             end.gone = self._moves.commit
         if end.gone > self._moves.synced:
             return
-        last = self._last_of(end.writer)
-        if end.manifest is None or last is None or self._is_to_be_forgotten(end):
-            is_over = True
-        elif last is end:
+        last, is_old = self._last_of(end.writer), self._is_to_be_forgotten(end)
+        if last is end and not is_old:
             del self._unfinished[end]
-            return
-        else:
-            is_over = last.commit <= self._moves.synced
-        if is_over:
+        elif last is None or is_old or last.commit <= self._moves.synced:
             self._moves.unlink_file(end.path)
             self._leave_end(end)
 
