@@ -727,6 +727,16 @@ STORE_MUTANTS: Final = (
         caught_by=(_SET_READS,),
     ),
     Mutant(
+        name="a-hold-ends-while-the-marker-cannot-be-read",
+        breaks="what is committed stays deleted, also while the record of the commit can't be read",
+        edits=edit(
+            "engine/reservations.py:Reservations._attempt",
+            "            self._moves.require_read(self.folders)\n",
+            "",
+        ),
+        caught_by=(_SETS,),
+    ),
+    Mutant(
         name="a-committed-set-is-reserved-again",
         breaks="a set committed under a name is not reserved under it again",
         edits=edit(
