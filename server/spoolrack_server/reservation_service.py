@@ -44,7 +44,7 @@ class ReservationService:
         self._draining = True
 
     async def Reserve(self, request: rpc.ReserveRequest, context: Context) -> None:
-        made = await self._leases.reserve(_operation(request))
+        made = await self._leases.lease(_operation(request))
         allowed = queues_for(Permission.RECEIVE)
         if made is not None and allowed is not None and not allowed(made.queue):
             # Another caller's, of another queue: it is left alone.

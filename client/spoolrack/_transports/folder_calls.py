@@ -13,8 +13,8 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, Final, TypeVar
 
 from spoolrack_store.model.errors import Draining, StoreError
-from spoolrack_store.model.operations import Delivery, GiveBack, Receive, Request
-from spoolrack_store.model.reservation_requests import Reservation, Reserve, UndoReservation
+from spoolrack_store.model.operations import Request
+from spoolrack_store.model.reservation_requests import undo_of
 from spoolrack_store.store import Store
 
 from .._runtime import Runtime, Signal, Tasks
@@ -102,7 +102,8 @@ class FolderCalls:
         except StoreError as error:
             raise self._ours(error) from error
 
-    async def receive(self, request: Receive, timeout: float) -> list[Delivery]:
+    async def lease(self, request: Request[Answer], timeout: float) -> Answer:
+        """Receive or reserve."""
         store = await self._store(timeout)
         return await self.leased(store, self.begin(store, request), timeout)
 
@@ -120,32 +121,14 @@ class FolderCalls:
             self._waiting.add(future)
         return future
 
-    async def leased(
-        self, store: Store, future: Future[list[Delivery]], timeout: float | None
-    ) -> list[Delivery]:
-        """Return what a receive has leased; release it if no caller gets it."""
+    async def leased(self, store: Store, future: Future[Answer], timeout: float | None) -> Answer:
+        """Return what a receive or a reserve has leased; release it if no caller gets it."""
         try:
             if not await self._landed(future, timeout):
                 raise Timeout(f"No answer from {self.target} within {timeout:.3g} s.")
         except BaseException:
             if not future.cancel():
-                future.add_done_callback(lambda done: _give_back(store, done))
-            raise
-        finally:
-            with self._lock:
-                self._waiting.discard(future)
-        return self._result(future)
-
-    async def reserve(self, request: Reserve, timeout: float) -> Reservation | None:
-        """Return what was reserved; undo it if no caller gets it."""
-        store = await self._store(timeout)
-        future = self.begin(store, request)
-        try:
-            if not await self._landed(future, timeout):
-                raise Timeout(f"No answer from {self.target} within {timeout:.3g} s.")
-        except BaseException:
-            if not future.cancel():
-                future.add_done_callback(lambda done: _unreserve(store, done))
+                future.add_done_callback(lambda done: _take_back(store, done))
             raise
         finally:
             with self._lock:
@@ -209,20 +192,11 @@ class FolderCalls:
         return convert.error(error)
 
 
-def _give_back(store: Store, done: Future[list[Delivery]]) -> None:
-    """Undo leases that no consumer ever saw. If that fails, they come back when they are due."""
+def _take_back(store: Store, done: Future[Any]) -> None:
+    """Undo leases that no caller ever saw. If that fails, they come back when they are due, and a
+    reservation is found by its name."""
     if done.cancelled() or done.exception() is not None:
         return
-    deliveries = done.result()
-    receipts = [receipt for delivery in deliveries for receipt in delivery.receipts]
-    if receipts:
-        store.submit(GiveBack(queue=deliveries[0].queue, receipts=receipts))
-
-
-def _unreserve(store: Store, done: Future[Reservation | None]) -> None:
-    """Undo a reservation whose caller is gone. If that fails, it is found by its name."""
-    if done.cancelled() or done.exception() is not None:
-        return
-    made = done.result()
-    if made is not None and made.is_new:
-        store.submit(UndoReservation(stream=made.stream, sequence_number=made.sequence_number))
+    undo = undo_of(done.result())
+    if undo is not None:
+        store.submit(undo)

@@ -72,7 +72,7 @@ class FolderReservations:
                 visibility_timeout=convert.optional_millis(visibility_timeout),
                 wait=convert.wait(wait),
             )
-        made = await self._calls.reserve(request, timeout)
+        made = await self._calls.lease(request, timeout)
         return None if made is None else _reservation(made)
 
     async def extend(

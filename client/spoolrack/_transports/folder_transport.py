@@ -194,7 +194,7 @@ class FolderTransport:
                 wait=convert.wait(wait),
                 consumer=self._consumer,
             )
-        return convert.envelopes(await self._calls.receive(request, timeout), self._calls.root)
+        return convert.envelopes(await self._calls.lease(request, timeout), self._calls.root)
 
     def stream(
         self,

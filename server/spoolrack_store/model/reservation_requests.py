@@ -1,4 +1,4 @@
-"""The requests about reservations, and what each is answered with. Values, no behaviour.
+"""The requests about reservations, and what each is answered with. Values.
 
 A reservation is a set of leases under a name, which its reader may read as often as it likes, also
 after a restart, until it commits them or the hold is over.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .clock import Millis
-from .operations import Answer, Message, MessageRun, Request
+from .operations import Answer, Delivery, GiveBack, Message, MessageRun, Request
 
 DEFAULT_RESERVED_MESSAGES = 1_000
 MAX_RESERVED_MESSAGES = 100_000
@@ -126,6 +126,18 @@ class UndoReservation(Request[None]):
 
     stream: str
     sequence_number: int
+
+
+def undo_of(leased: Sequence[Delivery] | Reservation | None) -> GiveBack | UndoReservation | None:
+    """Return what takes back an answer that no caller hears; None if there is nothing to take back."""
+    if not leased:
+        return None
+    if isinstance(leased, Reservation):
+        # A set that was there before was an answer already.
+        undone = UndoReservation(stream=leased.stream, sequence_number=leased.sequence_number)
+        return undone if leased.is_new else None
+    receipts = [receipt for delivery in leased for receipt in delivery.receipts]
+    return GiveBack(queue=leased[0].queue, receipts=receipts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
