@@ -313,15 +313,18 @@ class Sharing:
                 index.disappear(entry, commit)
 
     def _notify_parts(self, path: str) -> None:
-        """Let the parts look at a file of theirs; one that the disk refuses is looked at again."""
-        self._moves.unread.pop(path, None)
+        """Let its part look at a file; one that the disk refuses to show is looked at again."""
+        unread = self._moves.unread
         for part in self._parts:
             if path.startswith(tuple(f"{folder}/" for folder in part.folders)):
                 try:
                     part.path_changed(path)
                 except StoreError as error:
-                    log.error("%s can't be looked at for now: %s", path, error)
-                    self._moves.unread[path] = None
+                    if path not in unread:
+                        log.error("%s can't be looked at for now: %s", path, error)
+                    unread[path] = None
+                    return
+        unread.pop(path, None)
 
     def _built_on_others(self) -> None:
         """Let the next answers wait for this process's own sync of all that others did."""
