@@ -727,6 +727,16 @@ STORE_MUTANTS: Final = (
         caught_by=(_SET_READS,),
     ),
     Mutant(
+        name="an-overtaken-process-goes-on-without-a-folder",
+        breaks="a process that others have overtaken lists the whole root before it goes on",
+        edits=edit(
+            "engine/engine.py:Sharing.enter",
+            "                self._is_overtaken = True\n",
+            "",
+        ),
+        caught_by=(_SETS,),
+    ),
+    Mutant(
         name="a-hold-ends-while-the-marker-cannot-be-read",
         breaks="what is committed stays deleted, also while the record of the commit can't be read",
         edits=edit(

@@ -96,6 +96,8 @@ class Sharing:
         """Files of dead processes in `new/`: the commit that makes them durable, owners, files."""
         self.rests_on_others = False
         """Whether this commit has taken in what others did since the last sync."""
+        self._is_overtaken = False
+        """Whether the root must be listed again: the disk may have refused a part of the last try."""
         self.is_over = False
         """Whether this process has left the root: its index stays as it was."""
         self.replayed = 0
@@ -145,15 +147,19 @@ class Sharing:
             self._changes.read_header()
             self._decide()
             try:
+                if self._is_overtaken:
+                    raise Overtaken
                 for path in list(self._moves.unread):
                     self._notify_parts(path)
                 for change in self._changes.news():
                     self._replay(change)
             except Overtaken:
+                self._is_overtaken = True
                 relist(self._moves, self._changes.members)
                 self._changes.skip()
                 for part in self._parts:
                     part.recover()
+                self._is_overtaken = False
                 self._built_on_others()
         except BaseException:
             self._release()  # A move in doubt stays in doubt, and what wasn't replayed is news.
