@@ -20,7 +20,7 @@ from random import Random
 from typing import Any, Final
 
 from ..engine.moves import Part
-from ..files.disk import FileKind, Found, explained
+from ..files.disk import FileKind, explained
 from ..model.batch import Entry
 from ..model.clock import Millis
 from ..model.errors import (
@@ -281,7 +281,7 @@ class Catalog(Part):
         self._old.clear()
         known = dict(self.records)
         found: dict[str, list[int]] = {}
-        for each in self._scan(CONFIG):
+        for each in self._moves.scan(CONFIG):
             match = _FILE.fullmatch(each.name)
             if match is None or each.kind is not FileKind.FILE:
                 self._moves.foreign[f"{CONFIG}/{each.name}"] = "it is not a settings file"
@@ -313,7 +313,7 @@ class Catalog(Part):
     def remove_unused_folders(self) -> None:
         """Remove the folders of queues that were never made: their processes died, or the disk refused
         the settings."""
-        for each in self._scan("queues"):
+        for each in self._moves.scan("queues"):
             if each.name not in self.records and each.name not in self._tombstones:
                 with suppress(OSError):  # It has something foreign in it.
                     self._moves.disk.remove_folder(f"queues/{each.name}")
@@ -419,7 +419,7 @@ class Catalog(Part):
             if changed == was and is_settled:
                 return
             self._looked = changed, changed == was
-            there = {each.name for each in self._scan(CONFIG)}
+            there = {each.name for each in self._moves.scan(CONFIG)}
         except FileNotFoundError:
             there = set()
         except OSError as error:
@@ -485,7 +485,7 @@ class Catalog(Part):
         index = self._moves.index
         if name in index.queues:
             yield from list(index.queues[name].entries)
-        for each in self._scan("new"):
+        for each in self._moves.scan("new"):
             with suppress(NotAName):
                 found = parse(f"new/{each.name}")
                 if found.queue == name:
@@ -511,17 +511,11 @@ class Catalog(Part):
         except OSError as error:
             raise explained(error) from error
         moves.syncer.folder_changed("queues")
-        for each in self._scan(CONFIG):
+        for each in self._moves.scan(CONFIG):
             match = _FILE.fullmatch(each.name)
             if match is not None and match["queue"] == name and int(match["version"]) < version:
                 moves.unlink_file(f"{CONFIG}/{each.name}")
         return True
-
-    def _scan(self, folder: str) -> list[Found]:
-        try:
-            return self._moves.disk.scan(folder)
-        except OSError as error:
-            raise explained(error) from error
 
     def _is_known(self, path: str) -> bool:
         try:

@@ -112,10 +112,7 @@ class Deduplication(Part):
     def recover(self) -> None:
         self._segments.clear()
         for folder in self.folders:
-            try:
-                found = self._moves.disk.scan(folder)
-            except OSError as error:
-                raise explained(error) from error
+            found = self._moves.scan(folder)
             self._changed.update((f"{folder}/{each.name}", None) for each in found)
         for path in self._changed:
             if path.startswith(f"{FOLDER}/"):

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from ..engine.index import COUNTED, Index
 from ..files.changes import Change, ChangeKind, Changes
-from ..files.disk import NO_ROOM, Commit, Disk, ReservedRoom, Syncer, SyncFailed, explained
+from ..files.disk import NO_ROOM, Commit, Disk, Found, ReservedRoom, Syncer, SyncFailed, explained
 from ..files.layout import BODIES, COPY, FORMAT, QUARANTINE
 from ..files.removed import Removed
 from ..model.batch import Entry, may_rename
@@ -496,13 +496,23 @@ class Moves:
 
     def is_there(self, path: str) -> bool:
         """Return whether anything is at `path`; raise `DiskError` if that can't be told."""
+        return self.size_of(path) is not None
+
+    def size_of(self, path: str) -> int | None:
+        """Return the size of a file, None if it isn't there; raise `DiskError`."""
         try:
-            self.disk.facts(path)
+            return self.disk.facts(path).size
         except FileNotFoundError:
-            return False
+            return None
         except OSError as error:
             raise explained(error) from error
-        return True
+
+    def scan(self, folder: str) -> list[Found]:
+        """Return what is in a folder; raise `DiskError`."""
+        try:
+            return self.disk.scan(folder)
+        except OSError as error:
+            raise explained(error) from error
 
     def require_there(self, entry: Entry) -> None:
         """Raise `NameVanished` if a name was removed by hand, and take that in."""
@@ -621,11 +631,7 @@ class Moves:
         those live. Raise `DiskError`."""
         if self.changes is None or not self.changes.is_shared:
             return
-        try:
-            listed = self.disk.scan("new")
-        except OSError as error:
-            raise explained(error) from error
-        for each in listed:
+        for each in self.scan("new"):
             with suppress(NotAName):
                 name = parse(f"new/{each.name}")
                 if name.owner != self.owner:

@@ -689,12 +689,8 @@ class Reservations(Part):
     def recover(self) -> None:
         for known in (self.sets, self.markers, self._changed, self._active, self._unnamed, self._stale):
             known.clear()
-        try:
-            names = [each.name for each in self._moves.disk.scan(FOLDER)]
-        except OSError as error:
-            raise explained(error) from error
         # In the order of their names: of two records of a set the one that ends first is kept.
-        for path in sorted(f"{FOLDER}/{name}" for name in names):
+        for path in sorted(f"{FOLDER}/{each.name}" for each in self._moves.scan(FOLDER)):
             try:
                 self._read(path)
             except StoreError as error:

@@ -391,15 +391,20 @@ class Stages(Part):
         ]
 
     def recover(self) -> None:
-        found = {**self._listed(PUBLISHED), **self._listed(STAGED)}
-        for path in self._ends.keys() - found.keys():
+        found = {
+            f"{folder}/{each.name}"
+            for folder in self.folders
+            for each in self._moves.scan(folder)
+            if each.kind is FileKind.FILE
+        }
+        for path in self._ends.keys() - found:
             self._leave_end(self._ends[path])
         for stage in list(self._stages.values()):
             for chunk in list(stage.chunks.values()):
                 if chunk.path not in found:
                     self._leave_chunk(chunk)
         # The end of a stage must be known before its chunks.
-        for path in sorted(found, key=_is_chunk):
+        for path in sorted(found, key=lambda path: (_is_chunk(path), path)):
             self._load(path, is_start=True)
         self._drop_doubles()
         for end in self._ends.values():
@@ -412,13 +417,6 @@ class Stages(Part):
 
     def path_changed(self, path: str) -> None:
         self._load(path, is_start=False)
-
-    def _listed(self, folder: str) -> dict[str, None]:
-        try:
-            found = self._moves.disk.scan(folder)
-        except OSError as error:
-            raise explained(error) from error
-        return {f"{folder}/{each.name}": None for each in found if each.kind is FileKind.FILE}
 
     def _load(self, path: str, *, is_start: bool) -> None:
         """Take in a file that may be there."""
@@ -466,7 +464,7 @@ class Stages(Part):
             self._leave_end(self._ends[path])
 
     def _load_chunk(self, chunk: Chunk, *, is_start: bool) -> None:
-        size = self._size_of(chunk.path)
+        size = self._moves.size_of(chunk.path)
         if size is None:
             self._leave_chunk(chunk)
             return
@@ -506,14 +504,6 @@ class Stages(Part):
                 self._moves.quarantine(chunk.path, f"this chunk of a stage is damaged: {why}")
             return False
         return True
-
-    def _size_of(self, path: str) -> int | None:
-        try:
-            return self._moves.disk.facts(path).size
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise explained(error) from error
 
     def _drop_doubles(self) -> None:
         """Of two stages of one name keep the older: a power cut has undone its end, and so nothing of
