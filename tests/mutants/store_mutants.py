@@ -738,7 +738,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="a-hold-ends-while-the-marker-cannot-be-read",
-        breaks="what is committed stays deleted, also while the record of the commit can't be read",
+        breaks="committed messages stay deleted, also while the record of the commit can't be read",
         edits=edit(
             "engine/reservations.py:Reservations._attempt",
             "            self._moves.require_read(self.folders)\n",

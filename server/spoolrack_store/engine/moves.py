@@ -407,8 +407,8 @@ class Moves:
         self._change(ChangeKind.FILE, path, "", 0, lambda: self._unlink(path), urgent=True)
 
     def require_read(self, folders: Sequence[str]) -> None:
-        """Raise `DiskError` as long as the disk refuses to show a file in `folders`: what it says may
-        have been answered."""
+        """Raise `DiskError` as long as the disk refuses to show a file in `folders`: an answer may rest
+        on it."""
         for path in self.unread:
             if path.partition("/")[0] in folders:
                 raise DiskError(detail=f"{path!r} can't be read for now; try again")
