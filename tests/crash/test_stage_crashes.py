@@ -45,6 +45,11 @@ def test_processes_that_share_a_root_share_its_stages(model: Model, processes: i
     _tell(SEEDS, model, processes=processes)
 
 
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_a_history_that_has_found_a_fault_is_told_again(model: Model) -> None:
+    StageStory(46, model, processes=3).run(100)
+
+
 def test_a_process_that_others_have_overtaken_reads_the_stages_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -686,6 +686,16 @@ STORE_MUTANTS: Final = (
         caught_by=(_STAGES,),
     ),
     Mutant(
+        name="a-stage-begun-anew-is-hidden-by-the-former",
+        breaks="a process finds a stage that another one has begun anew",
+        edits=edit(
+            "engine/stages.py:Stages._add_chunk",
+            "            self._open[chunk.life.stage] = stage\n",
+            "            self._open.setdefault(chunk.life.stage, stage)\n",
+        ),
+        caught_by=(_STAGES_ENDS,),
+    ),
+    Mutant(
         name="a-torn-chunk-is-kept",
         breaks="a chunk is stored whole or not at all",
         edits=edit(

@@ -334,7 +334,8 @@ class Stages(Part):
         stage.chunks[chunk.number] = chunk
         stage.changed = self._moves.commit
         if life not in self._ended:
-            self._open.setdefault(chunk.life.stage, stage)
+            # In place of a former life, of which another process may have unlinked the end already.
+            self._open[chunk.life.stage] = stage
         self._ids.rise_above(chunk.stem.message_id(chunk.messages - 1))
         return stage
 
