@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
 TESTS: Final = Path(__file__).parent
+LONGEST: Final = "spark"
+"""The folder that takes one worker nearly the whole run: the others leave it the processor."""
+STAND_BACK: Final = 3
+"""By how much their nice value rises."""
 TOGETHER: Final = frozenset({"browser", "image", "interop", "spark"})
 """Folders whose tests share what takes long to start or to build: one worker runs all of each."""
 
@@ -74,6 +78,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
             return path.parts[0] if path.parts[0] in TOGETHER else str(path)
 
     return ByGroup(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let this worker, and the programs that it starts, stand back for the one that takes longest."""
+    folder, *_ = item.path.relative_to(TESTS).parts
+    if folder != LONGEST and "PYTEST_XDIST_WORKER" in os.environ and os.nice(0) == 0:
+        os.nice(STAND_BACK)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

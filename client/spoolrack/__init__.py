@@ -100,6 +100,7 @@ __all__ = [
     "StageResult",
     "Staging",
     "Worker",
+    "__version__",
     "connect",
     "errors",
 ]

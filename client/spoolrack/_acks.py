@@ -59,14 +59,14 @@ class Acks:
                 self._full.set()
 
     def end(self) -> None:
-        """Take no more acks; those that were taken are still sent."""
+        """Accept no more acks; those that were accepted are still sent."""
         with self._lock:
             self._is_over = True
             self._some.set()
             self._full.set()
 
     async def join(self, timeout: float) -> None:
-        """Wait until all is deleted that was acked, `timeout` seconds at most."""
+        """Wait until all acked messages are deleted, `timeout` seconds at most."""
         if self._worker is not None and not await self._worker.join(timeout):
             log.warning("acks of %s are still in flight: their messages may come again", self._queue)
 

@@ -1,4 +1,4 @@
-"""Validation of arguments: each is checked where it is given.
+"""Validation of arguments in the call that they are passed to.
 
 All raise `InvalidRequest`, which names the argument, its value and the rule. The bounds are those of
 the contract's types, and of all transports. A server checks its own limits. Pure.

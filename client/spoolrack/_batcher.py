@@ -38,7 +38,7 @@ RAREST: Final = 64
 
 
 class Linger:
-    """Decides how long a call lingers for callers that are due again. Pure: the time is an argument.
+    """The time for which a call lingers for returning callers. Pure: the time is an argument.
 
     A few callers in a loop would else split into those answered a moment ago and those that come a
     moment later, with a call for each. Where callers don't come back in time, calls linger ever less
@@ -109,7 +109,7 @@ class _Waiter(Generic[Item, Result]):
 
 
 class Batcher(Generic[Item, Result]):
-    """Calls of one kind to one queue."""
+    """Batching of calls of one kind to one queue."""
 
     def __init__(
         self,
@@ -133,17 +133,17 @@ class Batcher(Generic[Item, Result]):
 
     @property
     def in_flight(self) -> int:
-        """Calls in flight."""
+        """Number of calls in flight."""
         return self._in_flight
 
     @property
     def waiting(self) -> int:
-        """Callers that wait for a call."""
+        """Number of callers that wait for a call."""
         return len(self._waiting)
 
     @property
     def keeps_together(self) -> bool:
-        """Whether one call at a time carries all."""
+        """Whether only one call at a time carries items."""
         return self._linger.keeps_together
 
     async def submit(self, item: Item, deadline: float) -> Result:
@@ -155,7 +155,7 @@ class Batcher(Generic[Item, Result]):
         return (await self.submit_many([item], deadline))[0]
 
     async def submit_many(self, items: Sequence[Item], deadline: float) -> Sequence[Result]:
-        """Return a result for each of `items`, which travel in one call: see `submit`."""
+        """Return a result for each of `items`, which share one call: see `submit`."""
         size = sum(map(self._size_of, items))
         if len(items) > 1 and (2 * len(items) > self._max_batch or 2 * size > self._max_bytes):
             # They fill half of a call: to gather others for it would save nothing.

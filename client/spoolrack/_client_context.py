@@ -15,7 +15,7 @@ from weakref import WeakSet
 from . import _arguments as arguments
 from ._retry import RetryPolicy
 from ._runtime import Runtime
-from ._transports import Transport
+from ._transports import ClientTransport
 from ._values import Seconds
 from .errors import ClientClosed, ForkedClient, SpoolrackError, Timeout, Unreachable
 
@@ -29,11 +29,11 @@ class Closable(Protocol):
 
 
 class ClientContext:
-    """The transport of one client, and the rules by which it is used."""
+    """The transport of one client, with its timeouts and retries."""
 
     def __init__(
         self,
-        transport: Transport,
+        transport: ClientTransport,
         runtime: Runtime,
         *,
         timeout: Seconds = 30.0,
@@ -78,7 +78,7 @@ class ClientContext:
         *,
         done_if: type[SpoolrackError] | None = None,
     ) -> T | None:
-        """Return the result of `call(deadline)`; retry it after errors that a retry may mend.
+        """Return the result of `call(deadline)`; retry it after errors that a retry may solve.
 
         `done_if`: an error that proves, once a connection has broken in mid-call, that the first
         attempt took place. The result is None then.

@@ -36,7 +36,7 @@ class CredentialOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Credentials, checked and read: the files may change or vanish later."""
+    """Credentials, checked and read: later changes of the files have no effect."""
 
     token: str = field(default="", repr=False)
     is_secure: bool = False
@@ -95,7 +95,7 @@ def refuse_credentials(target: str, options: CredentialOptions) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether this host name is a loopback name, whatever the resolver says."""
+    """Return whether this host name is a loopback name, without asking the resolver."""
     host = host.strip("[]").partition("%")[0]
     if host.lower() == "localhost":
         return True

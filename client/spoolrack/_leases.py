@@ -1,4 +1,4 @@
-"""Extends leases in the background, for messages that wait or are being worked on.
+"""Extends leases in the background, for messages that wait or are being handled.
 
 All leases of one stream are extended together, in one call, at a random fraction of the visibility
 timeout, so that many consumers don't all come at once. What can fail: an extension that comes too
@@ -22,8 +22,8 @@ log = logging.getLogger("spoolrack")
 
 
 def next_round(visibility_timeout: float, random: Random) -> float:
-    """Return the seconds until the next extension: early enough that one round may fail and the next
-    still succeeds."""
+    """Return the seconds until the next extension: early enough that one may fail and the next still
+    succeeds."""
     return visibility_timeout * random.uniform(0.3, 0.45)
 
 
@@ -55,7 +55,7 @@ class Leases:
                 self._keeper = self._context.runtime.start(self._keep(), "spoolrack-leases")
 
     def drop(self, receipt: str) -> None:
-        """Extend a lease no more."""
+        """Stop extending a lease."""
         with self._lock:
             self._held.pop(receipt, None)
             self._lost.discard(receipt)
@@ -79,7 +79,7 @@ class Leases:
         return found
 
     def stop(self) -> None:
-        """Extend nothing more. Any number of times."""
+        """Stop extending all leases. May be repeated."""
         self._stopped.set()
 
     async def _keep(self) -> None:
@@ -105,7 +105,7 @@ class Leases:
         return self._visibility_timeout
 
     async def extend_all(self, visibility: float) -> None:
-        """Let every lease that is held end `visibility` seconds from now."""
+        """Extend all held leases to `visibility` seconds from now."""
         with self._lock:
             receipts = list(self._held)
         for start in range(0, len(receipts), MAX_BATCH):

@@ -80,16 +80,17 @@ class MessageFacts:
 
     @property
     def group(self) -> str:
-        """The group that it was sent with; empty if it has none."""
+        """The message's group; empty if it has none."""
         return self._envelope.group
 
     @property
     def priority(self) -> int:
-        """The priority that it was sent with, from 0 to 9."""
+        """The message's priority, from 0 to 9."""
         return self._envelope.priority
 
     @property
     def sent_at(self) -> datetime:
+        """Time at which the server stored the message, in UTC."""
         return moment_of(self._envelope.sent_ms)
 
     @property
@@ -99,6 +100,7 @@ class MessageFacts:
 
     @property
     def first_received_at(self) -> datetime | None:
+        """Time at which its first lease began, in UTC. None: it was never received."""
         first = self._envelope.first_receive_ms
         return None if first is None else moment_of(first)
 
@@ -126,7 +128,8 @@ class MessageFacts:
 
     @property
     def receipt(self) -> str:
-        """Proves the lease: `queue.delete(receipt)` works in any process. Empty in a peeked message."""
+        """Proof of the lease: `queue.delete(receipt)` works in any process. Empty in a peeked
+        message."""
         return self._envelope.receipt
 
     @property
@@ -144,6 +147,7 @@ class MessageFacts:
 
     @property
     def queue_name(self) -> str:
+        """Name of the queue that the message was received from, or read in."""
         return self._queue_name
 
     def __eq__(self, other: object) -> bool:

@@ -27,7 +27,7 @@ class PrefetchBuffer(Generic[Item]):
         self._failure: Exception | None = None
 
     def put(self, items: Iterable[Item]) -> bool:
-        """Add items, and wake as many of those who wait; False if it is closed and none was taken."""
+        """Add items, and wake as many waiters; False if the buffer is closed and took none."""
         with self._lock:
             if self._closed:
                 return False
@@ -48,7 +48,7 @@ class PrefetchBuffer(Generic[Item]):
         return woken
 
     def close(self, failure: Exception | None = None) -> list[Item]:
-        """Take no more items; return those that no waiter has asked for.
+        """Accept no more items; return those that no waiter has taken.
 
         With a `failure`, what is there is still handed out, and then the failure is raised.
         """

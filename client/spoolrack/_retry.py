@@ -83,20 +83,20 @@ class Backoff:
         number("jitter", self.jitter, 0.0, 1.0)
 
     def delay(self, receive_count: int, random: Random) -> float:
-        """Return the seconds until a message that was received so often is ready again."""
+        """Return the delay in seconds after so many receives."""
         exponent = min(max(0, receive_count - 1), _MAX_EXPONENT)
         bound = min(seconds_of(self.maximum), seconds_of(self.initial) * self.factor**exponent)
         return bound * random.uniform(1.0 - self.jitter, 1.0)
 
 
 class Retry(Exception):
-    """Raise it from a handler, or in the block of a message, to have the message again.
+    """A retry of a message after a delay: raised from a handler, or in the block of the message.
 
         raise Retry(after=60)
 
     The message is ready again `after` so many seconds, up to 365 days. Without `after` the worker's
-    `Backoff` decides, and else the queue's back-off. With `count=False` the receive doesn't count:
-    nothing is wrong with the message. A worker doesn't report it to `on_error`.
+    `Backoff` decides, and else the queue's back-off. With `count=False` the receive isn't
+    counted, for a failure that the message hasn't caused. A worker doesn't report it to `on_error`.
     """
 
     def __init__(self, after: Seconds | None = None, *, reason: str = "", count: bool = True) -> None:
@@ -109,7 +109,7 @@ class Retry(Exception):
 
 
 class Reject(Exception):
-    """Raise it from a handler, or in the block of a message, to make the message a dead letter at once.
+    """A rejection of a message, which makes it a dead letter: raised from a handler, or in its block.
 
         raise Reject("the order has no customer")
 

@@ -29,25 +29,24 @@ log = logging.getLogger("spoolrack")
 
 
 class Signal(Protocol):
-    """Something that happens once, and that can be waited for. `set` from any place that `Runtime.soon`
-    may call."""
+    """A one-time event that can be awaited. `set` from any place that `Runtime.soon` may call."""
 
     def set(self) -> None: ...
 
     def is_set(self) -> bool: ...
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set; False if that took longer than `timeout` seconds."""
+        """Wait until the event is set; False if that took longer than `timeout` seconds."""
 
 
 class Started(Protocol):
-    """Work that runs beside its starter."""
+    """Work in the background."""
 
     async def join(self, timeout: float | None = None) -> bool:
-        """Wait for its end; False if that took longer than `timeout` seconds."""
+        """Wait for the end of the work; False if that took longer than `timeout` seconds."""
 
     def cancel(self) -> None:
-        """End it where it waits, if that is possible: a thread can't be ended."""
+        """Cancel the work at its next wait, if that is possible: a thread can't be cancelled."""
 
 
 class Runtime(Protocol):
@@ -62,14 +61,14 @@ class Runtime(Protocol):
         """Return a lock that is held briefly, never across an `await`."""
 
     def start(self, work: Work[None], name: str) -> Started:
-        """Run `work` beside the caller. Doesn't keep the interpreter alive."""
+        """Run `work` in the background. Doesn't keep the interpreter alive."""
 
     async def finish(self, work: Work[T]) -> T:
-        """Await `work`; it comes to its end also if the task that awaits it is cancelled."""
+        """Await `work`, which is completed even if the awaiting task is cancelled."""
 
     def soon(self, action: Callable[[], None]) -> None:
-        """Call `action`, from a place where locks may be held or another thread runs: a finalizer, a
-        handler of a signal. It may never be called if all ends."""
+        """Call `action` soon, from a place where locks may be held or another thread runs: a finalizer,
+        a signal handler. At the end of the program it may never be called."""
 
 
 def run(work: Work[T]) -> T:
@@ -145,7 +144,7 @@ class StartedThread:
 
 
 class Threads:
-    """Blocks instead of suspending."""
+    """The runtime of threads: it blocks instead of suspending."""
 
     def monotonic(self) -> float:
         return time.monotonic()
@@ -207,7 +206,7 @@ class StartedTask:
 
 
 class Tasks:
-    """Suspends. Belongs to the event loop that runs when it is made."""
+    """The runtime of tasks: it suspends. Belongs to the event loop that runs when it is made."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -10,7 +10,7 @@ from ._values import Attributes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A schedule as it was when it was asked for."""
+    """A schedule at the time of the call."""
 
     queue: str
     name: str

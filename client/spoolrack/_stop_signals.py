@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as a request to stop in order."""
+"""SIGTERM and SIGINT as a request to drain and stop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @contextlib.contextmanager
 def stopping_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Within this context the first SIGTERM or SIGINT calls `stop`; the next one acts as before.
+    """Call `stop` at the first SIGTERM or SIGINT within this context; the next one acts as before.
 
     Raises `ValueError` outside of the main thread: Python allows it only there.
     """

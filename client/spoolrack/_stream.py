@@ -1,4 +1,4 @@
-"""A stream of messages that outlives its connections.
+"""A stream of messages that reconnects.
 
 A reader in the background takes the messages as the server delivers them (within the stream's credits),
 so that at the end those that were not handed out can be released. It opens the stream again after a
@@ -72,7 +72,7 @@ class EnvelopeStream:
         return found[0] if found else None
 
     async def receive(self, max_messages: int, wait: Seconds | None) -> list[Envelope]:
-        """Return up to `max_messages` of those that have arrived, as soon as there is one; none once
+        """Return up to `max_messages` messages that have arrived, as soon as there is one; none once
         the stream is closed, or after `wait` seconds, if that is not None. Raise the error that ended
         it otherwise."""
         arguments.integer("max_messages", max_messages, 1)
@@ -110,7 +110,7 @@ class EnvelopeStream:
         return [result for chunk in chunks for result in await delete(chunk, CLOSE_TIMEOUT)]
 
     def drop_lease(self, envelope: Envelope) -> None:
-        """Stop extending the lease of a message that was handed out."""
+        """Stop extending the lease of a message that was delivered."""
         self._leases.drop(envelope.receipt)
 
     def _start(self) -> None:
@@ -224,7 +224,7 @@ class EnvelopeStream:
                 )
 
     async def close(self) -> None:
-        """End the stream, and release the messages that it has not handed out. Idempotent."""
+        """End the stream, and release the messages that wait in it. Idempotent."""
         self.abandon_now()
         if self._reader is not None:
             await self._reader.join(CLOSE_TIMEOUT * 2)
@@ -232,7 +232,7 @@ class EnvelopeStream:
         self._context.open.discard(self)
 
     def stop_extending(self) -> None:
-        """Extend no lease any more, not even of messages that are being worked on."""
+        """Stop extending all leases, also of messages that are being handled."""
         self._leases.stop()
 
     def abandon(self) -> None:
@@ -255,7 +255,7 @@ class EnvelopeStream:
 
     @property
     def connected(self) -> bool:
-        """Whether the present connection, if there is one, was accepted by the server."""
+        """Whether the server has accepted the present connection, if there is one."""
         return self._deliveries is not None and self._deliveries.connected()
 
     def describe(self) -> str:

@@ -26,7 +26,7 @@ END: Final = 1.0
 
 
 class Ending(RuntimeError):
-    """The interpreter ends: no thread is started any more."""
+    """The interpreter is shutting down: no thread is started any more."""
 
     def __init__(self) -> None:
         super().__init__("the interpreter ends: no thread can be started any more")
@@ -95,7 +95,7 @@ def _end() -> None:
 
 
 def start_thread(action: Callable[[], object], name: str) -> threading.Thread:
-    """Run `action` in a daemon thread; raises `Ending` once the interpreter ends.
+    """Run `action` in a daemon thread; raises `Ending` while the interpreter shuts down.
 
     Interrupted by a signal's handler, the thread may run all the same: `action` must then find out by
     itself that nothing is left to do.

@@ -52,7 +52,7 @@ class QueueCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockingMessage:
-    """The message that keeps its queue from moving on."""
+    """A poison message, which is received again and again and blocks its queue."""
 
     id: str
     receive_count: int
@@ -91,7 +91,7 @@ class OldLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueInfo:
-    """A queue as it was when it was asked for."""
+    """A queue at the time of the call."""
 
     name: str
     settings: QueueSettings = field(default_factory=QueueSettings)
@@ -132,7 +132,7 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterRecord:
-    """One time that a message was put into a dead-letter queue."""
+    """One move of a message to a dead-letter queue."""
 
     source_queue: str
     """The queue that it was in."""
@@ -178,7 +178,7 @@ class Envelope:
 
 
 class LastReceive(NamedTuple):
-    """The receive of a message that a receipt came with."""
+    """The receive of a receipt."""
 
     receive_count: int
     first_receive_ms: int
@@ -186,7 +186,7 @@ class LastReceive(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ByReceipt:
-    """Names a message by the lease that one holds on it."""
+    """A message by the receipt of its lease."""
 
     receipt: str
     last_receive: LastReceive | None = None
@@ -195,7 +195,7 @@ class ByReceipt:
 
 @dataclass(frozen=True, slots=True)
 class ById:
-    """Names a message by its id, in any state, leased or not."""
+    """A message by its id, as a target of `delete_many`: in any state, leased or not."""
 
     id: str
 
@@ -205,7 +205,7 @@ Target = ByReceipt | ById
 
 @dataclass(frozen=True, slots=True)
 class VisibilityChange:
-    """A new end for one lease: so many seconds from now; 0 releases it."""
+    """A new end of a lease, in seconds from now; 0 releases it."""
 
     receipt: str
     seconds: float
@@ -246,6 +246,7 @@ class SendResult:
 
     @property
     def sent_at(self) -> datetime | None:
+        """Time at which the server stored the message, in UTC. None: it was not stored."""
         return None if self.sent_ms is None else moment_of(self.sent_ms)
 
     @property
@@ -276,12 +277,13 @@ class LeaseResult:
 
     @property
     def ok(self) -> bool:
+        """Whether the lease was changed."""
         return self.error is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFilter:
-    """Selects messages of a list: those that have all that is named."""
+    """A filter of a queue's messages: those that match all given properties."""
 
     states: Collection[MessageState] = ()
     sent_since: datetime | None = None

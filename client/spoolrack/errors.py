@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 
 
 class SpoolrackError(Exception):
-    """Something went wrong. A reason that this version of the client doesn't know has this class."""
+    """A call failed. A reason that this version of the client doesn't know has this class."""
 
     reason: str = "UNKNOWN"
     """A name that never changes, for programs."""
@@ -44,7 +44,7 @@ class SpoolrackError(Exception):
 
 
 class InvalidRequest(SpoolrackError):
-    """A part of the request can't be what it is."""
+    """An argument of the request is invalid."""
 
     reason = "INVALID_REQUEST"
     code = "INVALID_ARGUMENT"
@@ -82,13 +82,13 @@ class AttributesTooLarge(InvalidMessage):
 
 
 class InvalidReceipt(InvalidRequest):
-    """This is not a receipt: hand back the one that came with the message, unchanged."""
+    """This is not a receipt: pass the one of the message, unchanged."""
 
     reason = "INVALID_RECEIPT"
 
 
 class Unauthenticated(SpoolrackError):
-    """The server doesn't know who asks: no token and no certificate, or none that it knows."""
+    """The caller is unknown: it sent no token and no certificate, or none that the server knows."""
 
     reason = "UNAUTHENTICATED"
     code = "UNAUTHENTICATED"
@@ -181,7 +181,7 @@ class StaleReceipt(SpoolrackError):
 
 
 class ReservationLost(SpoolrackError):
-    """The hold on the reservation is over, or was released: its messages may be with others now."""
+    """The reservation has expired, or was released: other consumers may have its messages."""
 
     reason = "RESERVATION_LOST"
     code = "FAILED_PRECONDITION"
@@ -189,7 +189,7 @@ class ReservationLost(SpoolrackError):
 
 class ReservationCommitted(SpoolrackError):
     """The stream is committed up to this reservation or beyond: its messages are deleted. A reader that
-    asks for it again has gone back in time, as with an old checkpoint."""
+    asks for it again has restarted from an older state, such as an old checkpoint."""
 
     reason = "RESERVATION_COMMITTED"
     code = "FAILED_PRECONDITION"
@@ -203,7 +203,7 @@ class ReservationUnread(SpoolrackError):
 
 
 class RedriveRunning(SpoolrackError):
-    """The queue has a redrive that goes on: wait until it has ended, or cancel it."""
+    """A redrive of the queue is running: wait until it has ended, or cancel it."""
 
     reason = "REDRIVE_RUNNING"
     code = "FAILED_PRECONDITION"
@@ -330,7 +330,7 @@ class Unreachable(SpoolrackError, ConnectionError):
 
 
 class Timeout(SpoolrackError, TimeoutError):  # the builtin too, so that `except TimeoutError` works
-    """No answer within the timeout. The call may have taken place, or may yet."""
+    """No answer within the timeout. The call may have taken place, or may take place later."""
 
     reason = "TIMEOUT"
     code = "DEADLINE_EXCEEDED"
@@ -379,7 +379,7 @@ class RootUnusable(SpoolrackError):
 
 
 class RootInUse(SpoolrackError):
-    """Another process mends the root, or has been starting for long: try again when it is done."""
+    """Another process repairs the root, or has been starting for long: try again when it is done."""
 
     reason = "ROOT_IN_USE"
     code = "UNAVAILABLE"
@@ -403,13 +403,13 @@ def _all(kind: type[SpoolrackError]) -> list[type[SpoolrackError]]:
     return [kind, *(below for child in kind.__subclasses__() for below in _all(child))]
 
 
-BY_REASON: Final[Mapping[str, type[SpoolrackError]]] = {
+_BY_REASON: Final[Mapping[str, type[SpoolrackError]]] = {
     kind.reason: kind for kind in _all(SpoolrackError)
 }
 """The class of each reason."""
 
 
-def error_of(
+def _error_of(
     reason: str,
     message: str,
     *,
@@ -418,5 +418,5 @@ def error_of(
 ) -> SpoolrackError:
     """Return the error that a server's reason stands for; a plain `SpoolrackError` for an unknown
     one."""
-    kind = BY_REASON.get(reason, SpoolrackError)
+    kind = _BY_REASON.get(reason, SpoolrackError)
     return kind(message, reason=reason, retry_delay=retry_delay, metadata=metadata)

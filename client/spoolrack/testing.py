@@ -26,8 +26,8 @@ from ._blocking import Client, connect
 
 if TYPE_CHECKING:
     from spoolrack_server.server import Server
+    from spoolrack_store.manual_clock import ManualClock
     from spoolrack_store.model.clock import Clock
-    from spoolrack_store.testing import ManualClock
 
 __all__ = ["OpenRoot", "RunningServer", "manual_clock", "open_root", "running_server"]
 
@@ -48,27 +48,27 @@ class RunningServer:
 
     @property
     def url(self) -> str:
-        """For `spoolrack.connect`; the same after a restart."""
+        """URL for `spoolrack.connect`; the same after a restart."""
         return f"grpc://127.0.0.1:{self._port}"
 
     @property
     def root(self) -> str:
-        """The folder that it serves."""
+        """The folder that the server serves."""
         return self._root
 
     @property
     def clock(self) -> Any:
-        """The clock that was handed in: `advance(milliseconds)` of a manual one lets time go by."""
+        """The server's clock; `advance(milliseconds)` moves a manual one."""
         if self._clock is None:
             raise RuntimeError("this server runs by the system's clock: use running_server(clock=...)")
         return self._clock
 
     def client(self, *, timeout: float = 30.0) -> Client:
-        """Return a new client of this server: close it, or use it as a context."""
+        """Return a new client of this server. Close it, or use it as a context."""
         return connect(self.url, timeout=timeout)
 
     def start(self) -> None:
-        """Serve (again), at the same port as before; raises what prevents it."""
+        """Start the server, at the same port as before; raise the error of a failed start."""
         started: Future[int] = Future()
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._serve(started)), name="spoolrack-server", daemon=True
@@ -77,7 +77,7 @@ class RunningServer:
         self._port = started.result(START_TIMEOUT)
 
     def stop(self) -> None:
-        """Drain and stop; the root stays. Any number of times."""
+        """Drain and stop the server; the root stays. May be repeated."""
         if self._thread is None:
             return
         assert self._loop is not None
@@ -87,7 +87,7 @@ class RunningServer:
         self._thread = None
 
     def restart(self) -> None:
-        """Stop, and start over the same root at the same port."""
+        """Stop the server, and start it with the same root and port."""
         self.stop()
         self.start()
 
@@ -115,8 +115,8 @@ def running_server(
 ) -> Iterator[RunningServer]:
     """Run a server on a free port of the loopback, until the context ends.
 
-    Without a `root` it serves a temporary folder, which is gone afterwards. With a `clock`, such as
-    `manual_clock()`, it lives in that one's time. Raises `ImportError` without the server extra.
+    Without a `root` it serves a temporary folder, which is removed afterwards. A `clock`, such as
+    `manual_clock()`, is the server's time. Raises `ImportError` without the server extra.
     """
     with contextlib.ExitStack() as stack:
         if root is None:
@@ -165,7 +165,7 @@ def open_root(
 def manual_clock() -> ManualClock:
     """Return a clock that stands still until `advance(milliseconds)` moves it."""
     try:
-        from spoolrack_store.testing import ManualClock
+        from spoolrack_store.manual_clock import ManualClock
     except ImportError as error:
         raise _missing(error) from error
     return ManualClock()

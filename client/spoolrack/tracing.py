@@ -1,4 +1,4 @@
-"""A trace that goes on from a message's sender to its receiver, if the program uses OpenTelemetry.
+"""Traces from a message's sender to its receiver, if the program uses OpenTelemetry.
 
 A send takes along the context of the span that is active there, as W3C's Trace Context writes it, in
 the attributes `traceparent` and `tracestate`; a worker's handler runs in a span that continues it. A
@@ -58,7 +58,7 @@ def carrier_of(attributes: Attributes) -> dict[str, str]:
 
 
 def is_on() -> bool:
-    """Return whether there may be a span at all: this program has imported OpenTelemetry."""
+    """Return whether this program has imported OpenTelemetry, so that there may be a span."""
     return _API in sys.modules
 
 
@@ -75,7 +75,7 @@ def traced(attributes: Attributes) -> Attributes:
 
 
 def current() -> dict[str, str]:
-    """Return the active span's context as W3C writes it; empty if there is none."""
+    """Return the active span's context in W3C's format; empty if there is none."""
     if not is_on():
         return {}
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

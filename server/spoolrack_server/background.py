@@ -1,4 +1,4 @@
-"""The mover and the reaper as processes of their own, beside servers that leave the work to them.
+"""The mover and the reaper in processes of their own, beside servers without them.
 
 Both can start and end at any time, and several of each may run: due and deleted messages lie in
 folders, and each piece of work is done once. Starting can fail as a server's can.
@@ -18,12 +18,12 @@ from .shutdown import EXIT_CODES, print_startup_error, shutdown_on_signals
 
 
 async def move(root: str, background: BackgroundWork, log_format: LogFormat) -> int:
-    """Do what time brings about in `root`, until a signal; returns the process's exit code."""
+    """Do the due work of `root` until a signal; return the process's exit code."""
     return await _run(root, background, log_format, "moving")
 
 
 async def reap(root: str, log_format: LogFormat) -> int:
-    """Unlink what is deleted in `root`, until a signal; returns the process's exit code."""
+    """Unlink deleted files until a signal; return the process's exit code."""
     return await _run(root, ONLY_REAPS, log_format, "reaping")
 
 

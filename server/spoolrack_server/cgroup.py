@@ -19,14 +19,14 @@ def machine_memory() -> int:
 def memory_limit(
     groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")
 ) -> int | None:
-    """Return the bytes that the control group of this process, or one above it, may have; None: no
+    """Return the memory limit in bytes of this process's control group, or of one above it; None: no
     limit."""
     limits = [limit for file in _limit_files(groups, mounted) if (limit := _limit_in(file)) is not None]
     return min(limits, default=None)
 
 
 def memory_of_process() -> int:
-    """Return the bytes that this process may have: the least of its control groups' limits and the
+    """Return the bytes that this process may use: the least of its control groups' limits and the
     machine's memory."""
     machine, limit = machine_memory(), memory_limit()
     return machine if limit is None else min(machine, limit)

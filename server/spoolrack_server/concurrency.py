@@ -1,4 +1,4 @@
-"""softlayer/mq's workers: a bound on concurrent fetches, and one on concurrent saves.
+"""softlayer/mq's workers: a bound on concurrent receives, and one on concurrent sends.
 
 They are no threads. A call that finds all workers busy waits, first come, first served; a receive that
 waits for messages keeps no worker busy. Nothing is bounded by default: the store batches waiting
@@ -15,7 +15,7 @@ _UNBOUNDED: Final = nullcontext()
 
 
 class ConcurrencyLimit:
-    """Lives in one event loop."""
+    """The bounds of one server. Lives in one event loop."""
 
     def __init__(self, pairs: int | None) -> None:
         """None: as many as there is work for."""

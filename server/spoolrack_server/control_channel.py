@@ -1,4 +1,4 @@
-"""Control channel between a supervisor and one of its worker processes: either asks, and the other
+"""The control channel between a supervisor and a worker process: each sends questions, the other
 answers.
 
 A pair of connected sockets that only these two processes have; a JSON object a line. A request has a
@@ -23,7 +23,7 @@ Serve = Callable[[str], Awaitable[Any]]
 
 
 class ControlChannel:
-    """One end. Lives in one event loop."""
+    """One end of the channel. Lives in one event loop."""
 
     @classmethod
     async def open(cls, end: socket.socket, serve: Serve) -> ControlChannel:
@@ -54,7 +54,7 @@ class ControlChannel:
             del self._asked[number]
 
     async def run(self) -> None:
-        """Answer what is asked until the other end is gone."""
+        """Answer questions until the other end is closed."""
         try:
             while line := await self._reader.readline():
                 self._receive(json.loads(line))

@@ -17,7 +17,7 @@ from google.protobuf.message import Message as AnyMessage
 from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store.model.batch import Attributes
+from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.clock import HOUR, LAST_MOMENT, Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import (
@@ -136,8 +136,7 @@ def _span(duration: Duration) -> Millis:
 
 
 def last_receive(receive: rpc.LastReceive) -> LastReceive:
-    """Return the receive that a receipt came with; raise `InvalidRequest` for one that no message has
-    had."""
+    """Return the receive of a receipt; raise `InvalidRequest` for one that no message can have had."""
     if receive.receive_count < 1:
         raise InvalidRequest(
             what="last_receive.receive_count",
@@ -206,7 +205,7 @@ def word(name: str, what: str, *, most: int) -> str:
 
 
 def deduplication_id(id: str) -> str:
-    """Empty for none."""
+    """Return a valid deduplication id; empty for none."""
     if len(id) > MAX_DEDUPLICATION_ID:
         raise InvalidMessage(
             why=f"its deduplication id has {len(id)} characters, not 1 to {MAX_DEDUPLICATION_ID}"
@@ -474,7 +473,7 @@ def message_filter(request: rpc.ListMessagesRequest) -> MessageFilter:
 
 
 def body_bytes(request: rpc.ListMessagesRequest) -> int | None:
-    """Return how many bytes of each body a list shows; None for all."""
+    """Return the number of bytes of each body in a list; None for all."""
     if request.view not in rpc.MessageView.values():
         raise InvalidRequest(what="view", value=request.view, rule="must be basic or full")
     is_full = request.view == rpc.MESSAGE_VIEW_FULL
@@ -485,7 +484,7 @@ def body_bytes(request: rpc.ListMessagesRequest) -> int | None:
 
 
 def skip(request: rpc.ListMessagesRequest) -> int:
-    """Return how many messages a list passes over."""
+    """Return the number of messages that a list skips."""
     if request.skip and (request.group or request.attributes):
         rule = "goes with neither group nor attributes"
         raise InvalidRequest(what="skip", value=request.skip, rule=rule)

@@ -21,7 +21,7 @@ LONGEST = 50 * 366 * 86_400
 
 
 def check(cron: str, time_zone: str, now: int) -> None:
-    """Raise `InvalidRequest` for an expression or a zone that isn't one, or that never comes."""
+    """Raise `InvalidRequest` for an invalid expression or zone, or for an expression without ticks."""
     try:
         zone = _zone(time_zone)
     except (KeyError, ValueError, OSError) as error:

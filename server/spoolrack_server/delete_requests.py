@@ -17,7 +17,7 @@ from . import convert, encoding
 
 @dataclass(slots=True)
 class SubmittedDelete:
-    """A delete that the store works on."""
+    """A delete in the store."""
 
     places: Sequence[int] | None
     """For each answer of the store the position in the request; None: they are in its order."""
@@ -44,7 +44,7 @@ class SubmittedDelete:
 
 
 def start(store: Store, queue: str, targets: Sequence[rpc.DeleteTarget]) -> SubmittedDelete:
-    """Hand a delete to the store; raise the `StoreError` of a request that is wrong as a whole."""
+    """Submit a delete to the store; raise the `StoreError` of a request that is invalid as a whole."""
     convert.queue_name(queue)
     convert.check_count(len(targets), "targets")
     receipts = [target.receipt for target in targets]

@@ -1,4 +1,5 @@
-"""Encode responses of sends, deletes and receives by column, in the wire format of Protocol Buffers.
+"""Encoding of the responses to sends, deletes and receives by column, in the wire format of Protocol
+Buffers.
 
 The messages of a request differ in few fields. The fields that they share are encoded once, and a
 response is joined from them: protobuf's own classes cost some microseconds for each message, these

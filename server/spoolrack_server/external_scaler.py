@@ -50,7 +50,7 @@ class _Backlog:
 
 
 class ExternalScaler:
-    """The handlers. Lives in one event loop."""
+    """The handlers of KEDA's calls. Lives in one event loop."""
 
     def __init__(self, access: StoreAccess, clock: Clock) -> None:
         self._access = access
@@ -58,7 +58,7 @@ class ExternalScaler:
         self._draining = asyncio.Event()
 
     def drain(self) -> None:
-        """End the streams: KEDA connects again."""
+        """End the streams: KEDA reconnects."""
         self._draining.set()
 
     async def IsActive(self, request: pb.ScaledObjectRef, context: Context) -> pb.IsActiveResponse:

@@ -1,4 +1,4 @@
-"""Flow control: when a receive stream asks the store for more messages.
+"""Flow control: the time at which a receive stream leases more messages.
 
 A consumer that deletes one message at a time returns its credits one by one. To lease, commit and frame
 one message for each costs many times the message, and the consumer still holds most of its credit. So a
@@ -25,7 +25,7 @@ _ANY: Final = 1, 1
 
 
 class FlowControl:
-    """The credits of one stream. Lives in one event loop; the credits come back from any thread."""
+    """The credits of one stream. Lives in one event loop; credits are returned from any thread."""
 
     def __init__(self, limit: int, linger: float = LINGER, *, max_bytes: int = UNBOUNDED) -> None:
         self.credits = Credits(limit, self._returned, max_bytes)
@@ -37,7 +37,7 @@ class FlowControl:
         self._stopped = False
 
     async def wait(self) -> None:
-        """Return when it is time to ask for as many as are free; at once after `stop`."""
+        """Return when the free credits are worth a lease; at once after `stop`."""
         await self._free(_ANY)
         if self._stopped or self._are_free(self._enough):
             return
@@ -52,7 +52,7 @@ class FlowControl:
         self._event.set()
 
     def disable(self) -> None:
-        """Stop calling the listener; credits may still come back."""
+        """Stop calling the listener; credits may still be returned."""
         self._event.disable()
 
     async def _free(self, awaited: tuple[int, int]) -> None:

@@ -1,4 +1,4 @@
-"""Write frames of messages within the budget for responses.
+"""Frames of messages, written within the memory for responses.
 
 A frame is counted from the lease of its messages until the transport has taken it. The store reads
 bodies as it leases, so memory for a frame, at least for the queue's largest message, is reserved
@@ -36,7 +36,7 @@ MOST_KNOWN: Final = 10_000
 
 
 class FrameWriter:
-    """Lives in one event loop."""
+    """The writer of all streams' frames. Lives in one event loop."""
 
     def __init__(
         self, budget: Budget, access: StoreAccess, leases: LeaseRequests, clock: Clock
@@ -49,11 +49,11 @@ class FrameWriter:
         """By queue, the largest message that it takes, and when that was asked."""
 
     def drain(self) -> None:
-        """Let nothing wait for room any more."""
+        """End all waits for memory."""
         self._budget.end()
 
     async def lease(self, context: Context, wanted: Receive) -> LeasedFrame | None:
-        """Lease messages for a stream, when there is room; None: look again.
+        """Lease messages for a stream, when there is memory for them; None: try again.
 
         Raises what `LeaseRequests.lease` raises. When the caller is cancelled before, nothing stays
         leased.
@@ -69,7 +69,7 @@ class FrameWriter:
         return await self._lease_then_count(context, peer, wanted)
 
     async def lease_now(self, context: Context, wanted: Receive) -> LeasedFrame:
-        """Lease messages for a single call. Raise `MemoryLimit` if there is no room for them."""
+        """Lease messages for a single call. Raise `MemoryLimit` without memory for them."""
         peer, size = context.peer(), await self._size(wanted)
         if not self._is_free(peer, size):
             with suppress(TimeoutError):
@@ -84,7 +84,8 @@ class FrameWriter:
         return found
 
     async def put(self, context: Context, response: Response) -> None:
-        """Write a frame that can be read again, once there is room; raises `CallIsOver`, `Draining`."""
+        """Write a frame that can be read again, once there is memory; raises `CallIsOver`,
+        `Draining`."""
         peer, size = context.peer(), response.ByteSize()
         await self._budget.wait_for(peer, size)
         if not self._budget.fits(peer, size):
@@ -149,7 +150,7 @@ class FrameWriter:
 
 
 class LeasedFrame:
-    """Messages that were leased for a call, and the room that they have."""
+    """The messages leased for a call, and their share of the memory."""
 
     def __init__(
         self,
@@ -168,8 +169,7 @@ class LeasedFrame:
         self._deliveries = deliveries
 
     async def hand_over(self, writes: asyncio.Lock | None = None) -> None:
-        """Write the messages in one response; return the leases of those that the transport didn't
-        take.
+        """Write the messages in one response; return the leases that the transport didn't take.
 
         Of a stream, which takes one response at a time, `writes` is held meanwhile.
         """

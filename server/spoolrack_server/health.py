@@ -22,7 +22,7 @@ NAMES: Final = frozenset({"", *(service.full_name for service in SERVED)})
 
 
 class Health:
-    """Lives in one event loop, and is not thread-safe."""
+    """The health of this server. Lives in one event loop, and is not thread-safe."""
 
     def __init__(self) -> None:
         self.why: str | None = None
@@ -35,7 +35,7 @@ class Health:
 
     @property
     def state(self) -> str:
-        """In a word."""
+        """The state in a word."""
         if self.is_final:
             return "draining"
         if self.why is not None:
@@ -54,7 +54,7 @@ class Health:
         self._changed = asyncio.Event()
 
     def finish(self, why: str) -> None:
-        """Stop serving for good: watchers are notified, and their watches end."""
+        """Stop serving for good: watchers are notified, and their streams end."""
         self.is_final = True
         self.fail(why)
 
@@ -64,7 +64,7 @@ class Health:
 
 
 class HealthService(health_pb2_grpc.HealthServicer):
-    """`grpc.health.v1.Health`, over a `Health`."""
+    """The service `grpc.health.v1.Health` over a `Health`."""
 
     def __init__(self, health: Health) -> None:
         self._health = health

@@ -35,7 +35,7 @@ Results = Sequence[Any]
 
 @dataclass(slots=True)
 class SubmittedChanges:
-    """Changes of leases that the store works on."""
+    """Changes of leases in the store."""
 
     count: int
     refused: Mapping[int, StoreError]
@@ -61,7 +61,7 @@ class SubmittedChanges:
 
 
 def change_visibility(store: Store, request: rpc.ChangeVisibilityRequest) -> SubmittedChanges:
-    """Hand visibility changes to the store; raise the `StoreError` of a request that is wrong as a
+    """Submit visibility changes to the store; raise the `StoreError` of a request that is invalid as a
     whole."""
     queue, changes = convert.queue_name(request.queue), request.changes
     convert.check_count(len(changes), "changes")
@@ -87,7 +87,7 @@ def change_visibility(store: Store, request: rpc.ChangeVisibilityRequest) -> Sub
 
 
 def release(store: Store, request: rpc.ReleaseRequest) -> SubmittedChanges:
-    """Hand releases to the store; raise the `StoreError` of a request that is wrong as a whole."""
+    """Submit releases to the store; raise the `StoreError` of a request that is invalid as a whole."""
     queue, releases = convert.queue_name(request.queue), request.releases
     convert.check_count(len(releases), "releases")
 
@@ -115,7 +115,8 @@ def release(store: Store, request: rpc.ReleaseRequest) -> SubmittedChanges:
 
 
 def reject(store: Store, request: rpc.RejectRequest) -> SubmittedChanges:
-    """Hand rejections to the store; raise the `StoreError` of a request that is wrong as a whole."""
+    """Submit rejections to the store; raise the `StoreError` of a request that is invalid as a
+    whole."""
     queue, rejections = convert.queue_name(request.queue), request.rejections
     convert.check_count(len(rejections), "rejections")
 

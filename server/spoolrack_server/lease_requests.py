@@ -1,4 +1,4 @@
-"""Lease messages for a transport; a lease that no transport took is released at once.
+"""Leases of messages for a transport; a lease that no transport took is released at once.
 
 A receive whose client is gone before the store answers leases nothing, or releases its messages. A
 message that couldn't be written to its client is ready again, and the receive isn't counted. The same
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class LeaseRequests:
-    """Lives in one event loop."""
+    """The leases and releases of one server. Lives in one event loop."""
 
     def __init__(self, store: Store, log: Log, workers: ConcurrencyLimit) -> None:
         self._store = store

@@ -20,7 +20,7 @@ LINE: Final = 8_190
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Those that differ from machine to machine."""
+    """The limits that depend on the machine."""
 
     connections: int = 1_000
     """At each port of each process. One more is closed at once."""

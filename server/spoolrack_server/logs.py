@@ -83,5 +83,5 @@ class _Handover(logging.Handler):
 
 
 def adopt_library_logs(log: Log) -> None:
-    """Let the warnings and errors of the libraries (grpc, aiohttp, asyncio) appear in `log`."""
+    """Pass warnings and errors of the libraries (grpc, aiohttp, asyncio) to `log`."""
     logging.basicConfig(level=logging.WARNING, handlers=[_Handover(log)], force=True)

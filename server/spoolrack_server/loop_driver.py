@@ -24,7 +24,7 @@ meanwhile."""
 
 
 class LoopDriver:
-    """The committer shares the thread of the event loop that runs when this is made.
+    """A driver of the committer in the thread of the event loop that runs when it is made.
 
     `stop` is for another thread, and needs the loop to go on.
     """

@@ -94,7 +94,7 @@ class MemoryLimiter:
     def refuse(
         self, error: StoreError, wanted: Callable[[RequestReader], bool] = lambda reader: True
     ) -> None:
-        """End with `error` those of the calls that read a request that are `wanted`."""
+        """End with `error` the `wanted` calls that read a request."""
         for reader in list(self._reading):
             if wanted(reader):
                 reader.refuse(error)
@@ -131,7 +131,7 @@ class MemoryLimiter:
                     self.check()
 
     def check(self) -> None:
-        """Measure now, and end what is being read if there is too much."""
+        """Measure now, and end incoming requests if there is too much."""
         if self.watermark is None:
             return
         found = self._measure()
@@ -152,17 +152,17 @@ class MemoryLimiter:
 
 
 class RequestReader(Protocol):
-    """A call that reads a request."""
+    """A call whose request is being read."""
 
     sends: bool
     """Whether its requests bring messages."""
 
     @property
     def ends_itself(self) -> bool:
-        """Whether it is a stream that ends by itself when the server drains."""
+        """Whether this is a stream that ends by itself when the server drains."""
 
     def refuse(self, error: StoreError) -> None:
-        """End the call without the request that is being read.
+        """End the call, whose request is not complete.
 
         The read itself must not be cancelled: grpc.aio would never free what has come of the request.
         """
@@ -181,7 +181,7 @@ class Budget:
         self._has_ended = False
 
     def fits(self, peer: str, size: int) -> bool:
-        """Return whether `reserve` would find room."""
+        """Return whether `reserve` would succeed."""
         return (
             size <= SMALL
             or not self.used
@@ -233,7 +233,7 @@ class Budget:
                 self._waiting.discard(waiting)
 
     def end(self) -> None:
-        """Let nothing wait any more."""
+        """End all waits."""
         self._has_ended = True
         self._wake()
 
@@ -256,7 +256,7 @@ def resident() -> int:
 
 
 def trim() -> None:
-    """Give the system back what is freed: malloc keeps it otherwise. In any thread."""
+    """Return freed memory to the system: malloc keeps it otherwise. In any thread."""
     release = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if release is not None:
         release(0)

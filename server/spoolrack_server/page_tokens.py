@@ -1,4 +1,4 @@
-"""Pages of lists, as AIP-158 says: sizes are coerced, tokens are opaque and belong to one list.
+"""Pages of lists by AIP-158: sizes are coerced, tokens are opaque and belong to one list.
 
 https://google.aip.dev/158
 """
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def page_size(size: int) -> int:
-    """Return how many items a page may have: 0 is the default, more than the most is the most.
+    """Return the size of a page: 0 is the default, more than the most is the most.
 
     Raise `InvalidRequest` for a negative number.
     """
@@ -30,7 +30,7 @@ def page_size(size: int) -> int:
 
 
 def filter_texts(wanted: MessageFilter) -> list[object]:
-    """Return a text that tells lists of messages with different filters apart."""
+    """Return a text that is different for lists of messages with different filters."""
     return [
         sorted(state.value for state in wanted.states),
         wanted.sent_since,
@@ -51,8 +51,8 @@ class PageTokens:
         return base64.urlsafe_b64encode(f"{self._mark}{last}".encode()).decode().rstrip("=")
 
     def after(self, token: str, read: Callable[[str], T], first: T) -> T:
-        """Return the place after which the page begins: the one that `read` finds in the token, or
-        `first` without one.
+        """Return the place after which the page begins: the result of `read` for the token, or `first`
+        without one.
 
         Raise `InvalidRequest` for anything but a token of this list.
         """

@@ -54,7 +54,7 @@ WRITES_ITSELF: Final = frozenset({"Receive", "Reserve"})
 
 
 class QueueService:
-    """The handlers. Lives in one event loop."""
+    """The handlers of the service. Lives in one event loop."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class QueueService:
 
     @property
     def parts(self) -> tuple[object, ...]:
-        """The parts that have the handlers, each of them in one."""
+        """The objects that have the handlers, each of them in one."""
         return (
             self,
             StagingService(self._access),
@@ -95,11 +95,12 @@ class QueueService:
         )
 
     def credits(self) -> tuple[int, int]:
-        """Return how many messages all streams of receives may hold, and how many they hold."""
+        """Return the number of messages that all receive streams may hold, and that they hold."""
         return self._receive_streams.credits()
 
     def drain(self) -> None:
-        """End the streams: those of receives now, those of requests when all they took is answered."""
+        """End the streams: those of receives now, those of requests once all their requests are
+        answered."""
         self._receive_streams.drain()
         self._streams.drain()
         self._reserving.drain()
@@ -107,7 +108,7 @@ class QueueService:
         self._frames.drain()
 
     async def close(self) -> None:
-        """Return once every lease that goes back is back. No call may be running any more."""
+        """Return once all releases are done. No call may be running any more."""
         await self._leases.close()
         self._access.close()
 

@@ -54,7 +54,7 @@ class _Wanted:
 
 
 class ReceiveStreams:
-    """Those of one server. Lives in one event loop."""
+    """The receive streams of one server. Lives in one event loop."""
 
     def __init__(self, store: Store, frames: FrameWriter, streams: Streams) -> None:
         self._store = store
@@ -64,18 +64,18 @@ class ReceiveStreams:
         self._flow_controls: set[FlowControl] = set()
 
     def credits(self) -> tuple[int, int]:
-        """Return how many messages all streams may hold, and how many they hold."""
+        """Return the number of messages that all streams may hold, and that they hold."""
         held = [flow_control.credits for flow_control in self._flow_controls]
         return sum(each.limit for each in held), sum(each.in_flight for each in held)
 
     def drain(self) -> None:
-        """Lease nothing more, and end each stream when all requests it took are answered."""
+        """Lease nothing more, and end each stream once all its requests are answered."""
         self._draining = True
         for flow_control in self._flow_controls:
             flow_control.stop()
 
     async def serve(self, requests: Requests, context: Context) -> None:
-        """Serve a stream until its client leaves, its queue is gone or the server drains."""
+        """Serve a stream until its client disconnects, its queue is deleted or the server drains."""
         first = await requests.first()
         if first is None:
             return

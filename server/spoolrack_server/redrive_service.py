@@ -33,7 +33,7 @@ _STATES: Final[Mapping[ops.RedriveState, rpc.RedriveState.ValueType]] = {
 
 
 class RedriveService:
-    """Those handlers. Lives in one event loop."""
+    """The handlers of the service. Lives in one event loop."""
 
     def __init__(self, access: StoreAccess) -> None:
         self._access = access

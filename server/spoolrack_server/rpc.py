@@ -46,7 +46,7 @@ class CallIsOver(Exception):
 
 
 class ServerCalls:
-    """The calls of one server: how each begins and ends. Lives in one event loop."""
+    """The start and end of all calls of one server. Lives in one event loop."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class ServerCalls:
         self._last_begin = -QUIET
 
     def refuse(self) -> None:
-        """Let no new call do anything: it is told to try again."""
+        """Refuse new calls, with a retry delay."""
         self._refusing = True
         self._memory.refuse(Draining(), lambda reader: not reader.ends_itself)
 
     def recheck_permissions(self) -> None:
-        """After a change of permissions end the streams that could not begin any more."""
+        """End the streams whose callers are no longer allowed, after a change of permissions."""
         if self._admissions is not None:
             self._admissions.recheck_permissions()
 
@@ -90,14 +90,14 @@ class ServerCalls:
             await asyncio.sleep(min(end, self._last_begin + QUIET) - now)
 
     async def ended(self) -> None:
-        """Return once no handler runs any more: for a server that takes no new calls."""
+        """Return once no handler runs any more: for a server that accepts no new calls."""
         while self._running:
             await asyncio.wait(set(self._running))
 
     def handlers(
         self, parts: Sequence[object], writes_itself: frozenset[str]
     ) -> tuple[grpc.GenericRpcHandler, ...]:
-        """Return the services, each method by its name in the contract, in the part that has it.
+        """Return the services, each method by its name in the contract, with the object that has it.
 
         Those in `writes_itself` answer by `write` and return None, also where the contract has a single
         response: on the wire, that is a stream of one. So they learn whether the transport took the
@@ -206,7 +206,7 @@ class ServerCalls:
                 raise admission.refused from None
 
     async def end(self, context: Context, error: StoreError, name: str) -> None:
-        """End a call from outside of its task, which meets gRPC's `AbortError` where it reads."""
+        """End a call from outside of its task, which then gets gRPC's `AbortError` at its next read."""
         try:
             await self._refuse(context, error, name)
         except Exception:  # noqa: BLE001 - gRPC has several for a call that has ended, as it has now
@@ -248,7 +248,7 @@ async def write(context: Context, response: bytes) -> None:
 
 
 async def outlast(tasks: Collection[asyncio.Future[None]]) -> None:
-    """Return when all `tasks` have ended, however they do; a cancellation meanwhile is raised then.
+    """Return when all `tasks` have ended; raise a cancellation after that.
 
     For writes, which end by themselves: each was done already, or fails now that the call is over.
     """
@@ -278,7 +278,7 @@ async def put(context: Context, response: bytes) -> None:
 
 
 class Requests:
-    """The requests of one call, as they come, and what they hold of the memory for requests."""
+    """The requests of one call, and their share of the memory for requests."""
 
     def __init__(
         self, calls: ServerCalls, memory: MemoryLimiter, context: Context, method: MethodDescriptor
@@ -305,7 +305,7 @@ class Requests:
         return self.on_refusal is not None
 
     def refuse(self, error: StoreError) -> None:
-        """End the call, unless what is read now is there."""
+        """End the call, unless the current request has arrived."""
         if self.on_refusal is not None:
             self.on_refusal(error)
         elif self._ending is None:
@@ -316,8 +316,8 @@ class Requests:
             await self._calls.end(self._context, error, self._name)
 
     def announce(self, request: Any) -> None:
-        """Pass the call's request to the observer; None: its requests follow. Only the first call
-        counts."""
+        """Pass the call's first request to the observer; None: its requests follow. Only the first call
+        has an effect."""
         if self.asked is not None:
             self.asked(request)
             self.asked = None
@@ -336,7 +336,7 @@ class Requests:
         return request
 
     def check(self, request: Any) -> int:
-        """Take the memory for a request, and return what `leave` must be given when it is answered.
+        """Reserve the memory for a request, and return the argument of `leave` when it is answered.
 
         Raises `PermissionDenied` for one that must not be done, `MemoryLimit` if there is no room.
         """

@@ -25,7 +25,7 @@ DEFAULT_ZONE = "UTC"
 
 
 class ScheduleService:
-    """Those handlers. Lives in one event loop."""
+    """The handlers of the service. Lives in one event loop."""
 
     def __init__(self, access: StoreAccess, clock: Clock) -> None:
         self._access = access
@@ -109,7 +109,7 @@ def creation(
     attributes: dict[str, str | bytes],
     group: str,
 ) -> ops.CreateSchedule:
-    """Return the request for a schedule; raise `InvalidRequest` for a time that is none."""
+    """Return the request for a schedule; raise `InvalidRequest` for an invalid time."""
     zone = time_zone or DEFAULT_ZONE
     cron.check(cron_text, zone, clock.wall() // 1_000)
     return ops.CreateSchedule(

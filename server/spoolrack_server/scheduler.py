@@ -25,7 +25,7 @@ PAGE: Final = 1_000
 
 
 class Scheduler:
-    """Lives in one event loop."""
+    """The loop that sends due ticks. Lives in one event loop."""
 
     def __init__(self, store: Store, clock: Clock, log: Log) -> None:
         self._store = store
@@ -35,7 +35,7 @@ class Scheduler:
         """Of each schedule, by its token, the next tick, and what that was computed from."""
 
     async def run(self, pause: float = PAUSE) -> None:
-        """Send what has come, again and again, until this is cancelled."""
+        """Send due ticks until cancelled."""
         while True:
             await asyncio.sleep(pause)
             try:
@@ -45,7 +45,7 @@ class Scheduler:
                 self._log.warning("schedules have to wait", why=str(error))
 
     async def fire_due(self) -> int:
-        """Send the ticks that have come; return how many this process has sent."""
+        """Send the due ticks; return how many this process has sent."""
         now = self._clock.wall() // 1_000
         found = await asyncio.to_thread(self._schedules)
         tokens = {each.schedule.token for each in found}
@@ -99,7 +99,7 @@ class Scheduler:
 
 
 def next_tick(each: QueuedSchedule) -> int | None:
-    """Return the Unix time of the first tick that was not sent; None if it is paused."""
+    """Return the Unix time of the first tick that was not sent; None for a paused schedule."""
     schedule = each.schedule
     if schedule.is_paused:
         return None

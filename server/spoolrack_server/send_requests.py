@@ -11,7 +11,7 @@ from typing import Any
 
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store.model.batch import Attributes
+from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Send, SendResults
@@ -25,7 +25,7 @@ from .observability.trace_context import ROOM, TRACEPARENT
 
 @dataclass(slots=True)
 class SubmittedSend:
-    """A send that the store works on."""
+    """A send in the store."""
 
     count: int
     refused: Mapping[int, StoreError]
@@ -62,7 +62,7 @@ class SubmittedSend:
 
 @dataclass(slots=True)
 class Columns:
-    """Messages of a request, those that are valid."""
+    """The valid messages of a request, by column."""
 
     bodies: list[bytes]
     attributes: dict[int, Attributes]
@@ -76,7 +76,7 @@ class Columns:
 
 
 def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
-    """Return what the store needs of each message, and why the edge refuses some."""
+    """Return the store's columns of the valid messages, and the errors of the others."""
     made = Columns([], {}, {}, {}, {}, {}, {}, {})
     bodies = made.bodies
     for position, message in enumerate(messages):
@@ -138,7 +138,7 @@ def inherit_context(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMess
 
 
 def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> SubmittedSend:
-    """Hand a send to the store; raise the `StoreError` of a request that is wrong as a whole."""
+    """Submit a send to the store; raise the `StoreError` of a request that is invalid as a whole."""
     convert.queue_name(queue)
     convert.check_count(len(messages), "messages")
     made = columns(messages)
@@ -159,7 +159,7 @@ def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> S
 async def start_in_turn(
     store: Store, workers: ConcurrencyLimit, request: rpc.SendRequest
 ) -> SubmittedSend:
-    """Call `start` once a worker is free for it; free the worker when the store has answered."""
+    """Call `start` once the concurrency limit allows it; end its turn when the store has answered."""
     await workers.begin_save()
     try:
         sending = start(store, request.queue, request.messages)

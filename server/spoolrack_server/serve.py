@@ -34,7 +34,7 @@ async def serve(
     until: Callable[[Callable[[], None]], None] | None = None,
     worker: WorkerProcess | None = None,
 ) -> int:
-    """Serve until a signal says otherwise; returns the process's exit code.
+    """Serve until a signal; return the process's exit code.
 
     `announce` is called once calls are served. `until` is given what drains like a signal, if there is
     another reason to end. `worker` is this process, if a supervisor runs several.

@@ -20,7 +20,7 @@ LOOPBACK: Final = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
-    """An operator's choices. Addresses are (host, port); port 0 takes a free one."""
+    """The settings of one server. Addresses are (host, port); port 0 takes a free one."""
 
     root: str = "./data"
     grpc: tuple[str, int] = (LOOPBACK, 0)
@@ -71,7 +71,7 @@ class ServeSettings:
 
     @property
     def security(self) -> Security:
-        """Raises `AccessUnusable` for a certificate without its key."""
+        """The access files; raises `AccessUnusable` for a certificate without its key."""
         from .access.security import Security
         from .access.tls import TlsFiles
         from .access.watched_files import AccessUnusable

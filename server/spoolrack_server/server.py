@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class Server:
-    """Serves a root. Lives in one event loop, and is started once.
+    """A server of one root. Lives in one event loop, and is started once.
 
     async with Server(root) as server:
         channel = grpc.aio.insecure_channel(server.grpc_address)
@@ -146,7 +146,7 @@ class Server:
 
     @property
     def store(self) -> Store:
-        """The store below, while the server runs."""
+        """The server's store, while it runs."""
         if self._store is None:
             raise RuntimeError("the server doesn't run")
         return self._store
@@ -220,8 +220,8 @@ class Server:
         )
 
     async def stop(self, grace: float | None = None) -> None:
-        """Drain, and return once all is closed; calls that haven't ended after `grace` seconds are cut
-        off.
+        """Drain, and return once all is closed; calls that haven't ended after `grace` seconds are
+        cancelled.
 
         Drained means: health reports it, nothing is leased any more, new calls and streams end with a
         status that says "try again", and the sends and deletes in flight are committed and answered.

@@ -1,4 +1,4 @@
-"""Shutdown of our processes: signals, and the exit codes of a failed start.
+"""Shutdown of the server's processes: signals, and the exit codes of a failed start.
 
 The first SIGTERM or SIGINT asks for an orderly end; a second one ends the process at once.
 """
@@ -46,7 +46,8 @@ EXIT_CODES: Final[Mapping[type[Exception], int]] = {
 
 
 def print_startup_error(error: Exception) -> int:
-    """Say in one line what is wrong; returns the exit code. `error` must be one of `EXIT_CODES`."""
+    """Print the error of a failed start in one line; return the exit code. `error` must be one of
+    `EXIT_CODES`."""
     print(f"spoolrack: {error}", file=sys.stderr, flush=True)
     return next(code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
 

@@ -125,13 +125,13 @@ class Failure:
 
     @property
     def number(self) -> int:
-        """The code as gRPC numbers it."""
+        """The code as a number of gRPC."""
         number: int = self.code.value[0]
         return number
 
     def status(self) -> Status:
-        """Return it with its details: as the trailers of a failed call have it, and the result of one
-        message of many."""
+        """Return the failure as a status with details: for the trailers of a failed call, and the
+        result of one message of many."""
         info = Any()
         info.Pack(ErrorInfo(domain=DOMAIN, reason=self.reason, metadata=self.metadata))
         details = [info]
@@ -142,7 +142,7 @@ class Failure:
         return Status(code=self.number, message=self.message, details=details)
 
     def trailing_metadata(self) -> tuple[tuple[str, bytes], ...]:
-        """Return what a failed call carries beside its code and message."""
+        """Return the trailing metadata of a failed call."""
         return ((DETAILS_KEY, self.status().SerializeToString()),)
 
 
@@ -157,8 +157,7 @@ INTERNAL: Final = Failure(
 
 
 def failure_of(error: StoreError) -> Failure | None:
-    """Return the failure that a client sees for `error`; None for an error that no client should ever
-    meet."""
+    """Return the failure of `error` for the wire; None for an error that must not reach a client."""
     code = CODES.get(error.reason)
     if code is None:
         return None

@@ -27,7 +27,7 @@ READERS: Final = 4
 
 
 class StoreAccess:
-    """Lives in one event loop."""
+    """The store as the handlers call it. Lives in one event loop."""
 
     def __init__(self, store: Store, workers: ConcurrencyLimit) -> None:
         self.store = store

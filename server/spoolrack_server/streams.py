@@ -73,8 +73,8 @@ class Streams:
         context: Context,
         operation: StreamOperation,
     ) -> None:
-        """Serve a stream until it ends: hand each request to the store, and write a response to each in
-        their order. The `StoreError` that a request meets is in its response."""
+        """Serve a stream until it ends: submit each request to the store, and write the responses in
+        their order. A request's `StoreError` is in its response."""
         requests.announce(None)
         responses = _ResponseQueue(requests)
         reading = asyncio.create_task(self._read(requests, responses, operation))
@@ -233,7 +233,7 @@ class _ResponseQueue:
 
 
 class FlowWindow:
-    """Flow control of one stream: so many requests in flight, and no more once so many bytes are.
+    """Flow control of one stream: a bound on requests in flight, and on their bytes.
 
     For one reading and one writing task, in one event loop.
     """

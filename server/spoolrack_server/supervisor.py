@@ -42,7 +42,7 @@ MOST_FAILURES: Final = 10
 
 
 class Supervisor:
-    """Lives in one event loop, and is started once."""
+    """The supervisor of several worker processes. Lives in one event loop, and is started once."""
 
     def __init__(self, settings: ServeSettings, count: int, log: Log) -> None:
         """`settings` name the ports that are reserved."""
@@ -73,7 +73,7 @@ class Supervisor:
         return self._ending.is_set()
 
     def end(self) -> None:
-        """Let all drain."""
+        """Drain all worker processes."""
         self._ending.set()
         self.signal(signal.SIGTERM)
 
@@ -157,7 +157,7 @@ class Supervisor:
 async def supervise(
     settings: ServeSettings, count: int, announce: Callable[[ListenAddresses], None]
 ) -> int:
-    """Serve with `count` processes until a signal says otherwise; returns the exit code."""
+    """Serve with `count` processes until a signal; return the exit code."""
     log = make_log(format=settings.log_format)
     with contextlib.ExitStack() as reserved:
         try:

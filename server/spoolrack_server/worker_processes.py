@@ -1,4 +1,4 @@
-"""The worker processes of one server, as each of them sees the others: through their supervisor.
+"""The other worker processes of a server, which a worker process reaches through the supervisor.
 
 A scrape reaches the process that the kernel gives its connection to, and is answered for all of them:
 that process asks the supervisor, which asks the others. Each process keeps series of its own, and
@@ -26,7 +26,7 @@ ANSWER_TIMEOUT: Final = 3.0
 
 
 class WorkerReport(Protocol):
-    """The facts that a process reports of itself."""
+    """The facts that a worker process reports."""
 
     @property
     def state(self) -> str: ...
@@ -37,7 +37,7 @@ class WorkerReport(Protocol):
 
 
 class WorkerProcess:
-    """One worker of several: answers its supervisor, and asks it for the others' answers."""
+    """One worker process: it answers its supervisor, and requests the others' answers from it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -48,7 +48,7 @@ class WorkerProcess:
         self._line = line
 
     def join(self, watched: WorkerReport) -> None:
-        """Begin to answer the supervisor about this process."""
+        """Start answering the supervisor."""
         self._watched = watched
 
     async def others(self, what: str) -> dict[int, Any]:
@@ -70,13 +70,13 @@ class WorkerProcess:
 
 
 class WorkerProcesses:
-    """The supervisor's side: a line to each process that runs."""
+    """The supervisor's control channels to all running worker processes."""
 
     def __init__(self) -> None:
         self._lines: dict[int, ControlChannel] = {}
 
     def answers_to(self, number: int) -> Callable[[str], Any]:
-        """Return what serves the line of this process: it asks the others what this one asks."""
+        """Return the handler of one worker's channel: it forwards questions to the others."""
 
         async def serve(what: str) -> dict[int, Any]:
             return await self._ask_all_but(number, what)
@@ -90,7 +90,7 @@ class WorkerProcesses:
         self._lines.pop(number, None)
 
     async def states(self) -> dict[int, str | None]:
-        """Return the state of each process that runs; None: it doesn't answer."""
+        """Return the state of each running worker process; None: it doesn't answer."""
         return await self._ask_all_but(None, STATE)
 
     async def _ask_all_but(self, asker: int | None, what: str) -> dict[int, Any]:

@@ -1,13 +1,13 @@
-"""The storage engine of Spoolrack: folders, files, links and renames, and nothing else.
+"""Spoolrack's storage engine: queues in folders, changed by links and renames.
 
 Standard library only, and no knowledge of gRPC, HTTP or the command line. Each folder is a floor, and
 imports point down only:
 
-    store, committer, drivers    the front that threads share
-    fsck                         a root looked at, and mended, without a server
-    engine                       what the operations do: one commit at a time, no threads
-    files                        the disk, the lock and the log of changes, what is durable
-    model                        names, batches, settings, errors, time: values and rules; pure
+    store, committer, listener    the surface that threads share
+    fsck                          checks and repairs a root without a server
+    engine                        the operations: one commit at a time, no threads
+    files                         the disk, the lock, the log of changes, the durability barrier
+    model                         names, batch files, settings, errors, time: values and rules; pure
 
 Start reading at `store.Store`, and then `engine.engine.Engine`.
 """

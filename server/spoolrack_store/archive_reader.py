@@ -1,4 +1,4 @@
-"""Reads the messages of an archive, which have left a queue, in the order in which they were sent.
+"""Reads the messages of an archive in the order of their sends.
 
 It needs no root and no lock: files of an archive are never changed, and one that is removed
 meanwhile is passed over.
@@ -16,7 +16,7 @@ from .files.body_file import body_pieces
 from .files.disk import FileKind
 from .files.layout import BODY
 from .files.local_disk import LocalDisk
-from .model.batch import Attributes, Damaged, Groups, Line, body, decode
+from .model.batch_file import Attributes, Damaged, Groups, Line, body, decode
 from .model.clock import Millis
 from .model.names import NotAName, Stem, batch_of, parse, sent_at
 from .model.operations import MAX_BODY_IN_MEMORY
@@ -41,7 +41,7 @@ def read_archive(
     until: Millis,
     problem: Callable[[str, str], None],
 ) -> Iterator[ArchivedMessage]:
-    """Yield the messages of `archive/<queue>` that were sent from `since` on and before `until`.
+    """Yield the messages of `archive/<queue>` that were sent from `since` to before `until`.
 
     Both are Unix times. The messages come in the order of their ids, each once: of a message that has
     been a dead letter there may be several files.

@@ -48,7 +48,7 @@ Waiting = Receive | Reserve
 
 @dataclass(slots=True, eq=False)
 class Parked:
-    """A request that waits. It keeps its place when it is tried in vain."""
+    """A request that waits. It keeps its place after a try without a result."""
 
     request: Waiting
     future: Future[Any]
@@ -63,12 +63,12 @@ class Parked:
 
     @property
     def nothing(self) -> list[Delivery] | None:
-        """The answer when its time is over."""
+        """The answer when its wait is over."""
         return [] if isinstance(self.request, Receive) else None
 
 
 class Parking:
-    """Not thread-safe."""
+    """The waiting receives and reserves. Not thread-safe."""
 
     def __init__(self) -> None:
         self._queues: dict[str, dict[int, Parked]] = {}
@@ -89,7 +89,7 @@ class Parking:
             heapq.heappush(self._deadlines, (parked.deadline, parked.place, parked))
 
     def leave(self, parked: Parked) -> None:
-        """Take `parked` out of the waiting receives."""
+        """Remove `parked` from the waiting receives."""
         waiting = self._queues.get(parked.request.queue, {})
         waiting.pop(parked.place, None)
         if not waiting:
@@ -98,8 +98,7 @@ class Parking:
     def worth_a_try(
         self, ready: Callable[[str], int | None], asked: Iterable[Request[Any]] = ()
     ) -> list[Parked]:
-        """Return those that might be answered now, in the order in which they came; they keep their
-        places.
+        """Return the requests that can perhaps be answered now, in their order; they keep their places.
 
         `ready` says how many messages a queue could give; None if there is no such queue any more,
         which all that wait for it must be told. The same commit does the `asked` requests after them:
@@ -132,7 +131,7 @@ class Parking:
         return chosen
 
     def next_deadline(self) -> Millis | None:
-        """Return the monotonic time at which the first of them has waited long enough."""
+        """Return the monotonic time at which the first wait is over."""
         while self._deadlines:
             deadline, place, parked = self._deadlines[0]
             if place in self._queues.get(parked.request.queue, {}):
@@ -141,14 +140,14 @@ class Parking:
         return None
 
     def pop_late(self, now: Millis) -> Iterator[Parked]:
-        """Let those leave whose time is over."""
+        """Remove and return the requests whose wait is over."""
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             parked = heapq.heappop(self._deadlines)[2]
             self.leave(parked)
             yield parked
 
     def pop_all(self) -> list[Parked]:
-        """Let all leave."""
+        """Remove and return all requests."""
         parked_all = [parked for waiting in self._queues.values() for parked in waiting.values()]
         self._queues.clear()
         self._deadlines.clear()
@@ -176,12 +175,12 @@ SHORT_MESSAGES: Final = 4_000
 
 
 class Driver(Protocol):
-    """Runs the commits."""
+    """The thread or event loop that runs the commits."""
 
     def start(self, committer: Committer) -> None: ...
 
     def wake(self) -> None:
-        """There is something to do. Called from any thread, with the committer's lock held."""
+        """Run a commit soon. Called from any thread, with the committer's lock held."""
 
     def stop(self) -> None:
         """Return once the committer `is_over`."""
@@ -211,7 +210,7 @@ class _Held:
 
 
 class Committer:
-    """`submit`, `drain` and `stop` may be called from any thread."""
+    """Commits of all callers' requests. `submit`, `drain` and `stop` may be called from any thread."""
 
     def __init__(
         self,
@@ -262,7 +261,7 @@ class Committer:
         self._driver.start(self)
 
     def submit(self, request: Request[Answer]) -> Future[Answer]:
-        """Return the answer to `request`, or its `StoreError`, when the promise about it is kept.
+        """Return the answer to `request`, or its `StoreError`, once it is durable.
 
         A `Receive` or a `Reserve` can be cancelled as long as it has leased nothing; anything else
         until it begins.
@@ -278,13 +277,13 @@ class Committer:
         return future
 
     def drain(self) -> None:
-        """Lease nothing any more: receives, those that wait too, are told `Draining`."""
+        """Lease nothing more: receives, those that wait too, raise `Draining`."""
         with self._wakened:
             self._draining = True
             self._wake()
 
     def stop(self) -> None:
-        """Return once what was submitted is done, and nothing more ever will be."""
+        """Finish the submitted requests, and accept no more."""
         with self._wakened:
             self._draining = True
             self._stopped = True
@@ -293,12 +292,12 @@ class Committer:
 
     @property
     def waiting(self) -> int:
-        """Receives and reserves that wait for a message."""
+        """Number of receives and reserves that wait for a message."""
         return len(self._parking)
 
     @property
     def failure(self) -> StoreError | None:
-        """Why the store takes nothing any more; None while all is well."""
+        """Why the store has failed; None if it hasn't."""
         return self._failure
 
     @property
@@ -339,7 +338,7 @@ class Committer:
     # Calls of the driver.
 
     def wait_for_work(self) -> bool:
-        """Return when there is something to do; False when there never will be."""
+        """Return True when there is work; False when there will be none."""
         with self._wakened:
             while not self._has_work():
                 if self._is_over():
@@ -349,14 +348,13 @@ class Committer:
             return True
 
     def poll_work(self) -> tuple[bool, Millis | None]:
-        """Return whether there is something to do, and otherwise from what monotonic time on, if
-        any."""
+        """Return whether there is work, and else the monotonic time of the next work, if any."""
         with self._wakened:
             return (True, None) if self._has_work() else (False, self._wake_time())
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a caller waits for the next commit, which else is for the store's own work."""
+        """Whether a caller waits for the next commit; else it is for background work."""
         with self._wakened:
             return self._is_asked() or bool(
                 self._parking and self._parking.worth_a_try(self._engine.ready)
@@ -364,7 +362,7 @@ class Committer:
 
     @property
     def is_over(self) -> bool:
-        """Whether there never will be anything to do again."""
+        """Whether there will be no more work."""
         with self._wakened:
             return self._is_over()
 
@@ -377,7 +375,7 @@ class Committer:
         )
 
     def is_short(self) -> bool:
-        """Return whether the next commit takes no longer than a few calls into the kernel."""
+        """Return whether the next commit takes only a few system calls."""
         with self._wakened:
             if self._draining or self._held or self._clock.monotonic() >= self._next_tick:
                 return False
@@ -435,7 +433,7 @@ class Committer:
     # A commit.
 
     def cycle(self) -> Cycle:
-        """Run one commit with everything that waits.
+        """Run one commit with all waiting requests.
 
         No two at a time. Between two steps of it another thread may go on.
         """
@@ -649,7 +647,7 @@ def _fail(future: Future[Any], error: StoreError) -> None:
 
 
 class ThreadDriver:
-    """The committer has a thread of its own."""
+    """A thread that runs the committer."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
@@ -674,7 +672,7 @@ def _run(committer: Committer) -> None:
 
 
 def step(cycle: Cycle, error: BaseException | None) -> Work | None:
-    """Go on with a commit, after its sync or for the first time; return what to sync next, if any."""
+    """Run a commit to its next sync; return the objects to sync, if any."""
     try:
         return next(cycle) if error is None else cycle.throw(error)
     except StopIteration:
@@ -682,7 +680,7 @@ def step(cycle: Cycle, error: BaseException | None) -> Work | None:
 
 
 def error_of(work: Work) -> Exception | None:
-    """Return what the sync has failed with."""
+    """Return the error of the commit's sync."""
     assert work.commit is not None
     try:
         work.commit.sync()
@@ -699,8 +697,7 @@ def run_whole(committer: Committer) -> None:
 
 
 def are_short(requests: Iterable[Request[Any]]) -> bool:
-    """Return whether all of `requests` together keep the thread that does them for milliseconds only,
-    as far as they say."""
+    """Return whether `requests` together take only milliseconds, by their sizes."""
     messages, size = 0, 0
     for request in requests:
         if isinstance(request, Send):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from .engine.engine import Sharing
-from .files.local_disk import Ear
+from .files.local_disk import TouchWatch
 from .model.clock import Clock, Millis
 
 SPAN: Final = Millis(3_000)
@@ -19,10 +19,10 @@ SPAN: Final = Millis(3_000)
 
 
 class Listener:
-    """`listen` is called under one lock, the rest once."""
+    """The thread that listens. `listen` is called under one lock, the other methods once."""
 
-    def __init__(self, ear: Ear, sharing: Sharing, clock: Clock) -> None:
-        self._ear = ear
+    def __init__(self, watch: TouchWatch, sharing: Sharing, clock: Clock) -> None:
+        self._watch = watch
         self._sharing = sharing
         self._clock = clock
         self._until = Millis(0)
@@ -31,14 +31,14 @@ class Listener:
         self._thread: threading.Thread | None = None
 
     def start(self, tell: Callable[[], None]) -> None:
-        """Call `tell` from the thread when there is news."""
+        """Start the thread, which calls `tell` when other processes have changed something."""
         self._thread = threading.Thread(
             target=self._run, args=(tell,), name="spoolrack-listener", daemon=True
         )
         self._thread.start()
 
     def listen(self) -> None:
-        """Listen for some time from now. The caller looks for news after that."""
+        """Listen for some time from now. The caller checks for changes after that."""
         now = self._clock.monotonic()
         if self._until - now < SPAN // 2:
             self._until = Millis(now + SPAN)
@@ -47,17 +47,17 @@ class Listener:
 
     def stop(self) -> None:
         self._is_stopped = True
-        self._ear.wake()
+        self._watch.wake()
         self._is_wanted.set()
         if self._thread is not None:
             self._thread.join()
-        self._ear.close()
+        self._watch.close()
 
     def _run(self, tell: Callable[[], None]) -> None:
         while not self._is_stopped:
             self._is_wanted.wait()
             self._is_wanted.clear()
             while self._clock.monotonic() < self._until and not self._is_stopped:
-                self._ear.wait(SPAN)
+                self._watch.wait(SPAN)
                 if self._sharing.has_news:
                     tell()

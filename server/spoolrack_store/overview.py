@@ -18,7 +18,7 @@ from .model.overview_values import Ages, Owner
 
 
 class Overview:
-    """Of one store, as long as it is open. Thread-safe."""
+    """The overview of one open store. Thread-safe."""
 
     def __init__(self, engine: Engine, disk: Disk, changing: threading.RLock) -> None:
         self._engine = engine
@@ -36,8 +36,8 @@ class Overview:
             return sorted(self._engine.catalog.records)
 
     def ages(self, queues: Iterable[str], bounds: Sequence[Millis]) -> dict[str, Ages]:
-        """Return the ready messages by age of each of `queues` that is there; `bounds` are ages, and
-        ascend. Between two queues commits go on."""
+        """Return the ready messages by age of each of `queues` that exists; `bounds` are ages, and
+        ascend. Commits continue between two queues."""
         found: dict[str, Ages] = {}
         for name in queues:
             with self._changing:
@@ -53,14 +53,12 @@ class Overview:
             return sorted(each.name for each in records if each.settings.dead_letter_queue == queue)
 
     def dead_letter_queues(self) -> frozenset[str]:
-        """Return the names that queues have for their dead-letter queues, whether these are there or
-        not."""
+        """Return the names of all dead-letter queues in settings, whether they exist or not."""
         with self._changing:
             return self._engine.views.dead_letter_queues()
 
     def unknown_consumer(self) -> str:
-        """Return what there is to say of a consumer that this process doesn't know; raise
-        `DiskError`."""
+        """Describe a consumer that this process doesn't know; raise `DiskError`."""
         others = [each.about.partition(" boot ")[0] for each in self.owners() if not each.is_me]
         if not others:
             return "unknown to this process; no other has the root open"

@@ -1,4 +1,4 @@
-"""Opens a root to look at it: no file in it is changed, and the store answers nothing but questions.
+"""Opens a root read-only: no file in it is changed, and the store answers only queries.
 
 The work of a start is done in memory: a torn file in `new/` isn't shown, a deleted queue is gone, a
 queue that lost its settings has the default ones. The folders are listed under a shared lock, which
@@ -40,7 +40,7 @@ _NEVER: Final = threading.Event()
 
 
 def open_read_only(root: str | os.PathLike[str], *, clock: Clock | None = None) -> Store:
-    """Open the root as a start would find it now, with all that it would finish finished in memory.
+    """Open the root as a start would find it now, with unfinished work finished in memory.
 
     Requests that change something change nothing on the disk, so none should be made. Raise as
     `Store.open` does, and `RootUnusable` for a folder that isn't a root.

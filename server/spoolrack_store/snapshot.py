@@ -34,7 +34,7 @@ _LINKED: Final = (
 
 
 class RootLinks(Protocol):
-    """A folder that becomes a root of links: see `hard_links.Links`."""
+    """A root of links under construction: see `hard_links.Links`."""
 
     def make(self, folder: str) -> None: ...
 
@@ -56,7 +56,7 @@ def take_snapshot(
     clock: Clock | None = None,
     tries: int = TRIES,
 ) -> Snapshot:
-    """Make `target` a root that has what `root` has now: all that is acknowledged, nothing deleted.
+    """Make `target` a copy of `root` at this moment: all acknowledged messages, no deleted ones.
 
     It is durable at return. A process that dies meanwhile leaves `<target>.partial`.
 
@@ -95,7 +95,7 @@ def take_snapshot(
 
 
 def link_root(links: RootLinks, memory: Memory, lock: Lock, clock: Clock) -> Snapshot:
-    """Link all folders of a root of which `lock` is held, and release that."""
+    """Link all folders of a root whose `lock` is held, and release it."""
     try:
         changes = Changes(memory, "", this_process().pid)
         began = clock.monotonic()

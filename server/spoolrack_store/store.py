@@ -1,4 +1,4 @@
-"""The store as its callers have it: a root that is open, requests to be submitted, and questions."""
+"""The surface of the store: an open root, requests, and queries."""
 
 from __future__ import annotations
 
@@ -138,8 +138,8 @@ class Store:
         self._reaper = ReaperThread(engine.moves.removed)
         self._closing = threading.Lock()
         self._closed = False
-        ear = root.disk.watch(owner_file(root.owner))
-        self._listener = None if ear is None else Listener(ear, engine.sharing, clock)
+        watch = root.disk.watch(owner_file(root.owner))
+        self._listener = None if watch is None else Listener(watch, engine.sharing, clock)
         self._committer = Committer(
             engine,
             clock,
@@ -154,7 +154,7 @@ class Store:
         self._committer.start()
 
     def submit(self, request: Request[Answer]) -> Future[Answer]:
-        """Return the answer to `request`, or its `StoreError`, once the promise about it is kept.
+        """Return the answer to `request`, or its `StoreError`, once it is durable.
 
         A `Receive` can be cancelled as long as it has leased nothing. The future's callbacks run in
         the store's thread: they must return at once.
@@ -172,7 +172,7 @@ class Store:
         return BodyFile(self._root.disk, self._new_body(), self._engine.moves.watermark, expected)
 
     def link_body(self, path: str | os.PathLike[str]) -> WrittenBody:
-        """Return the file at `path`, which is on the root's file system, as a body; it is not copied.
+        """Link the file at `path`, on the root's file system, as a body.
 
         It is synced and never read, so it has no checksum; a later write into it changes the
         message. The caller submits a `Send` with it, and calls `discard_body` when that is answered.
@@ -210,12 +210,12 @@ class Store:
         )
 
     def queues(self, *, prefix: str = "", after: str = "", limit: int = 100) -> list[Queue]:
-        """Return up to `limit` queues whose names start with `prefix` and stand above `after`, in
+        """Return up to `limit` queues above the name `after` whose names begin with `prefix`, in
         order."""
         return self._questions.up_to_date(partial(self._engine.views.queues, prefix, after, limit))
 
     def stages(self, *, after: str = "", limit: int = 100) -> list[StageInfo]:
-        """Return up to `limit` stages whose names stand above `after`, in order."""
+        """Return up to `limit` stages above the name `after`, in order."""
         return self._questions.up_to_date(partial(self._engine.stages.listed, after, limit))
 
     def schedules(
@@ -238,7 +238,7 @@ class Store:
         self, *, queue: str = "", stream: str = "", after: tuple[str, int] = ("", -1), limit: int = 100
     ) -> list[Reservation]:
         """Return up to `limit` reservations above the stream and number `after`, in order, held or
-        lost; only those of `queue` and `stream`, where they are given."""
+        lost; those of `queue` and `stream`, if they are given."""
         return self._questions.up_to_date(
             partial(self._engine.reservations.shown, queue, stream, after, limit)
         )
@@ -253,7 +253,7 @@ class Store:
         allowed: Callable[[str], bool] | None = None,
         mark_read: bool = False,
     ) -> Iterator[Page]:
-        """Return the messages of a set from the place `begin` to before `end`, in order, by pages.
+        """Return the messages of a set from the index `begin` to before `end`, in order, by pages.
 
         An `end` of 0 is the set's. They carry no receipts, and no receive is counted; `mark_read` marks
         the set. Deleted messages are left out, damaged ones put aside. Each page is read while no
@@ -290,7 +290,7 @@ class Store:
         return self._questions.message(queue, id)
 
     def open_message(self, queue: str, id: str) -> OpenMessage:
-        """Return the same with the body as a part of a file, which the caller closes. It was read and
+        """Return a message with its body as a part of a file, which the caller closes. It was read and
         checked once, in pieces."""
         return self._questions.open_message(queue, id)
 
@@ -325,8 +325,7 @@ class Store:
         limit: int = 100,
         max_body_bytes: int | None = None,
     ) -> MessagePage:
-        """Return up to `limit` of the messages that are wanted, above the id `after`, in order, without
-        leasing them.
+        """Return up to `limit` matching messages above the id `after`, in order, without leasing them.
 
         It looks at 10,000 messages at most, and reads what 1,000 files say of theirs: a page of few
         messages, or none, isn't the last one if it has a `last`. Of each body no more than
@@ -337,22 +336,22 @@ class Store:
 
     @property
     def waiting(self) -> int:
-        """Receives and reserves that wait for a message."""
+        """Number of receives and reserves that wait for a message."""
         return self._committer.waiting
 
     @property
     def unlinked(self) -> int:
-        """Names of deleted messages that this process has unlinked."""
+        """Number of names of deleted messages that this process has unlinked."""
         return self._engine.moves.removed.unlinked
 
     @property
     def failure(self) -> StoreError | None:
-        """Why nothing is promised any more, before a restart; None while all is well."""
+        """Why the store has failed, until a restart; None if it hasn't."""
         return self._committer.failure
 
     @property
     def quarantined(self) -> int:
-        """Messages and files put into quarantine since the start."""
+        """Number of messages and files put into quarantine since the start."""
         return self._engine.moves.quarantined
 
     @property
@@ -367,11 +366,12 @@ class Store:
     # The end.
 
     def drain(self) -> None:
-        """Lease nothing any more: receives, those that wait too, raise `Draining`. The rest goes on."""
+        """Lease nothing more: receives, those that wait too, raise `Draining`. Other requests
+        continue."""
         self._committer.drain()
 
     def close(self) -> None:
-        """Finish what was submitted, and leave the root to others. May be called again.
+        """Finish the submitted requests, and leave the root. May be repeated.
 
         Questions are answered from what was known then; an exact one raises `StoreFailed`.
         """

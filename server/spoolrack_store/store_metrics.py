@@ -29,7 +29,7 @@ AT_ONCE: Final = 100
 
 
 class StoreMetrics:
-    """Thread-safe."""
+    """The metrics of an open store. Thread-safe."""
 
     def __init__(
         self, engine: Engine, disk: Disk, changing: threading.RLock, committer: Committer
@@ -41,11 +41,11 @@ class StoreMetrics:
 
     @property
     def statistics(self) -> Statistics:
-        """Counts of all work since the start; they go on."""
+        """The counts of all work since the start, which keep growing."""
         return self._engine.moves.statistics
 
     def space(self) -> Space | None:
-        """Return what room the root's file system has; None if it doesn't say."""
+        """Return the free space of the root's file system; None if that is unknown."""
         try:
             return self._disk.space()
         except OSError as error:
@@ -53,11 +53,11 @@ class StoreMetrics:
             return None
 
     def refuses_sends(self, space: Space) -> bool:
-        """Return whether this process stores nothing with so much free room."""
+        """Return whether this process refuses sends with this free space."""
         return space.is_below(self._engine.moves.watermark)
 
     def root(self) -> RootMetrics:
-        """Return all but the queues' metrics."""
+        """Return all metrics but the queues'."""
         engine = self._engine
         with self._changing:
             held, lost = engine.reservations.count()
@@ -87,7 +87,7 @@ class StoreMetrics:
                     self._engine.with_exact_index(lambda: None)
 
     def names(self) -> list[str]:
-        """Return all queues, the oldest first, so that what stands first stays there."""
+        """Return all queues, the oldest first, so that the order is stable."""
         with self._changing:
             records = list(self._engine.catalog.records.values())
         return [record.name for record in sorted(records, key=_age)]
@@ -104,11 +104,11 @@ class StoreMetrics:
     # Counted in folders, which takes the longer the more there is.
 
     def quarantined(self) -> int | None:
-        """Return how many things lie in `quarantine/`; None if that can't be told."""
+        """Return the number of files in `quarantine/`; None if that is unknown."""
         return self._count_in(layout.QUARANTINE)
 
     def removed(self) -> int | None:
-        """Return how many names lie in `remove/`; None if that can't be told."""
+        """Return the number of names in `remove/`; None if that is unknown."""
         return self._count_in(layout.REMOVE)
 
     def _count_in(self, folder: str) -> int | None:

@@ -22,12 +22,12 @@ from spoolrack_server.logs import make_log
 from spoolrack_server.observability.metrics import Row
 from spoolrack_server.observability.observer import Observer
 from spoolrack_server.server import Server
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.errors import OutcomeUnknown
 from spoolrack_store.model.operations import CreateQueue, Send
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 
 from tests.alerts.promtool import ALERTS, firing, why_not
 from tests.support.disk_filler import fill_bytes, fill_files

@@ -14,10 +14,10 @@ from spoolrack import Client, Queue
 from spoolrack.testing import running_server
 from spoolrack_store.files.disk import Found
 from spoolrack_store.files.local_disk import LocalDisk
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import CreateQueue, Receive, messages_of
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 
 from tests.brokerless.actor import Actor
 from tests.support import STUCK

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from spoolrack_server.observability.history import EVERY, SLOTS
-from spoolrack_store.testing import ManualClock
+from spoolrack_store.manual_clock import ManualClock
 
 from tests.browser.browser_rig import Desk, Served, served
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from spoolrack_store.files.local_disk import LocalDisk
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.operations import (
     ChangeVisibility,
@@ -42,7 +43,6 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 from spoolrack_store.snapshot import take_snapshot
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 
 Answer = TypeVar("Answer")
 STUCK: Final = 240.0

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from spoolrack_store.model.batch import checksum, encode, line_of
+from spoolrack_store.manual_clock import ManualClock
+from spoolrack_store.model.batch_file import checksum, encode, line_of
 from spoolrack_store.model.names import INDEX_DIGITS, Name, Stem
 from spoolrack_store.model.operations import CreateQueue
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 
 from tests.budget.counted_load import BODY
 

@@ -50,7 +50,7 @@ from tests.client.memory_staging import MemoryStaging, refusal_of
 
 
 class MemoryTransport:
-    """`spoolrack._transports.Transport` to a `Memory`."""
+    """`spoolrack._transports.ClientTransport` to a `Memory`."""
 
     def __init__(self, memory: Memory, runtime: Runtime) -> None:
         self._memory = memory

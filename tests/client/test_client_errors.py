@@ -9,7 +9,7 @@ from datetime import timedelta
 import grpc
 import pytest
 from spoolrack import errors
-from spoolrack.errors import BY_REASON, QueueFull, SpoolrackError, error_of
+from spoolrack.errors import _BY_REASON, QueueFull, SpoolrackError, _error_of
 from spoolrack_server.status import CODES, HTTP_CODES, INTERNAL
 
 from tests import CHECKOUT
@@ -35,19 +35,19 @@ OURS = {
 
 @pytest.mark.parametrize(("reason", "code"), [*CODES.items(), (INTERNAL.reason, INTERNAL.code)])
 def test_every_reason_of_the_server_has_a_class(reason: str, code: grpc.StatusCode) -> None:
-    error = error_of(reason, "an event", metadata={"queue": "jobs"})
-    assert type(error) is BY_REASON[reason]
+    error = _error_of(reason, "an event", metadata={"queue": "jobs"})
+    assert type(error) is _BY_REASON[reason]
     assert type(error) is not SpoolrackError
     assert (error.reason, error.code) == (reason, code.name)
     assert (str(error), error.metadata) == ("an event", {"queue": "jobs"})
 
 
 def test_every_class_is_of_a_reason() -> None:
-    assert set(BY_REASON) == {*CODES, INTERNAL.reason, *OURS}
+    assert set(_BY_REASON) == {*CODES, INTERNAL.reason, *OURS}
 
 
 def test_a_reason_of_the_future_is_an_error_as_well() -> None:
-    error = error_of("NEWER", "an event")
+    error = _error_of("NEWER", "an event")
     assert (type(error), error.reason) == (SpoolrackError, "NEWER")
 
 
@@ -72,7 +72,7 @@ def test_the_builtin_errors_are_ours_too() -> None:
     assert issubclass(errors.InvalidUrl, ValueError)
 
 
-@pytest.mark.parametrize("kind", sorted(BY_REASON.values(), key=lambda kind: kind.reason))
+@pytest.mark.parametrize("kind", sorted(_BY_REASON.values(), key=lambda kind: kind.reason))
 def test_the_table_in_the_docs_is_true(kind: type[SpoolrackError]) -> None:
     (row,) = [
         [cell.strip().strip("`") for cell in line.strip("|\n ").split("|")]

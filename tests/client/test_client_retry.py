@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack import Backoff, RetryPolicy
 from spoolrack.errors import (
-    BY_REASON,
+    _BY_REASON,
     DiskFull,
     Draining,
     InvalidMessage,
@@ -65,7 +65,7 @@ def test_no_call_is_repeated_after_the_timeout() -> None:
     assert POLICY.pause(error, failed=1, left=6.0, random=Random(1)) is not None
 
 
-@pytest.mark.parametrize("kind", sorted(BY_REASON.values(), key=lambda kind: kind.reason))
+@pytest.mark.parametrize("kind", sorted(_BY_REASON.values(), key=lambda kind: kind.reason))
 def test_only_what_is_retryable_is_repeated(kind: type[SpoolrackError]) -> None:
     always = kind in (Unreachable, Draining)
     plain = POLICY.pause(kind(), failed=1, left=1e9, random=Random(1))

@@ -18,7 +18,7 @@ from spoolrack_store.committer import LOOK_EVERY
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.moves import RETRY
 from spoolrack_store.files.disk import FileKind
-from spoolrack_store.model.batch import Damaged, Entry, body, decode, resolve
+from spoolrack_store.model.batch_file import Damaged, Entry, body, decode, resolve
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.names import NotAName, indexes

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import cycle, product
 from typing import Any, ClassVar, Final
 
-from spoolrack_store.model.batch import decode
+from spoolrack_store.model.batch_file import decode
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.names import index_of, indexes
 from spoolrack_store.model.operations import Delete, Receive, Request, Send

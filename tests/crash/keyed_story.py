@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-from spoolrack_store.model.batch import decode
+from spoolrack_store.model.batch_file import decode
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.keys import key_of, key_text
 from spoolrack_store.model.names import index_of, sent_at

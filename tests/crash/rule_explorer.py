@@ -1,9 +1,9 @@
 """Explores what may become of one batch: every order of moves, every subset of unsynced moves that a
 power cut keeps.
 
-The rules are those of `spoolrack_store.model.batch`. A state is what is durable, what was done since,
-and for each message the states as which a start may find it. From every state each move is tried, and
-each power cut is judged; from what a cut leaves the walk goes on.
+The rules are those of `spoolrack_store.model.batch_file`. A state is what is durable, what was done
+since, and for each message the states as which a start may find it. From every state each move is
+tried, and each power cut is judged; from what a cut leaves the walk goes on.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from spoolrack_store.model import batch as rules
-from spoolrack_store.model.batch import Batch, Entry
+from spoolrack_store.model import batch_file as rules
+from spoolrack_store.model.batch_file import BatchFile, Entry
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.names import Name, Stem, indexes
 from spoolrack_store.model.transitions import State
@@ -120,10 +120,10 @@ class Explorer:
 
     # Moves.
 
-    def _batch(self, now: Now) -> Batch:
+    def _batch(self, now: Now) -> BatchFile:
         """Return what a process knows that has synced all that is durable: commit 0 is synced, 1 is
         under way."""
-        batch = Batch(named(Dot(0, State.SENT, 1, 0, 0, False), self.messages).stem)
+        batch = BatchFile(named(Dot(0, State.SENT, 1, 0, 0, False), self.messages).stem)
         dots: dict[str, Dot] = {}
         for dot in sorted(now.durable, key=lambda dot: dot.version):
             name = named(dot, self.messages)
@@ -174,7 +174,7 @@ class Explorer:
                         )
 
     def _kinds(
-        self, entry: Entry, batch: Batch, now: Now
+        self, entry: Entry, batch: BatchFile, now: Now
     ) -> Iterator[tuple[str, State, int, int, bool]]:
         if not entry.held:
             return

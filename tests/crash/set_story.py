@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.engine.reservations import SLICE_EFFORT, HeldSet
-from spoolrack_store.model.batch import resolve
+from spoolrack_store.engine.reserver import SLICE_EFFORT, HeldSet
+from spoolrack_store.model.batch_file import resolve
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost, ReservationNotFound
 from spoolrack_store.model.names import indexes, mark_in, mark_of

@@ -8,7 +8,7 @@ from typing import Any
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model import manifest as manifests
-from spoolrack_store.model.batch import body, decode
+from spoolrack_store.model.batch_file import body, decode
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StageNotFound
 from spoolrack_store.model.names import Stem

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from spoolrack_store.model import batch as rules
-from spoolrack_store.model.batch import Batch, Entry
+from spoolrack_store.model import batch_file as rules
+from spoolrack_store.model.batch_file import BatchFile, Entry
 from spoolrack_store.model.transitions import State
 
 from tests.crash.rule_explorer import Broken, Explorer
@@ -40,11 +40,11 @@ def test_every_power_cut_leaves_what_was_promised_also_after_many_moves(messages
     Explorer(messages, CORE | {"assign"}).run(12, 150_000)
 
 
-def _stale_at_once(batch: Batch, synced: int) -> Iterator[Entry]:
+def _stale_at_once(batch: BatchFile, synced: int) -> Iterator[Entry]:
     yield from (e for e in batch.entries if not e.held and e.name.state is not State.REMOVED)
 
 
-def _reaped_beside_what_holds_nothing(batch: Batch, synced: int) -> list[Entry]:
+def _reaped_beside_what_holds_nothing(batch: BatchFile, synced: int) -> list[Entry]:
     if batch.changed > synced or any(
         e.held for e in batch.entries if e.name.state is not State.REMOVED
     ):
@@ -52,7 +52,7 @@ def _reaped_beside_what_holds_nothing(batch: Batch, synced: int) -> list[Entry]:
     return [e for e in batch.entries if e.name.state is State.REMOVED]
 
 
-def _reaped_unsynced(batch: Batch, synced: int) -> list[Entry]:
+def _reaped_unsynced(batch: BatchFile, synced: int) -> list[Entry]:
     return [e for e in batch.entries if e.name.state is State.REMOVED] if batch.is_over else []
 
 
@@ -62,14 +62,14 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
         "may_rename",
         lambda entry, members, synced: members == entry.held,
     ),
-    "a stale name unlinked before that is durable": (Batch, "stale", _stale_at_once),
+    "a stale name unlinked before that is durable": (BatchFile, "stale", _stale_at_once),
     "a deleted message reaped beside a stale name": (
-        Batch,
+        BatchFile,
         "reapable",
         _reaped_beside_what_holds_nothing,
     ),
-    "a deleted message reaped before that is durable": (Batch, "reapable", _reaped_unsynced),
-    "a torn send taken for a whole one": (Batch, "was_sent", property(lambda batch: True)),  # type: ignore[dict-item]
+    "a deleted message reaped before that is durable": (BatchFile, "reapable", _reaped_unsynced),
+    "a torn send taken for a whole one": (BatchFile, "was_sent", property(lambda batch: True)),  # type: ignore[dict-item]
 }
 
 

@@ -16,7 +16,7 @@ from tests.crash.body_story import tell
 from tests.support.engine_story import Broken, seeds_from, seeds_of_run
 from tests.support.power_disk import Model
 
-SEEDS: Final = seeds_of_run(15)
+SEEDS: Final = seeds_of_run(10)
 
 
 @pytest.mark.parametrize("processes", [1, 3])

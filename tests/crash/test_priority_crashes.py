@@ -10,14 +10,14 @@ from typing import Final
 import pytest
 from spoolrack_store.engine import dead_letters, sender
 from spoolrack_store.engine.index import EntryOrder, GroupOrder, PriorityOrder
-from spoolrack_store.model.batch import stem_of
+from spoolrack_store.model.batch_file import stem_of
 from spoolrack_store.model.names import Stem
 
 from tests.crash.priority_story import tell
 from tests.support.engine_story import Broken, seeds_from, seeds_of_run
 from tests.support.power_disk import Model
 
-SEEDS: Final = seeds_of_run(15)
+SEEDS: Final = seeds_of_run(10)
 
 
 @pytest.mark.parametrize("processes", [1, 3])

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from spoolrack_store.engine.index import Index
 from spoolrack_store.engine.moves import Moves
-from spoolrack_store.engine.redrives import Redrives
+from spoolrack_store.engine.redriver import Redriver
 
 from tests.crash.redrive_story import RedriveStory
 from tests.support.engine_story import Broken, seeds_from
@@ -36,13 +36,13 @@ def _created_unsynced(self: Moves, path: str, content: bytes, *, sync: bool = Fa
 _create_file = Moves.create_file
 
 
-def _ended_early(self: Redrives, drive: object, most: int, allowed: int) -> object:
+def _ended_early(self: Redriver, drive: object, most: int, allowed: int) -> object:
     looked, picks, _ = _pick(self, drive, 1, allowed)  # type: ignore[arg-type]
     return looked, picks, True
 
 
-_pick = Redrives._pick
-_candidates = Redrives._candidates
+_pick = Redriver._pick
+_candidates = Redriver._candidates
 
 PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
     "a copy taken for older than the message that dies again": (
@@ -58,14 +58,14 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
         False,
     ),
     "a redrive of another process not heard of": (
-        Redrives,
+        Redriver,
         "path_changed",
         lambda self, path: None,
         True,
     ),
-    "a redrive that no start knows": (Redrives, "recover", lambda self: None, True),
+    "a redrive that no start knows": (Redriver, "recover", lambda self: None, True),
     "all messages of a file moved, whichever are selected": (
-        Redrives,
+        Redriver,
         "_candidates",
         lambda self, drive: (
             (entry, entry.held, at + 1, after)
@@ -74,7 +74,7 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
         ),
         True,
     ),
-    "a pass that ends with its first portion": (Redrives, "_pick", _ended_early, True),
+    "a pass that ends with its first portion": (Redriver, "_pick", _ended_early, True),
 }
 
 

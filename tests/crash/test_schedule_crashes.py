@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 from spoolrack_store.engine.catalog import Catalog, QueueRecord
-from spoolrack_store.engine.schedules import Schedules
+from spoolrack_store.engine.schedule_catalog import ScheduleCatalog
 from spoolrack_store.engine.stages import Stages, _End
 from spoolrack_store.model.schedule_requests import Fire
 from spoolrack_store.model.stage_requests import Publish
@@ -56,7 +56,7 @@ def _not_synced(self: Stages, stages: object) -> None:
     pass
 
 
-def _staged_although_it_is_paused(self: Schedules, request: Fire) -> Publish | None:
+def _staged_although_it_is_paused(self: ScheduleCatalog, request: Fire) -> Publish | None:
     record, _ = self._require(request.queue, request.name)
     self._catalog.records[record.name] = _resumed(record, request.name)
     try:
@@ -70,7 +70,7 @@ def _resumed(record: QueueRecord, name: str) -> QueueRecord:
     return replace(record, schedules={**record.schedules, name: there})
 
 
-_stage = Schedules._stage
+_stage = ScheduleCatalog._stage
 
 BESIDE_OTHERS = "the tick before is forgotten before the last one is durable"
 PLANTED: dict[str, tuple[type, str, Callable[..., object]]] = {
@@ -86,7 +86,7 @@ PLANTED: dict[str, tuple[type, str, Callable[..., object]]] = {
         _an_older_one_forgotten_in_time,
     ),
     "a manifest before its chunk": (Stages, "_sync", _not_synced),
-    "a pause that stops nothing": (Schedules, "_stage", _staged_although_it_is_paused),
+    "a pause that stops nothing": (ScheduleCatalog, "_stage", _staged_although_it_is_paused),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from spoolrack_store.engine import reservations
+from spoolrack_store.engine import reserver
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost
 from spoolrack_store.model.operations import Request
@@ -72,7 +72,7 @@ class Deaths:
 
 @pytest.fixture(autouse=True, params=[SLICE_EFFORT, 1], ids=["at once", "in slices"])
 def slice_effort(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reservations, "SLICE_EFFORT", request.param)
+    monkeypatch.setattr(reserver, "SLICE_EFFORT", request.param)
 
 
 BESIDE = pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside another process"])

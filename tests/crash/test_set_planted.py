@@ -7,10 +7,10 @@ from typing import Final
 
 import pytest
 from spoolrack_store.engine import engine as engine_module
-from spoolrack_store.engine import leaser, reservations
-from spoolrack_store.engine.reservations import HeldSet, Reservations
+from spoolrack_store.engine import leaser, reserver
+from spoolrack_store.engine.reserver import HeldSet, Reserver
 from spoolrack_store.files import changes
-from spoolrack_store.model.batch import Entry
+from spoolrack_store.model.batch_file import Entry
 from spoolrack_store.model.reservation_names import ReservationName
 from spoolrack_store.model.transitions import State
 
@@ -20,25 +20,25 @@ from tests.support.power_disk import Model
 
 MOST_STORIES = 600
 
-_finish = Reservations._finish
-_lease_again = Reservations._lease_again
-_rename = Reservations._rename
-_unlink_stale = Reservations._unlink_stale
+_finish = Reserver._finish
+_lease_again = Reserver._lease_again
+_rename = Reserver._rename
+_unlink_stale = Reserver._unlink_stale
 
 
-def _as_if_synced(self: Reservations, step: Callable[[], None]) -> None:
+def _as_if_synced(self: Reserver, step: Callable[[], None]) -> None:
     synced, self._moves.synced = self._moves.synced, self._moves.commit
     step()
     self._moves.synced = synced
 
 
-def _back_before_the_loss_is_durable(self: Reservations, held: HeldSet) -> None:
+def _back_before_the_loss_is_durable(self: Reserver, held: HeldSet) -> None:
     if not self._is_committed(held):
         held.changed = 0
     _finish(self, held)
 
 
-def _deleted_before_the_marker_is_durable(self: Reservations, held: HeldSet) -> None:
+def _deleted_before_the_marker_is_durable(self: Reserver, held: HeldSet) -> None:
     if not self._is_committed(held) or not self._leases(held):
         _finish(self, held)
         return
@@ -46,7 +46,7 @@ def _deleted_before_the_marker_is_durable(self: Reservations, held: HeldSet) -> 
         self._moves.delete(entry, entry.held)
 
 
-def _record_unlinked_with_the_deletes(self: Reservations, held: HeldSet) -> None:
+def _record_unlinked_with_the_deletes(self: Reserver, held: HeldSet) -> None:
     if not self._is_committed(held):
         _finish(self, held)
         return
@@ -54,28 +54,28 @@ def _record_unlinked_with_the_deletes(self: Reservations, held: HeldSet) -> None
         _as_if_synced(self, lambda: _finish(self, held))
 
 
-def _record_unlinked_after_the_first_slice(self: Reservations, held: HeldSet) -> None:
+def _record_unlinked_after_the_first_slice(self: Reserver, held: HeldSet) -> None:
     _finish(self, held)
     if self._is_committed(held) and self._committed_in(held) <= self._moves.synced:
         self._moves.unlink_file(held.path)
         self._drop(held)
 
 
-def _markers_unlinked_too_early(self: Reservations) -> None:
+def _markers_unlinked_too_early(self: Reserver) -> None:
     _as_if_synced(self, lambda: _unlink_stale(self))
 
 
-def _leased_again_but_not_after_a_cut(self: Reservations, held: HeldSet) -> None:
+def _leased_again_but_not_after_a_cut(self: Reserver, held: HeldSet) -> None:
     if not self._is_committed(held):
         _lease_again(self, held)
 
 
-def _renamed_before_it_is_durable(self: Reservations, held: HeldSet, name: ReservationName) -> None:
+def _renamed_before_it_is_durable(self: Reserver, held: HeldSet, name: ReservationName) -> None:
     held.changed = 0
     _rename(self, held, name)
 
 
-def _counted(self: Reservations, entry: Entry) -> None:
+def _counted(self: Reserver, entry: Entry) -> None:
     self._moves.move(entry, entry.held, State.READY)
 
 
@@ -87,58 +87,58 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
         True,
     ),
     "messages that come back before the loss is durable": (
-        Reservations,
+        Reserver,
         "_finish",
         _back_before_the_loss_is_durable,
         True,
     ),
     "messages deleted before the marker is durable": (
-        Reservations,
+        Reserver,
         "_finish",
         _deleted_before_the_marker_is_durable,
         True,
     ),
     "a record unlinked with the deletes of its messages": (
-        Reservations,
+        Reserver,
         "_finish",
         _record_unlinked_with_the_deletes,
         True,
     ),
     "an old marker unlinked before the new one is durable": (
-        Reservations,
+        Reserver,
         "_unlink_stale",
         _markers_unlinked_too_early,
         True,
     ),
-    "a part of a set taken for the set": (Reservations, "_has_slipped", lambda self, held: False, True),
-    "leases without a record that stay": (Reservations, "_undo_unnamed", lambda self: None, True),
-    "an undone set that is counted": (Reservations, "_unlease", _counted, True),
+    "a part of a set taken for the set": (Reserver, "_has_slipped", lambda self, held: False, True),
+    "leases without a record that stay": (Reserver, "_undo_unnamed", lambda self: None, True),
+    "an undone set that is counted": (Reserver, "_unlease", _counted, True),
     "a lost set that is committed with the others": (
-        Reservations,
+        Reserver,
         "_is_committed",
         lambda self, held: held.name.sequence_number <= self.committed(held.name.stream),
         True,
     ),
     "messages of a lost set that stay ready while its commit is written": (
-        Reservations,
+        Reserver,
         "_lease_again",
         lambda self, held: None,
         True,
     ),
     "messages of a committed set that a power cut has made ready": (
-        Reservations,
+        Reserver,
         "_lease_again",
         _leased_again_but_not_after_a_cut,
         True,
     ),
     "records of other processes that are not read": (
-        Reservations,
+        Reserver,
         "path_changed",
         lambda self, path: None,
         True,
     ),
     "a record renamed before it is durable, without syncfs": (
-        Reservations,
+        Reserver,
         "_rename",
         _renamed_before_it_is_durable,
         False,
@@ -163,7 +163,7 @@ def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def _tell(
-    first: int, processes: int, can_sync_all: bool, slice_effort: int = reservations.SLICE_EFFORT
+    first: int, processes: int, can_sync_all: bool, slice_effort: int = reserver.SLICE_EFFORT
 ) -> None:
     for seed in seeds_from(first, MOST_STORIES):
         SetStory(
@@ -176,20 +176,20 @@ def _tell(
 
 
 PLANTED_IN_SLICES: Final[dict[str, tuple[object, str, Callable[..., object]]]] = {
-    "slices of a living process that another one undoes": (reservations, "mark_in", lambda token: ""),
+    "slices of a living process that another one undoes": (reserver, "mark_in", lambda token: ""),
     "a set that has what was deleted between its slices": (
-        Reservations,
+        Reserver,
         "_leave_out_unleased",
         lambda self, partial_set: None,
     ),
-    "slices that are counted as receives when they are undone": (Reservations, "_unlease", _counted),
+    "slices that are counted as receives when they are undone": (Reserver, "_unlease", _counted),
     "a record unlinked while messages of its set are to be deleted": (
-        Reservations,
+        Reserver,
         "_finish",
         _record_unlinked_after_the_first_slice,
     ),
     "messages of a set that come back before its loss is durable": (
-        Reservations,
+        Reserver,
         "_finish",
         _back_before_the_loss_is_durable,
     ),

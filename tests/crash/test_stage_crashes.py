@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 from spoolrack_store.engine import stages
-from spoolrack_store.engine.stages import Stages, _End, _Stage
+from spoolrack_store.engine.stages import Stages, _End, _OpenStage
 from spoolrack_store.files import changes
 from spoolrack_store.model.stage_requests import Publish, Published
 
@@ -16,7 +16,7 @@ from tests.crash.stage_story import StageStory
 from tests.support.engine_story import Broken, seeds_from, seeds_of_run
 from tests.support.power_disk import Model
 
-SEEDS: Final = seeds_of_run(15)
+SEEDS: Final = seeds_of_run(10)
 MOST_STORIES = 400
 
 
@@ -107,7 +107,7 @@ def _older_first(self: Stages, request: Publish) -> Published:
     return published
 
 
-def _unlinked_one_by_one(self: Stages, stage: _Stage) -> None:
+def _unlinked_one_by_one(self: Stages, stage: _OpenStage) -> None:
     for chunk in list(stage.chunks.values()):
         self._moves.unlink_file(chunk.path)
         self._leave_chunk(chunk)

@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 import spoolrack
 from spoolrack_store.engine.sender import LARGE_BODY
-from spoolrack_store.model.batch import decode, encode, line_of
+from spoolrack_store.model.batch_file import decode, encode, line_of
 from spoolrack_store.model.names import Name, index_of, parse
 
 from tests.support.delivery_checker import FAULTS

@@ -9,7 +9,7 @@ import pytest
 import spoolrack
 from spoolrack.errors import StaleReceipt
 from spoolrack.testing import RunningServer, manual_clock, running_server
-from spoolrack_store.testing import ManualClock
+from spoolrack_store.manual_clock import ManualClock
 
 HOUR = 3_600_000
 JUMPS = [HOUR, -HOUR]

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from spoolrack_store.files import layout
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import RootUnusable, UnknownFormat
 from spoolrack_store.model.operations import CreateQueue, Delete, Message, Receive, Send, messages_of
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 
 from tests.support import STUCK
 from tests.support.real_server import WELL, RealServer

@@ -10,7 +10,8 @@ from random import Random
 from typing import Any, Final
 
 from spoolrack_store.committer import Committer, run_whole
-from spoolrack_store.files.local_disk import Ear, LocalDisk
+from spoolrack_store.files.local_disk import LocalDisk, TouchWatch
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import DAY, HOUR, SECOND, Millis
 from spoolrack_store.model.names import MAX_PRIORITY
 from spoolrack_store.model.operations import (
@@ -33,7 +34,6 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.redrive_requests import StartRedrive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 
 SETTINGS: Final = {
     "plain": QueueSettings(),
@@ -79,7 +79,7 @@ class FastDisk(LocalDisk):
         self._step()
         super().unlink(path)
 
-    def watch(self, path: str) -> Ear | None:
+    def watch(self, path: str) -> TouchWatch | None:
         return None  # The test runs the commits, and a user has few watches.
 
     def sync_file(self, path: str) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 from spoolrack_store.files.disk import FileKind
-from spoolrack_store.testing import ManualClock
+from spoolrack_store.manual_clock import ManualClock
 
 from tests.crash.body_story import BodyStory
 from tests.crash.group_story import GroupStory

@@ -12,6 +12,7 @@ from zlib import crc32
 
 import pytest
 from spoolrack_store.archive_reader import ArchivedMessage, read_archive
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import LAST_MOMENT, SECOND, Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.operations import (
@@ -24,7 +25,6 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 
 from tests import CHECKOUT
 from tests.format.histories import DEDUPLICATION_IDS, History, OpenStore, copy_of

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 import pytest
 from spoolrack_store import fsck
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import DAY, HOUR, SECOND, Millis
 from spoolrack_store.model.errors import StoreError, StoreFailed
 from spoolrack_store.model.operations import (
@@ -26,7 +27,6 @@ from spoolrack_store.model.operations import (
     messages_of,
 )
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.testing import ManualClock
 
 from tests.format import second_reader, second_writer
 from tests.format.histories import OpenStore

@@ -16,9 +16,9 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.health import Health
 from spoolrack_server.loop_answers import answer as outcome
 from spoolrack_server.server import Server
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.stage_requests import Stage
-from spoolrack_store.testing import ManualClock
 
 from tests import CHECKOUT
 from tests.http.dashboard_rig import (

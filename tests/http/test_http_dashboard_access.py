@@ -12,11 +12,11 @@ from spoolrack_server.dashboard.request_permissions import LARGEST_BODY, OURS
 from spoolrack_server.loop_answers import answer as outcome
 from spoolrack_server.observability.history import EVERY
 from spoolrack_server.server import Server
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import CreateQueue
 from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import Stage
-from spoolrack_store.testing import ManualClock
 
 from tests.http.dashboard_rig import (
     ALICE,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from spoolrack_server.server import Server
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.testing import ManualClock
 
 from tests.http.dashboard_rig import api, change
 from tests.support.http_rig import Http

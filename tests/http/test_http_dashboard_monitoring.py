@@ -8,8 +8,8 @@ from pathlib import Path
 
 from spoolrack_server.observability.history import EVERY
 from spoolrack_server.server import Server
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.testing import ManualClock
 
 from tests.http.dashboard_rig import api, change
 from tests.support.http_rig import MANY, Http, http_to

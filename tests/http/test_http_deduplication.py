@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from spoolrack_store.testing import ManualClock
+from spoolrack_store.manual_clock import ManualClock
 
 from tests.support.http_rig import Http
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from spoolrack_server.gateway.request_bodies import HttpLimits
 from spoolrack_server.server import Server
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.testing import ManualClock
 
 from tests.support import MIB, STUCK
 from tests.support.http_rig import Http, http_to, raw_to

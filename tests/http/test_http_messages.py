@@ -12,8 +12,8 @@ from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack_server.gateway.headers import time_text
 from spoolrack_server.server import Server
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.testing import ManualClock
 
 from tests.support import MIB, STUCK
 from tests.support.http_rig import Http, raw_to

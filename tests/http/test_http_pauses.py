@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from spoolrack_server.server import Server
-from spoolrack_store.testing import ManualClock
+from spoolrack_store.manual_clock import ManualClock
 
 from tests.support.http_rig import Http, http_to
 from tests.support.server_rig import Client

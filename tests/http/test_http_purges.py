@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
-from spoolrack_store.testing import ManualClock
+from spoolrack_store.manual_clock import ManualClock
 
 from tests.support.http_rig import Http
 

@@ -11,7 +11,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from spoolrack_server.gateway.request_bodies import HttpLimits
 from spoolrack_server.server import Server
-from spoolrack_store.testing import ManualClock
+from spoolrack_store.manual_clock import ManualClock
 
 from tests.support import MIB, STUCK
 from tests.support.http_rig import MANY, Http, Raw, fragile, http_to, raw_to

@@ -197,7 +197,7 @@ STORE_MUTANTS: Final = (
         name="half-a-batch-is-delivered",
         breaks="the messages of one send appear all or not at all",
         edits=edit(
-            "model/batch.py:Batch.was_sent",
+            "model/batch_file.py:BatchFile.was_sent",
             "        return listed == self.stem.full\n",
             "        return True\n",
         ),
@@ -257,7 +257,7 @@ STORE_MUTANTS: Final = (
         name="what-is-deleted-comes-back",
         breaks="of two names that list a message the higher version counts",
         edits=edit(
-            "model/batch.py:_rank",
+            "model/batch_file.py:_rank",
             "    return name.version, _ORDER",
             "    return -name.version, _ORDER",
         ),
@@ -288,7 +288,9 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="checksums-are-not-compared",
         breaks="bit rot is detected on every read",
-        edits=edit("model/batch.py:body", " or line.crcs[index] not in (None, zlib.crc32(found))", ""),
+        edits=edit(
+            "model/batch_file.py:body", " or line.crcs[index] not in (None, zlib.crc32(found))", ""
+        ),
         caught_by=("tests/unit/test_content.py",),
     ),
     Mutant(
@@ -345,13 +347,15 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-paused-schedule-sends",
         breaks="ticks of a pause are not sent",
-        edits=edit("engine/schedules.py:Schedules._stage", "there.is_paused or ", ""),
+        edits=edit("engine/schedule_catalog.py:ScheduleCatalog._stage", "there.is_paused or ", ""),
         caught_by=(_SCHEDULES,),
     ),
     Mutant(
         name="a-schedule-of-the-same-name-sends-the-ticks-of-the-one-before",
         breaks="nothing is sent for a schedule that is deleted",
-        edits=edit("engine/schedules.py:Schedules._stage", " or there.token != request.token", ""),
+        edits=edit(
+            "engine/schedule_catalog.py:ScheduleCatalog._stage", " or there.token != request.token", ""
+        ),
         caught_by=(_SCHEDULES,),
     ),
     Mutant(
@@ -710,7 +714,7 @@ STORE_MUTANTS: Final = (
         name="a-commit-deletes-what-others-have-leased-since",
         breaks="a commit of a lost set leaves the messages that other readers have leased since",
         edits=edit(
-            "engine/reservations.py:Reservations._untouched",
+            "engine/reserver.py:Reserver._untouched",
             "                    and name.receives == receives\n",
             "",
         ),
@@ -720,7 +724,7 @@ STORE_MUTANTS: Final = (
         name="a-page-of-a-set-passes-over-what-it-has-no-room-for",
         breaks="each message of a set is read, page by page",
         edits=edit(
-            "engine/reservations.py:Reservations.page",
+            "engine/reserver.py:Reserver.page",
             "page.following = place + below(members, unread).bit_count()\n",
             "page.following = min(place + count, end)\n",
         ),
@@ -730,7 +734,7 @@ STORE_MUTANTS: Final = (
         name="a-run-of-messages-is-read-over-a-gap",
         breaks="a read of a set leaves out deleted messages",
         edits=edit(
-            "engine/reservations.py:Reservations._leased_runs",
+            "engine/reserver.py:Reserver._leased_runs",
             "runs(entry.held & wanted)",
             "runs(entry.name.members & wanted)",
         ),
@@ -750,7 +754,7 @@ STORE_MUTANTS: Final = (
         name="a-hold-ends-while-the-marker-cannot-be-read",
         breaks="committed messages stay deleted, also while the record of the commit can't be read",
         edits=edit(
-            "engine/reservations.py:Reservations._attempt",
+            "engine/reserver.py:Reserver._attempt",
             "            self._moves.require_read(self.folders)\n",
             "",
         ),
@@ -760,7 +764,7 @@ STORE_MUTANTS: Final = (
         name="a-committed-set-is-reserved-again",
         breaks="a set committed under a name is not reserved under it again",
         edits=edit(
-            "engine/reservations.py:Reservations._refuse_committed",
+            "engine/reserver.py:Reserver._refuse_committed",
             "        if ",
             "        if False and ",
         ),
@@ -770,7 +774,7 @@ STORE_MUTANTS: Final = (
         name="a-large-set-is-leased-in-one-commit",
         breaks="other callers are answered while a large set is leased",
         edits=edit(
-            "engine/reservations.py:Reservations._lease_slice",
+            "engine/reserver.py:Reserver._lease_slice",
             "min(left, self.slice_effort)",
             "left",
         ),
@@ -780,7 +784,7 @@ STORE_MUTANTS: Final = (
         name="a-set-in-slices-has-what-is-not-leased-any-more",
         breaks="a set has the messages that are leased under its token, and no others",
         edits=edit(
-            "engine/reservations.py:Reservations._leave_out_unleased",
+            "engine/reserver.py:Reserver._leave_out_unleased",
             "(there := members & left.get(text, 0))",
             "(there := members)",
         ),
@@ -790,7 +794,7 @@ STORE_MUTANTS: Final = (
         name="slices-of-a-living-process-are-undone",
         breaks="leases that a living process is about to name are its own",
         edits=edit(
-            "engine/reservations.py:Reservations._find_unnamed",
+            "engine/reserver.py:Reserver._find_unnamed",
             " if mark_in(token) not in others",
             "",
         ),
@@ -799,7 +803,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="slices-of-a-dead-process-stay-leased",
         breaks="leases of a dead process that are of no set are undone",
-        edits=edit("engine/reservations.py:Reservations.tick", "        self._find_unnamed()\n", ""),
+        edits=edit("engine/reserver.py:Reserver.tick", "        self._find_unnamed()\n", ""),
         caught_by=(_SETS_SLICED,),
     ),
     Mutant(
@@ -816,7 +820,7 @@ STORE_MUTANTS: Final = (
         name="a-strict-group-is-cut-short-by-slices",
         breaks="a set of a strict queue is leased at once: its groups are blocked from then on",
         edits=edit(
-            "engine/reservations.py:Reservations._lease_slice",
+            "engine/reserver.py:Reserver._lease_slice",
             'left if queue.settings.group_order == "strict" else ',
             "",
         ),
@@ -826,7 +830,7 @@ STORE_MUTANTS: Final = (
         name="a-large-commit-deletes-all-at-once",
         breaks="other callers are answered while the messages of a large set are deleted",
         edits=edit(
-            "engine/reservations.py:Reservations._finish",
+            "engine/reserver.py:Reserver._finish",
             "            if self._effort_left <= 0:\n                break\n",
             "",
         ),
@@ -846,7 +850,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="reaps-before-all-names-are-durably-gone",
         breaks="a deleted message stays deleted after a power cut",
-        edits=edit("model/batch.py:Batch.reapable", "self.changed > synced or ", ""),
+        edits=edit("model/batch_file.py:BatchFile.reapable", "self.changed > synced or ", ""),
         caught_by=(_REAPER,),
     ),
     Mutant(
@@ -876,7 +880,7 @@ STORE_MUTANTS: Final = (
         name="a-cancelled-redrive-moves-on",
         breaks="a redrive that was cancelled moves nothing more",
         edits=edit(
-            "engine/redrives.py:Redrives.cancel",
+            "engine/redriver.py:Redriver.cancel",
             "            self._end(drive, is_cancelled=True)\n",
             "            assert drive\n",
         ),
@@ -886,7 +890,7 @@ STORE_MUTANTS: Final = (
         name="a-deleted-queue-is-redriven",
         breaks="a redrive of a queue that was deleted moves nothing of the queue that has its name now",
         edits=edit(
-            "engine/redrives.py:Redrives._advance",
+            "engine/redriver.py:Redriver._advance",
             "if record is None or record.created_at != drive.order.queue_created_at:\n",
             "if record is None:\n",
         ),
@@ -896,7 +900,7 @@ STORE_MUTANTS: Final = (
         name="a-redrive-ends-before-its-moves-are-durable",
         breaks="a redrive that is done has no moves that a power cut may undo",
         edits=edit(
-            "engine/redrives.py:Redrives._advance",
+            "engine/redriver.py:Redriver._advance",
             "            if drive.since <= self._moves.synced and not drive.unsynced:\n",
             "            if drive.is_through:\n",
         ),
@@ -906,7 +910,7 @@ STORE_MUTANTS: Final = (
         name="a-redrive-moves-what-died-after-its-start",
         breaks="a redrive moves only messages that died before it was started",
         edits=edit(
-            "engine/redrives.py:Redrives._judge",
+            "engine/redriver.py:Redriver._judge",
             "        if order.started_at < since <= wall:\n            return None\n",
             "",
         ),

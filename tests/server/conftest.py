@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from spoolrack_server.server import Server
-from spoolrack_store.testing import ManualClock
+from spoolrack_store.manual_clock import ManualClock
 
 from tests.support.server_rig import Client, connected
 

@@ -9,8 +9,8 @@ from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import redrive_service_pb2 as rpc
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.testing import ManualClock
 
 from tests.support.server_rig import MANY_LOOKS, Client
 

@@ -9,7 +9,7 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
-from spoolrack_store.testing import ManualClock
+from spoolrack_store.manual_clock import ManualClock
 
 from tests.support.server_rig import connected
 from tests.support.statuses import reason_of, retry_millis_of

@@ -13,8 +13,8 @@ from spoolrack_server.access.security import Security
 from spoolrack_server.keda import externalscaler_pb2 as pb
 from spoolrack_server.keda import externalscaler_pb2_grpc as keda
 from spoolrack_server.server import Server
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.testing import ManualClock
 
 from tests.support.access_rig import Files, as_caller, bearer, serving
 from tests.support.server_rig import Client, refused, served

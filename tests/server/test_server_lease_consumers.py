@@ -10,9 +10,9 @@ from typing import Any
 from spoolrack_server.health import Health
 from spoolrack_server.observability.observer import Observer
 from spoolrack_server.worker_processes import CONSUMERS
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import OldLease, Queue, Receive
-from spoolrack_store.testing import ManualClock
 
 from tests.store.front_rig import FrontRig, opened
 

@@ -21,8 +21,8 @@ from spoolrack_server.memory import Budget, MemoryLimiter, resident
 from spoolrack_server.rpc import Requests, ServerCalls
 from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.errors import MemoryLimit
-from spoolrack_store.testing import ManualClock
 
 from tests.support import MIB
 from tests.support.server_rig import Client, connected, next_messages, refused

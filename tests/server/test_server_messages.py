@@ -10,7 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store.testing import ManualClock
+from spoolrack_store.manual_clock import ManualClock
 
 from tests.support import MIB
 from tests.support.server_rig import LONG, Client, refused

@@ -16,7 +16,7 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.observability.metrics import METRICS, Metric
 from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
-from spoolrack_store.testing import ManualClock
+from spoolrack_store.manual_clock import ManualClock
 
 from tests import CHECKOUT
 from tests.support.scrape import Scrape, scrape

@@ -16,12 +16,12 @@ from spoolrack_server import streams
 from spoolrack_server.logs import make_log
 from spoolrack_server.queue_service import QueueService
 from spoolrack_server.server import Server
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.errors import QueueNotFound, StoreError
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive
 from spoolrack_store.model.operations import Send as SendMessages
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 
 from tests.support.server_rig import Client, refused
 from tests.support.statuses import reason_of

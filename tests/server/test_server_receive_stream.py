@@ -13,10 +13,10 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.logs import make_log
 from spoolrack_server.queue_service import QueueService
 from spoolrack_server.server import Server
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import CreateQueue, Receive, Send, messages_of
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 
 from tests.support import MIB
 from tests.support.server_rig import GONE, LONG, Client, connected, next_messages, refused

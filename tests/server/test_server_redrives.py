@@ -11,11 +11,11 @@ import grpc
 import pytest
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import redrive_service_pb2 as rpc
-from spoolrack_store.model.batch import checksum, encode, line_of
+from spoolrack_store.manual_clock import ManualClock
+from spoolrack_store.model.batch_file import checksum, encode, line_of
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.names import Name, Stem
 from spoolrack_store.model.transitions import State
-from spoolrack_store.testing import ManualClock
 
 from tests.server.redrive_rig import (
     CANCELLED,

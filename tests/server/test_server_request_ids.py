@@ -20,7 +20,7 @@ from spoolrack_server.logs import make_log
 from spoolrack_server.observability.error_log import BURST, ErrorLog
 from spoolrack_server.observability.request_ids import HEADER, REQUEST_ID, RequestIds
 from spoolrack_server.server import Server
-from spoolrack_store.testing import ManualClock
+from spoolrack_store.manual_clock import ManualClock
 
 from tests.support.server_rig import Client, connected
 

@@ -17,11 +17,11 @@ from spoolrack_server.logs import make_log
 from spoolrack_server.memory import MemoryLimiter
 from spoolrack_server.reservation_service import ReservationService
 from spoolrack_server.store_access import StoreAccess
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import CreateQueue, Receive, Send, messages_of
 from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 
 from tests.server.reservation_rig import asked, bodies, commit, listed, reserve
 from tests.support.server_rig import LONG, Client, refused, served

@@ -14,8 +14,8 @@ from spoolrack.v1 import schedule_service_pb2 as rpc
 from spoolrack_server.logs import make_log
 from spoolrack_server.scheduler import Scheduler
 from spoolrack_server.server import Server
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import DAY, HOUR, MINUTE, Millis
-from spoolrack_store.testing import ManualClock
 
 from tests.support.server_rig import MANY_LOOKS, Client, connected, refused
 

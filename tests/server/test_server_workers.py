@@ -17,10 +17,10 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack.v1.staging_service_pb2 import StageRequest
 from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import Receive, Request, Send
 from spoolrack_store.model.stage_requests import Stage
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 
 from tests.server.reservation_rig import asked
 from tests.support.server_rig import LONG, Client, connected

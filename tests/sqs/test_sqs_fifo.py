@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from spoolrack_store.testing import ManualClock
+from spoolrack_store.manual_clock import ManualClock
 
 from tests.support.sqs_rig import Sqs, refused
 

@@ -14,8 +14,8 @@ from spoolrack_server.server import Server
 from spoolrack_server.sqs.messages import outgoing
 from spoolrack_server.sqs.parameters import Parameters
 from spoolrack_server.sqs.sqs_errors import SqsError
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import Receive, Send, messages_of
-from spoolrack_store.testing import ManualClock
 
 from tests.support.server_rig import until_waiting
 from tests.support.sqs_rig import Sqs, raw, refused, until_ended

@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 from spoolrack_server.server import Server
 from spoolrack_server.sqs.sqs_operations import OPERATIONS
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import Send, UpdateQueue
-from spoolrack_store.testing import ManualClock
 
 from tests.support.sqs_rig import REGION, Sqs, ended, raw, refused, serving_sqs
 

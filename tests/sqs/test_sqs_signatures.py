@@ -20,8 +20,8 @@ from spoolrack_server.access.security import Security
 from spoolrack_server.access.sqs_keys import issue
 from spoolrack_server.access.watched_files import AccessUnusable
 from spoolrack_server.server import Server
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis, SystemClock
-from spoolrack_store.testing import ManualClock
 from yarl import URL
 
 from tests.support.access_rig import Files

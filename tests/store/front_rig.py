@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from spoolrack_store.files.local_disk import LocalDisk
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.background_work import ALL_WORK, BackgroundWork
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.operations import CreateQueue, Delete, Delivery, Receive, Request, Send
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 
 Answer = TypeVar("Answer")
 GIVE_UP = 60.0

@@ -8,7 +8,8 @@ from random import Random
 from typing import Any
 
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.model.batch import Attributes
+from spoolrack_store.manual_clock import ManualClock
+from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import Receive, Request
 from spoolrack_store.model.settings import QueueSettings
@@ -20,7 +21,6 @@ from spoolrack_store.model.stage_requests import (
     Stage,
     Staged,
 )
-from spoolrack_store.testing import ManualClock
 
 from tests.support.linked_disk import LinkedDisk, Memory, made, reap
 from tests.support.power_disk import Model

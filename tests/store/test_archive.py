@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spoolrack_store import fsck
 from spoolrack_store.archive_reader import ArchivedMessage, read_archive
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.operations import (
     CreateQueue,
@@ -18,7 +19,6 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
 )
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.testing import ManualClock
 
 from tests.store.front_rig import GIVE_UP, FrontRig, opened
 

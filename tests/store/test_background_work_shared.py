@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.background_work import ONLY_REAPS, BackgroundWork
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import (
@@ -19,7 +20,6 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 
 from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened
 

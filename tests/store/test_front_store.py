@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from spoolrack_store.files.local_disk import LocalDisk
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import (
@@ -24,7 +25,6 @@ from spoolrack_store.model.errors import (
 )
 from spoolrack_store.model.operations import Delete, GiveBack, Receive, ReleaseMessages, Send
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 
 from tests.store.front_rig import GIVE_UP, FailingDisk, FrontRig, bodies_of, opened, receipts_of
 

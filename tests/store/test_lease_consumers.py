@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.operations import (
@@ -20,7 +21,6 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 
 from tests.store.front_rig import FrontRig, opened
 

@@ -11,8 +11,8 @@ from spoolrack_store.committer import LISTEN_EVERY, LISTENING_EVERY, NEWS_EVERY
 from spoolrack_store.files import local_disk
 from spoolrack_store.files.changes import LOCK
 from spoolrack_store.files.local_disk import LocalDisk
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import Receive
-from spoolrack_store.testing import ManualClock
 
 from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened
 
@@ -80,7 +80,7 @@ def test_where_a_file_cannot_be_watched_a_receive_looks_often(
     def refused(path: str) -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(local_disk, "Ear", refused)
+    monkeypatch.setattr(local_disk, "TouchWatch", refused)
     clock = ManualClock()
     with opened(tmp_path, clock) as rig, opened(tmp_path, clock) as other:
         assert "max_user_instances" in caplog.text

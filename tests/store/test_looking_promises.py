@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from spoolrack_store.files.changes import LOCK, PATH
 from spoolrack_store.files.local_disk import LocalDisk
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import QueueNotFound, RootUnusable
@@ -26,7 +27,6 @@ from spoolrack_store.read_only_root import (
 )
 from spoolrack_store.snapshot import take_snapshot
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 
 from tests.store.front_rig import FrontRig, bodies_of, opened
 

@@ -9,7 +9,8 @@ from typing import BinaryIO
 
 import pytest
 from spoolrack_store.engine import questions
-from spoolrack_store.model.batch import Entry
+from spoolrack_store.manual_clock import ManualClock
+from spoolrack_store.model.batch_file import Entry
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     DiskError,
@@ -23,7 +24,6 @@ from spoolrack_store.model.operations import CreateQueue, Delete, Message, Messa
 from spoolrack_store.model.reservation_requests import ExtendReservation, Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
-from spoolrack_store.testing import ManualClock
 
 from tests.store.front_rig import FrontRig, opened
 

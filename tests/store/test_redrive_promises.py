@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from spoolrack_store.engine.redrives import AT_ONCE, STAND_BY
+from spoolrack_store.engine.redriver import AT_ONCE, STAND_BY
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     InvalidRequest,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from spoolrack_store.engine import questions
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     DiskError,
@@ -28,7 +29,6 @@ from spoolrack_store.model.reservation_requests import (
     Reservation,
     Reserve,
 )
-from spoolrack_store.testing import ManualClock
 
 from tests.store.front_rig import GIVE_UP, FrontRig, opened
 

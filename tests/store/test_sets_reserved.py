@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from spoolrack_store.engine import reservations
+from spoolrack_store.engine import reserver
 from spoolrack_store.files import changes
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.errors import (
@@ -62,7 +62,7 @@ def test_a_set_is_what_was_ready_in_order_and_no_consumer_gets_it(rig: SetRig) -
 def test_a_set_of_lone_messages_ends_before_it_holds_up_others_for_long(
     rig: SetRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reservations, "MAX_EFFORT", 3)
+    monkeypatch.setattr(reserver, "MAX_EFFORT", 3)
     lone = [id for body in (b"1", b"2", b"3", b"4") for id in rig.send(body)]
     together = rig.send(b"5", b"6", b"7", b"8")
 

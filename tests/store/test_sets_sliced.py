@@ -9,9 +9,9 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from spoolrack_store.engine import reservations
+from spoolrack_store.engine import reserver
 from spoolrack_store.files.changes import LockWait
-from spoolrack_store.model.batch import Entry
+from spoolrack_store.model.batch_file import Entry
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import ReservationNotFound
 from spoolrack_store.model.names import effort
@@ -34,7 +34,7 @@ RESERVE = Reserve(queue="q", stream="s", sequence_number=0, max_messages=100, vi
 
 @pytest.fixture(autouse=True)
 def slices_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reservations, "SLICE_EFFORT", 2)
+    monkeypatch.setattr(reserver, "SLICE_EFFORT", 2)
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def test_a_set_whose_number_is_committed_between_slices_is_undone(rig: SetRig) -
     assert rig.ask(RESERVE) is UNFINISHED
     rig.ask(CommitReservations(stream="s", last_sequence_number=0))
 
-    with pytest.raises(reservations.ReservationCommitted):
+    with pytest.raises(reserver.ReservationCommitted):
         rig.ask(RESERVE)
     rig.settle()
 

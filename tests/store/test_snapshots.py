@@ -12,13 +12,13 @@ from uuid import uuid4
 import pytest
 from spoolrack_store import fsck
 from spoolrack_store.engine.adoption import UNCHANGED_FOR
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.errors import RootInUse, RootUnusable, TargetUnusable
 from spoolrack_store.model.operations import CreateQueue, Send
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 from spoolrack_store.snapshot import take_snapshot
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 
 from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened
 from tests.store.working_rig import Worker

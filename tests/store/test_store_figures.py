@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from spoolrack_store.files.local_disk import LocalDisk
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import OutcomeUnknown
@@ -19,7 +20,6 @@ from spoolrack_store.model.stage_requests import Publish, Stage
 from spoolrack_store.model.statistics import SECONDS, QueueMetrics, Statistics
 from spoolrack_store.store import Store
 from spoolrack_store.store_metrics import AT_ONCE
-from spoolrack_store.testing import ManualClock
 
 from tests.store.front_rig import FrontRig, opened
 

@@ -21,7 +21,7 @@ from spoolrack_store.files import changes
 from spoolrack_store.files.disk import Disk
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.root import FOLDERS
-from spoolrack_store.model.batch import resolve
+from spoolrack_store.model.batch_file import resolve
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import StoreError

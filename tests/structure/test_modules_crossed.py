@@ -10,10 +10,10 @@ from types import FrameType
 from typing import Any
 
 import spoolrack_store
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import CreateQueue, Delete, Receive, Send
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 
 STORE = str(Path(spoolrack_store.__file__).parent)
 
@@ -31,7 +31,7 @@ class _Crossed:
     def by(self, call: Callable[[], Any]) -> tuple[Any, set[str]]:
         self.modules.clear()
         answer = call()
-        return answer, self.modules - {"testing.py"}  # The clock by hand.
+        return answer, self.modules - {"manual_clock.py"}  # The clock by hand.
 
 
 def test_a_lone_message_crosses_few_modules(tmp_path: Path) -> None:

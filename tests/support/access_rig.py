@@ -19,7 +19,7 @@ from spoolrack_server.access.tls import TlsFiles
 from spoolrack_server.access.tokens import line_of, new_token
 from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
-from spoolrack_store.testing import ManualClock
+from spoolrack_store.manual_clock import ManualClock
 
 from tests.support import STUCK
 from tests.support.server_rig import UNLIMITED, Client

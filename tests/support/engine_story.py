@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.index import COUNTED
 from spoolrack_store.files.disk import FileKind
-from spoolrack_store.model.batch import body, decode, resolve
+from spoolrack_store.model.batch_file import body, decode, resolve
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.names import body_path, index_of, indexes, sent_at

@@ -21,8 +21,8 @@ from spoolrack_server.gateway.gateway import Gateway
 from spoolrack_server.health import Health
 from spoolrack_server.logs import Log, make_log
 from spoolrack_server.server import Server
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.store import Store
-from spoolrack_store.testing import ManualClock
 from yarl import URL
 
 from tests.support import STUCK

@@ -26,7 +26,9 @@ import pytest
 import spoolrack
 from grpc_health.v1 import health_pb2
 
+from tests import CHECKOUT
 from tests.support import STUCK
+from tests.support.forked import ForkedProgram
 from tests.support.loop_disk import LoopDisk
 
 ONCE: Final = spoolrack.RetryPolicy(attempts=1)
@@ -58,7 +60,7 @@ class RealServer:
         self._log = log
         self._before = tuple(before)
         self._after = tuple(after)
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[str] | ForkedProgram | None = None
         self._client: spoolrack.Client | None = None
         self.port = 0
         self.http_port = 0
@@ -101,20 +103,23 @@ class RealServer:
         self.kill()
         return code, self.log[before:]
 
-    def _begin(self) -> subprocess.Popen[str]:
+    def _begin(self) -> subprocess.Popen[str] | ForkedProgram:
         self.kill()
+        serve = (
+            *("spoolrack_server", "serve", "--data", str(self.root)),
+            *("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", *self._after),
+        )
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    *(*self._before, sys.executable, "-m", "spoolrack_server", "serve"),
-                    *("--data", str(self.root), "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"),
-                    *self._after,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
+            if self._before:
+                self._process = subprocess.Popen(
+                    [*self._before, sys.executable, "-m", *serve],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                )
+            else:
+                self._process = ForkedProgram(*serve, folder=CHECKOUT, log=log.fileno())
         return self._process
 
     @property
@@ -131,8 +136,9 @@ class RealServer:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait(STUCK)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
         self._process = None
 
     def stop(self) -> int:

@@ -10,8 +10,6 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import deque
@@ -24,6 +22,7 @@ from random import randrange
 from typing import IO, Final
 
 from tests import CHECKOUT
+from tests.support.forked import ForkedProgram
 
 SILENCE: Final = 120.0
 """Seconds without a word from any process, after which a run is stuck: only a defect takes so long."""
@@ -38,7 +37,7 @@ _LAST_WORDS: Final = 40
 class Member:
     """One process."""
 
-    def __init__(self, name: str, process: subprocess.Popen[str]) -> None:
+    def __init__(self, name: str, process: ForkedProgram) -> None:
         self.name = name
         self.process = process
         self.wanted_dead = False
@@ -71,18 +70,9 @@ class Crew:
 
     def start(self, name: str, module: str, *arguments: object) -> Member:
         """Start a module of `tests`, or an installed one."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", module, *map(str, arguments)],
-            cwd=CHECKOUT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-        )
-        member = Member(name, process)
+        member = Member(name, ForkedProgram(module, *arguments, folder=CHECKOUT))
         self._members.append(member)
-        for stream, is_log in ((process.stdout, False), (process.stderr, True)):
+        for stream, is_log in ((member.process.stdout, False), (member.process.stderr, True)):
             assert stream is not None
             listener = threading.Thread(
                 target=self._listen, args=(member, stream, is_log), name=f"hears {name}", daemon=True
@@ -109,14 +99,17 @@ class Crew:
 
     def say(self, member: Member, line: str) -> None:
         """Write a line to its standard input; one that is stopped reads it when it goes on."""
-        assert member.process.stdin is not None
         member.process.stdin.write(line + "\n")
         member.process.stdin.flush()
 
     def freeze(self, member: Member) -> None:
         """SIGSTOP; return once all its threads stand still."""
-        os.kill(member.process.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, member.process.pid, os.WSTOPPED)
+        pid = member.process.pid
+        os.kill(pid, signal.SIGSTOP)
+        # The process is no child of this one, which waitid(2) would tell.
+        threads = Path(f"/proc/{pid}/task")
+        while any(b") T " not in (each / "stat").read_bytes() for each in threads.iterdir()):
+            pass
 
     def thaw(self, member: Member) -> None:
         """SIGCONT."""
@@ -162,7 +155,6 @@ class Crew:
         """Kill all that are alive."""
         for member in self._members:
             self.bury(member)
-            assert member.process.stdin is not None
             with contextlib.suppress(BrokenPipeError):
                 member.process.stdin.close()
         for listener in self._listeners:

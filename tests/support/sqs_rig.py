@@ -17,7 +17,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from spoolrack_server.serve_settings import LOOPBACK, ServeSettings
 from spoolrack_server.server import Server
-from spoolrack_store.testing import ManualClock
+from spoolrack_store.manual_clock import ManualClock
 
 REGION = "eu-west-1"
 MANY = 10_000

@@ -8,7 +8,7 @@ import zlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spoolrack_store.model.batch import (
+from spoolrack_store.model.batch_file import (
     MAX_ATTRIBUTE_NAME,
     Attributes,
     Damaged,

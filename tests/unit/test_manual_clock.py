@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Clock, Millis
-from spoolrack_store.testing import ManualClock
 
 GIVE_UP = 60.0
 """Seconds after which a broken clock fails a test. A good one never comes near."""

@@ -12,7 +12,7 @@ from zlib import crc32
 from spoolrack_store.engine.index import Index
 from spoolrack_store.files.changes import SIZE, Change, ChangeKind, Changes
 from spoolrack_store.model import receipts
-from spoolrack_store.model.batch import (
+from spoolrack_store.model.batch_file import (
     Attributes,
     Damaged,
     Line,

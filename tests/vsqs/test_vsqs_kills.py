@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from spoolrack import vsqs
-from spoolrack.vsqs import Queue, State, stored_messages
+from spoolrack.vsqs import FileState, Queue, stored_messages
 
 from tests.support import STUCK
 
@@ -62,5 +62,5 @@ def test_a_kill_in_the_middle_of_a_step_loses_nothing_and_doubles_nothing(
     assert set(bodies) <= (published - deleted) | doubtful, "a message came back, or is torn"
     assert bodies == sorted(bodies)
     left = list(stored_messages(folder))
-    assert all(stored.state is State.NEW for stored in left)
+    assert all(stored.state is FileState.NEW for stored in left)
     assert len(left) <= 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spoolrack.vsqs import State, stored_messages
+from spoolrack.vsqs import FileState, stored_messages
 from spoolrack.vsqs import _file_names as names
 from spoolrack.vsqs._file_names import FileName, parse
 from spoolrack.vsqs._folder_index import Content
@@ -18,11 +18,11 @@ NUMBERS = st.integers(min_value=0, max_value=10**17)
 
 @given(NUMBERS, NUMBERS)
 def test_a_written_value_is_read_back(number: int, expiration: int) -> None:
-    assert parse(names.new(number)) == FileName(f"{number}.new", number, State.NEW)
-    assert parse(names.ready(number)) == FileName(str(number), number, State.READY)
+    assert parse(names.new(number)) == FileName(f"{number}.new", number, FileState.NEW)
+    assert parse(names.ready(number)) == FileName(str(number), number, FileState.READY)
     lease = parse(names.leased(number, expiration))
     assert lease is not None
-    assert (lease.number, lease.state) == (number, State.LEASED)
+    assert (lease.number, lease.state) == (number, FileState.LEASED)
     assert lease.expiration == names.in_micros(expiration)
 
 
@@ -80,10 +80,10 @@ def test_stored_messages_are_listed_in_order_with_their_states(
     make("note", b"")
     (folder / "5").mkdir()
     leased, new, ready = stored_messages(folder)
-    assert (leased.id, leased.state, leased.size) == ("1415776871123", State.LEASED, 6)
+    assert (leased.id, leased.state, leased.size) == ("1415776871123", FileState.LEASED, 6)
     assert (leased.published, leased.expiration) == (1415776871123000, 1415776879654000)
-    assert (new.id, new.state, new.expiration) == ("1700000000000000", State.NEW, None)
-    assert (ready.id, ready.state, ready.read()) == ("1700000000000001", State.READY, b"ready")
+    assert (new.id, new.state, new.expiration) == ("1700000000000000", FileState.NEW, None)
+    assert (ready.id, ready.state, ready.read()) == ("1700000000000001", FileState.READY, b"ready")
     assert ready.published == 1700000000000001
     assert len(list(folder.iterdir())) == 5
 

@@ -78,8 +78,8 @@ class Client:
         """Schedules: messages that are sent again and again."""
 
     def queue(self, name: str) -> Queue:
-        """Return a handle on a queue. Makes no call: a missing queue shows at the first use of the
-        handle."""
+        """Return a handle on a queue. Makes no call: the first use of the handle raises `QueueNotFound`
+        for a missing queue."""
         return Queue(self._core.queue(name))
 
     def create_queue(
@@ -90,12 +90,13 @@ class Client:
         timeout: Seconds | None = None,
         **settings: Unpack[Settings],
     ) -> QueueInfo:
-        """Create a queue. With equal settings, and these labels among its own, it may be there already;
-        with others: `QueueExists`."""
+        """Create a queue, or find it with equal settings and these labels; raise `QueueExists` if they
+        differ."""
         return run(self._core.create_queue(name, labels=labels, timeout=timeout, **settings))
 
     def list_queues(self, prefix: str = "", *, timeout: Seconds | None = None) -> Iterator[QueueInfo]:
-        """Return all queues whose names begin so, by name. `timeout` is for each page of them."""
+        """Return all queues whose names begin with `prefix`, by name. `timeout` is for each page of
+        them."""
         return blocking_iterator(self._core.list_queues(prefix, timeout=timeout))
 
     def update_queue(
@@ -139,7 +140,7 @@ class Client:
         return Batch(self._core.batch(**options))
 
     def close(self) -> None:
-        """End the calls in flight and close the connection. Any number of times, from any thread."""
+        """End the calls in flight and close the connection. May be repeated, from any thread."""
         run(self._core.close())
 
     def __enter__(self) -> Self:

@@ -43,6 +43,7 @@ class Message(MessageFacts):
 
     @property
     def queue(self) -> Queue:
+        """A handle on the queue that the message came from."""
         return self._queue
 
     def delete(self, *, allow_expired: bool = False, timeout: Seconds | None = None) -> None:
@@ -85,7 +86,7 @@ class Message(MessageFacts):
     def extend(
         self, seconds: Seconds, *, allow_expired: bool = False, timeout: Seconds | None = None
     ) -> datetime:
-        """Let the lease end so long after now; returns the moment. Raises `StaleReceipt`.
+        """Extend the lease to `seconds` from now; return its new end. Raises `StaleReceipt`.
 
         With `allow_expired`, lease the message again if its lease is over and it was not received
         since. That isn't counted as a receive. Only calls with `allow_expired` extend the new lease or
@@ -105,7 +106,7 @@ class Message(MessageFacts):
 
 
 class MessageStream(Iterator[Message]):
-    """A queue's messages as they come; `queue.messages()` makes one. Also a context that closes it.
+    """A queue's messages as they arrive; `queue.messages()` makes one. Also a context that closes it.
 
     May be shared: each message goes to one of the threads that iterate. Ends when it is closed.
     """
@@ -121,7 +122,7 @@ class MessageStream(Iterator[Message]):
         return Message(envelope, self._queue)
 
     def receive(self, max_messages: int = 1, *, wait: Seconds | None = None) -> list[Message]:
-        """Return up to `max_messages` of those that have arrived, in order. Waits up to `wait` seconds
+        """Return up to `max_messages` messages that have arrived, in order. Waits up to `wait` seconds
         for the first (None: without a bound), and not for more.
 
         An empty list: none arrived in time, or the stream is closed.
@@ -138,8 +139,7 @@ class MessageStream(Iterator[Message]):
         ack_message(self._core, message)
 
     def close(self) -> None:
-        """Wait for acks, end the stream, and release the messages that it holds and has not handed
-        out."""
+        """Wait for acks, end the stream, and release the messages that wait in it."""
         run(self._core.close())
 
     def __enter__(self) -> Self:
@@ -158,13 +158,13 @@ class MessageStream(Iterator[Message]):
 
 
 class Worker:
-    """Calls a handler with each message of a queue; `queue.worker(handler)` makes one."""
+    """A loop that calls a handler with each message of a queue; `queue.worker(handler)` makes one."""
 
     def __init__(self, core: WorkerCore[Message]) -> None:
         self._core = core
 
     def run(self, *, stop_on_signals: bool = False) -> None:
-        """Work until `stop` is called; then end in order and return.
+        """Work until `stop` is called; then drain and return.
 
         An end in order: no new messages, running handlers end, waiting messages are released. It
         begins as well when this call is interrupted (Ctrl-C), and then the exception passes. With
@@ -173,7 +173,7 @@ class Worker:
         run(self._core.run(stop_on_signals=stop_on_signals))
 
     def stop(self) -> None:
-        """Let `run` end. Returns at once; from any thread."""
+        """Make `run` drain and return. Returns at once; from any thread."""
         self._core.stop()
 
     def __repr__(self) -> str:

@@ -40,10 +40,11 @@ class Queue:
 
     @property
     def name(self) -> str:
+        """The queue's name."""
         return self._core.name
 
     def info(self, *, timeout: Seconds | None = None) -> QueueInfo:
-        """Return the queue's settings and what is in it now; raises `QueueNotFound`."""
+        """Return the queue's settings and its counts now; raises `QueueNotFound`."""
         return run(self._core.info(timeout=timeout))
 
     def purge(
@@ -162,8 +163,8 @@ class Queue:
         visibility_timeout: Seconds | None = None,
         timeout: Seconds | None = None,
     ) -> list[Message]:
-        """Lease up to `max_messages` (1,000 at most) messages, in order; waits for the first as long
-        as `wait` says. An empty list: there was none in time."""
+        """Lease up to `max_messages` (1,000 at most) messages, in order; wait up to `wait` seconds for
+        the first. An empty list: none was ready in time."""
         envelopes = run(
             self._core._receive_envelopes(
                 max_messages, wait=wait, visibility_timeout=visibility_timeout, timeout=timeout
@@ -267,7 +268,7 @@ class Queue:
         allow_expired: bool = False,
         timeout: Seconds | None = None,
     ) -> datetime:
-        """Let a lease end so long after now; returns the moment. Raises `StaleReceipt`.
+        """Extend a lease to `seconds` from now; return its new end. Raises `StaleReceipt`.
         `allow_expired` as in `Message.extend`; it needs the message itself."""
         return run(self._core.extend(message, seconds, allow_expired=allow_expired, timeout=timeout))
 
@@ -336,7 +337,7 @@ class Queue:
         max_messages_per_second: int = 0,
         timeout: Seconds | None = None,
     ) -> Redrive:
-        """Begin to move this queue's dead letters to the queues that they came from, or to
+        """Start moving this queue's dead letters to the queues that they came from, or to
         `destination`; return once that is on stable media.
 
         Selects all that are in the queue now, or those with `message_ids` (1,000 at most), or those

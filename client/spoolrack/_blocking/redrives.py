@@ -27,6 +27,6 @@ class Redrives:
         return run(self._core.cancel(id, timeout=timeout))
 
     def list(self, queue: str = "", *, timeout: Seconds | None = None) -> Iterator[Redrive]:
-        """Return the redrives of a dead-letter queue, or all, the oldest first: those that run, and
-        those that ended within the last 30 days. `timeout` is for each page of them."""
+        """Return the redrives of a dead-letter queue, or all, the oldest first: running ones, and those
+        that ended within the last 30 days. `timeout` is for each page of them."""
         return blocking_iterator(self._core.list(queue, timeout=timeout))

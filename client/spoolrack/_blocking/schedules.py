@@ -1,4 +1,4 @@
-"""Schedules, for threads: messages that a server sends again and again, by cron expressions."""
+"""Schedules, for threads: messages that a server sends at each tick of a cron expression."""
 
 from __future__ import annotations
 
@@ -56,8 +56,7 @@ class Schedules:
         return run(self._core.pause(queue, name, timeout=timeout))
 
     def resume(self, queue: object, name: str, *, timeout: Seconds | None = None) -> Schedule:
-        """Go on with the first tick from now on: those of the pause are not sent. Raises
-        `ScheduleNotFound`."""
+        """Resume a schedule: the ticks of the pause are skipped. Raises `ScheduleNotFound`."""
         return run(self._core.resume(queue, name, timeout=timeout))
 
     def delete(self, queue: object, name: str, *, timeout: Seconds | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Transports: the ways from the client's surface to a store, by gRPC or in a folder itself.
+"""Transports: the client's interface to a store, by gRPC or in a folder.
 
 A transport speaks in `values` and raises `errors`, nothing else; it doesn't retry and doesn't merge.
 Its methods are coroutines. Those of a transport that was opened for `runtime.Threads` block instead
@@ -35,27 +35,27 @@ from .._values import (
 
 
 class Deliveries(Protocol):
-    """Messages as they come. One reader at a time."""
+    """Messages as they arrive. One reader at a time."""
 
     async def next(self) -> Sequence[Envelope]:
-        """Return at least one message; raise a `SpoolrackError` when the stream has ended, for whatever
-        reason: `cancel` included."""
+        """Return at least one message; raise a `SpoolrackError` when the stream has ended, also by
+        `cancel`."""
 
     def connected(self) -> bool:
         """Return whether the server has accepted the stream."""
 
     def cancel(self) -> None:
-        """End the stream, and with it a `next` that waits. From any thread, any number of times."""
+        """End the stream, and a waiting `next`. May be repeated, from any thread."""
 
 
 class Pages(Protocol):
-    """Messages of a reservation, some at a time. One reader."""
+    """Messages of a reservation, by pages. One reader."""
 
     async def next(self) -> Sequence[Envelope]:
         """Return messages, in order; none at the end."""
 
     def cancel(self) -> None:
-        """End it early. Any number of times, also after its end."""
+        """End the read early. May be repeated, also after its end."""
 
 
 class StagingTransport(Protocol):
@@ -139,7 +139,7 @@ class RedriveTransport(Protocol):
         max_messages_per_second: int,
         timeout: float,
     ) -> Redrive:
-        """Begin to move dead letters back; without `ids` all, without a rate as fast as may be."""
+        """Start moving dead letters back; without `ids` all, without a rate as fast as possible."""
 
     async def get(self, id: str, *, timeout: float) -> Redrive: ...
 
@@ -147,7 +147,7 @@ class RedriveTransport(Protocol):
         """Return a page, the oldest first; an empty queue means all."""
 
     async def cancel(self, id: str, *, timeout: float) -> Redrive:
-        """End it; answers what has become of it."""
+        """End a redrive; return it as it ended."""
 
 
 class ScheduleTransport(Protocol):
@@ -163,7 +163,7 @@ class ScheduleTransport(Protocol):
         time_zone: str,
         timeout: float,
     ) -> Schedule:
-        """Create a schedule, or find it there with this content. The message has no delay."""
+        """Create a schedule, or find it with this content. The message has no delay."""
 
     async def list_schedules(self, *, queue: str, token: str, timeout: float) -> Page[Schedule]:
         """Return a page by queue and name; an empty queue means all."""
@@ -187,11 +187,11 @@ class FileTransport(Protocol):
         link: bool,
         timeout: float,
     ) -> SendResult:
-        """Send the file at `path` as the body of a message, whose own body is passed over; with `link`
+        """Send the file at `path` as the body of a message, whose own body is ignored; with `link`
         without a copy. Raises `OSError` for a file that can't be read, `Unsupported`."""
 
 
-class Transport(Protocol):
+class ClientTransport(Protocol):
     """The operations of a store. Safe for use from several threads, or several tasks of one loop."""
 
     staging: StagingTransport
@@ -202,7 +202,7 @@ class Transport(Protocol):
 
     @property
     def target(self) -> str:
-        """The server or folder that this connects to, as a URL."""
+        """The URL of the server or folder."""
 
     async def create_queue(
         self, name: str, settings: Mapping[str, object], labels: Mapping[str, str], *, timeout: float
@@ -237,7 +237,7 @@ class Transport(Protocol):
         states: Collection[MessageState],
         timeout: float,
     ) -> int:
-        """Delete messages; answers how many. None means of any age, no states means all."""
+        """Delete messages; return their number. None means of any age, no states means all."""
 
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float
@@ -263,7 +263,7 @@ class Transport(Protocol):
         visibility_timeout: float | None,
     ) -> Deliveries:
         """Open a stream of messages; a `max_bytes_in_flight` of 0 is no limit. Raises `Unsupported` for
-        another value where bytes can't be limited."""
+        another value if the transport can't limit bytes."""
 
     async def delete(
         self, queue: str, targets: Sequence[Target], *, timeout: float
@@ -304,4 +304,4 @@ class Transport(Protocol):
         """
 
     async def close(self) -> None:
-        """End the calls in flight. Nothing is called afterwards."""
+        """End the calls in flight. No call may follow."""

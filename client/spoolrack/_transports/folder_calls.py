@@ -66,7 +66,7 @@ class FolderCalls:
         return self._result(future)
 
     async def query(self, query: Callable[[Store], Answer], timeout: float | None) -> Answer:
-        """Return the answer to a query that waits for no commit, but perhaps for the disk."""
+        """Return the answer to a query, which waits for no commit, but perhaps for the disk."""
         return await self.work(query, timeout)
 
     async def page(
@@ -108,7 +108,7 @@ class FolderCalls:
         return await self.leased(store, self.begin(store, request), timeout)
 
     async def store(self) -> Store:
-        """Return the store, whatever time it takes to open it."""
+        """Return the store, however long opening it takes."""
         return await self._store(None)
 
     def begin(self, store: Store, request: Request[Answer]) -> Future[Answer]:

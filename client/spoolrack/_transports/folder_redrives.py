@@ -1,4 +1,4 @@
-"""Redrives in a root on this machine. All processes that have it open drive them, this one too."""
+"""Redrives in a root on this machine. All processes that have it open drive them, also this one."""
 
 from __future__ import annotations
 

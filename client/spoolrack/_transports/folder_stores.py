@@ -58,7 +58,7 @@ os.register_at_fork(after_in_child=_drop_after_fork)
 
 
 class SharedStore:
-    """One user's right to the store of a root, from now until `leave`. Thread-safe."""
+    """One client's use of the store of a root, until `leave`. Thread-safe."""
 
     def __init__(self, place: FolderUrl, clock: Clock | None = None) -> None:
         """`clock` counts for the first user only: the others live in its time."""
@@ -79,7 +79,7 @@ class SharedStore:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether every change is to be refused."""
+        """Whether every change is refused."""
         return self._place.read_only
 
     def store(self, *, make: bool = False) -> Future[Store]:
@@ -113,8 +113,8 @@ class SharedStore:
             opening.set_result(store)
 
     def leave(self) -> None:
-        """Use it no more. The last who leaves closes the store, which finishes first what it was asked
-        for. Any number of times; a forked child has nothing to leave."""
+        """End the use of the store. The last client closes it, after its submitted requests. May be
+        repeated; a forked child has nothing to leave."""
         if self._pid != os.getpid():
             return
         with _lock:

@@ -100,7 +100,7 @@ class FolderDeliveries:
 
 
 class FolderTransport:
-    """`transports.Transport` over one root."""
+    """`transports.ClientTransport` over one root."""
 
     def __init__(self, place: FolderUrl, runtime: Runtime) -> None:
         share = SharedStore(place)

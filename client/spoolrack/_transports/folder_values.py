@@ -1,4 +1,4 @@
-"""Convert values and errors between the client's surface and the store. Pure.
+"""Conversion of values and errors between the client's surface and the store. Pure.
 
 The bounds of a request are those that a server has, so that a program may move from a folder to a
 server and back.
@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model import settings as store_settings
-from spoolrack_store.model.batch import Attributes
+from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord as StoreRecord
 from spoolrack_store.model.errors import InvalidMessage, StoreError
@@ -48,7 +48,7 @@ from .._values import (
     millis_of,
     moment_of,
 )
-from ..errors import InvalidUrl, SpoolrackError, error_of
+from ..errors import InvalidUrl, SpoolrackError, _error_of
 
 FORM: Final = "file:///the/root"
 MAX_IN_FLIGHT: Final = 10_000
@@ -84,7 +84,7 @@ class FolderUrl:
 
 
 def parse_folder_url(url: str) -> FolderUrl:
-    """Read a URL; raises `InvalidUrl`."""
+    """Parse a URL; raises `InvalidUrl`."""
     parts = urlsplit(url)
     root = unquote(parts.path, errors="surrogateescape")
     if parts.netloc not in ("", "localhost") or parts.fragment or "\0" in root:
@@ -106,7 +106,7 @@ def parse_folder_url(url: str) -> FolderUrl:
 
 
 def millis(seconds: float) -> Millis:
-    """Rounded up, so that a span of less than a millisecond doesn't become none."""
+    """Return milliseconds, rounded up, so that a span below a millisecond doesn't become none."""
     # By way of whole nanoseconds: 0.1 s must not become 0.1000000000000000055 s, rounded up.
     return Millis(-(-round(seconds * 1e9) // 1_000_000))
 
@@ -164,7 +164,7 @@ def _settings(held: store_settings.QueueSettings) -> QueueSettings:
 
 
 def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
-    """Return a queue as it is at the Unix time `now`."""
+    """Return a queue's info at the Unix time `now`."""
     counts, blocking = queue.counts, queue.blocking
     return QueueInfo(
         name=queue.name,
@@ -374,7 +374,7 @@ def last_receives(named: Iterable[Target | VisibilityChange]) -> dict[int, LastR
 
 @contextmanager
 def errors() -> Iterator[None]:
-    """Raise our error for the store's."""
+    """Raise the client's error for the store's."""
     try:
         yield
     except StoreError as failure:
@@ -382,9 +382,9 @@ def errors() -> Iterator[None]:
 
 
 def error(failure: StoreError) -> SpoolrackError:
-    """Translate an error of the store. `errors.BY_REASON` is the one table: a store's reasons are a
+    """Translate an error of the store. `errors._BY_REASON` is the one table: a store's reasons are a
     server's."""
-    return error_of(
+    return _error_of(
         failure.reason,
         str(failure),
         retry_delay=None

@@ -61,7 +61,7 @@ def options() -> Sequence[tuple[str, int | str]]:
 
 
 class ChannelCalls(Protocol):
-    """A channel, and how calls are made on it."""
+    """The calls on one channel."""
 
     stub: Stubs
 
@@ -231,7 +231,7 @@ class TaskFrames:
 
 
 def ended(target: str) -> SpoolrackError:
-    """Return the error of a stream that ended although the contract says it has no end."""
+    """Return the error of a stream that ended against the contract."""
     return Unreachable(f"The server at {target} ended the stream.")
 
 

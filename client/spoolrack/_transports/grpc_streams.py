@@ -33,7 +33,7 @@ JOIN_TIMEOUT = 5.0
 
 
 class StreamUnsupported(Exception):
-    """The server, an older one, doesn't know this kind of stream. Nothing was done."""
+    """The server is too old for this kind of stream. Nothing was done."""
 
 
 class _NotSent(StreamUnsupported):
@@ -112,7 +112,8 @@ class _Call(Protocol):
 
 
 class RequestStream(Generic[Response]):
-    """Requests of one kind. Safe to share between threads, or between the tasks of one loop."""
+    """A stream of requests of one kind. Safe to share between threads, or between the tasks of one
+    loop."""
 
     def __init__(self, method: Callable[..., Any], target: str, runtime: Runtime) -> None:
         self._method = method

@@ -68,7 +68,7 @@ class GrpcDeliveries:
 
 
 class GrpcTransport:
-    """`transports.Transport` over one channel to `host:port`."""
+    """`transports.ClientTransport` over one channel to `host:port`."""
 
     def __init__(self, address: str, runtime: Runtime, credentials: Credentials = NONE) -> None:
         self._address = address

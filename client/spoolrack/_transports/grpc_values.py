@@ -35,7 +35,7 @@ from .._values import (
     VisibilityChange,
     moment_of,
 )
-from ..errors import SpoolrackError, error_of
+from ..errors import SpoolrackError, _error_of
 from ..v1 import queue_pb2 as pb
 from ..v1 import queue_service_pb2 as rpc
 from ..v1 import schedule_service_pb2 as schedules
@@ -311,7 +311,7 @@ def server_error(status: Status) -> SpoolrackError | None:
             delay = retry.retry_delay.ToTimedelta()
     if info is None or info.domain != DOMAIN:
         return None
-    return error_of(info.reason, status.message, retry_delay=delay, metadata=info.metadata)
+    return _error_of(info.reason, status.message, retry_delay=delay, metadata=info.metadata)
 
 
 def error(status: Status) -> SpoolrackError:

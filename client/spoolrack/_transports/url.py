@@ -12,7 +12,7 @@ from typing import Final, Unpack
 from .._credentials import CredentialOptions, credentials_for, refuse_credentials
 from .._runtime import Runtime
 from ..errors import InvalidUrl
-from . import Transport
+from . import ClientTransport
 
 DEFAULT_PORT: Final = 50051
 _AUTHORITY: Final = re.compile(
@@ -21,7 +21,9 @@ _AUTHORITY: Final = re.compile(
 _KNOWN: Final = "use host:port, grpc://host:port or grpcs://host:port, file:///root, or vsqs:///folder"
 
 
-def open_transport(url: str, runtime: Runtime, **credentials: Unpack[CredentialOptions]) -> Transport:
+def open_transport(
+    url: str, runtime: Runtime, **credentials: Unpack[CredentialOptions]
+) -> ClientTransport:
     """Return the transport for `url`. Makes no connection yet; raises `InvalidUrl`, or
     `InvalidCredentials`."""
     if not isinstance(url, str):

@@ -103,7 +103,7 @@ class ExtendedLeases:
 
 
 class VsqsCalls:
-    """Thread-safe. Raises a `SpoolrackError` for whatever goes wrong."""
+    """The operations on one folder. Thread-safe. Raises a `SpoolrackError` for every failure."""
 
     def __init__(self, place: VsqsUrl) -> None:
         self._place = place
@@ -116,7 +116,7 @@ class VsqsCalls:
         return f"vsqs://{self._place.path}"
 
     def wake(self) -> None:
-        """Let all who wait see whether they were stopped."""
+        """Wake all waiters, which check whether they were stopped."""
         self._folder.wake()
 
     def close(self) -> None:
@@ -267,7 +267,7 @@ class VsqsCalls:
         visibility: float | None,
         stop: Stop,
     ) -> list[Envelope]:
-        """Lease what is ready, or wait for it; nothing once it is stopped."""
+        """Lease ready messages, or wait for them; none once it is stopped."""
         span = self._place.settings.visibility_timeout if visibility is None else visibility
         with self._opened(queue) as folder:
             found = folder.lease(

@@ -1,4 +1,4 @@
-"""The transport to one vsqs folder, which has no server. docs/from-vsqs.md says what it can't do."""
+"""The transport to one vsqs folder, which has no server. docs/from-vsqs.md lists its limits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from .whole_files import WholeFiles
 
 
 class VsqsDeliveries:
-    """A stream with credits: a message that it no longer has leased gives its credit back."""
+    """A stream with credits: a message whose lease has ended returns its credit."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class VsqsDeliveries:
 
 
 class VsqsTransport:
-    """`transports.Transport` over one folder."""
+    """`transports.ClientTransport` over one folder."""
 
     def __init__(self, place: VsqsUrl, runtime: Runtime) -> None:
         self._calls = VsqsCalls(place)

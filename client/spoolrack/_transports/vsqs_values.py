@@ -1,4 +1,4 @@
-"""Convert values between the client's surface and a vsqs folder. No I/O."""
+"""Conversion of values between the client's surface and a vsqs folder. No I/O."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class VsqsUrl:
 
 
 def parse_vsqs_url(url: str) -> VsqsUrl:
-    """Read a URL; raises `InvalidUrl`."""
+    """Parse a URL; raises `InvalidUrl`."""
     parts = urlsplit(url)
     path = unquote(parts.path).rstrip("/")
     if parts.netloc or not path.startswith("/") or parts.fragment or "\0" in path:
@@ -76,7 +76,7 @@ def check_settings(
 
 
 def refusal_of(message: Outgoing) -> SpoolrackError | None:
-    """Why a vsqs folder can't hold a message."""
+    """Return the error of a message that a vsqs folder can't hold; None for any other message."""
     if message.attributes.keys() - tracing.NAMES:
         return Unsupported("A vsqs message has no attributes: put them into the body.")
     if message.delay is not None and seconds_of(message.delay) > 0:
@@ -103,14 +103,14 @@ def lease_of(receipt: str) -> FileName:
 
 
 def number_of(id: str, queue: str) -> int:
-    """Return the number that an id is; raise `MessageNotFound` for an id of another form."""
+    """Parse an id as a number; raise `MessageNotFound` for an id of another form."""
     if not _NUMBER.fullmatch(id):
         raise MessageNotFound(f"There is no message {id[:80]} in the queue {queue}.")
     return int(id)
 
 
 def state_of(name: FileName, now: int) -> MessageState:
-    """Leased, or ready: also if a lease is over and the message isn't put back yet."""
+    """Return leased or ready; ready also if a lease is over and the message isn't requeued yet."""
     leased = name.expiration is not None and name.expiration > now
     return MessageState.LEASED if leased else MessageState.READY
 

@@ -123,13 +123,13 @@ class Batch:
 
     @property
     def epoch(self) -> int:
-        """0, unless one was named."""
+        """The epoch of the publication; 0 if none was named."""
         return self._epoch or 0
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the publication failed, or was interrupted, so that it may have taken place all the
-        same. Then the stage is left, and to publish it by the batch's writer and epoch makes sure."""
+        """Whether the publication failed, or was interrupted, and may have taken place. The stage is
+        then left; publish it again by the batch's writer and epoch."""
         return self._in_doubt
 
     async def send(

@@ -17,7 +17,7 @@ from .._retry import RetryPolicy
 from .._runtime import Runtime, Tasks
 from .._settings import CHOICES, MOST, QueueSettings, Settings
 from .._stage_values import BatchOptions
-from .._transports import Transport
+from .._transports import ClientTransport
 from .._transports.url import open_transport
 from .._values import QueueInfo, Seconds
 from ..errors import InvalidRequest, InvalidSetting, QueueNotFound
@@ -49,7 +49,7 @@ class Client:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: ClientTransport,
         runtime: Runtime,
         *,
         timeout: Seconds = 30.0,
@@ -68,8 +68,8 @@ class Client:
         """Schedules: messages that are sent again and again."""
 
     def queue(self, name: str) -> Queue:
-        """Return a handle on a queue. Makes no call: a missing queue shows at the first use of the
-        handle."""
+        """Return a handle on a queue. Makes no call: the first use of the handle raises `QueueNotFound`
+        for a missing queue."""
         # One per name, so that all who send to a queue share its calls.
         found = self._queues.get(arguments.text("name", name))
         return found or self._queues.setdefault(name, Queue(self._context, name))
@@ -82,8 +82,8 @@ class Client:
         timeout: Seconds | None = None,
         **settings: Unpack[Settings],
     ) -> QueueInfo:
-        """Create a queue. With equal settings, and these labels among its own, it may be there already;
-        with others: `QueueExists`."""
+        """Create a queue, or find it with equal settings and these labels; raise `QueueExists` if they
+        differ."""
         arguments.text("name", name)
         given = {} if labels is None else labels
         arguments.labels(given)
@@ -146,7 +146,7 @@ class Client:
         return Batch(self._context, **options)
 
     async def close(self) -> None:
-        """End the streams and the calls in flight, and close the connection. Any number of times."""
+        """End the streams and the calls in flight, and close the connection. May be repeated."""
         await self._context.close()
 
     async def __aenter__(self) -> Self:

@@ -26,7 +26,7 @@ from ..errors import MessageNotFound, StaleReceipt
 
 
 class LeaseBatches:
-    """Those calls. They are repeated where that helps: each may take place twice."""
+    """The batched calls of one queue. Retries are safe: each call may take place twice."""
 
     def __init__(self, context: ClientContext, queue: str) -> None:
         self._context = context

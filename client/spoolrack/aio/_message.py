@@ -170,6 +170,7 @@ class Message(MessageFacts):
 
     @property
     def queue(self) -> Queue:
+        """A handle on the queue that the message came from."""
         return self._queue
 
     async def delete(self, *, allow_expired: bool = False, timeout: Seconds | None = None) -> None:
@@ -194,7 +195,7 @@ class Message(MessageFacts):
     async def extend(
         self, seconds: Seconds, *, allow_expired: bool = False, timeout: Seconds | None = None
     ) -> datetime:
-        """Let the lease end so long after now; returns the moment: see `spoolrack.Message.extend`."""
+        """Extend the lease; return its new end: see `spoolrack.Message.extend`."""
         return await extend_message(self._queue, self, seconds, timeout, allow_expired=allow_expired)
 
     async def __aenter__(self) -> Self:
@@ -207,7 +208,7 @@ class Message(MessageFacts):
 
 
 class MessageStream(AsyncIterator[Message]):
-    """A queue's messages as they come; `queue.messages()` makes one. Close it, or use `async with`.
+    """A queue's messages as they arrive; `queue.messages()` makes one. Close it, or use `async with`.
 
     May be shared: each message goes to one of the tasks that iterate. Ends when it is closed.
     """
@@ -223,7 +224,7 @@ class MessageStream(AsyncIterator[Message]):
         return Message(envelope, self._queue)
 
     async def receive(self, max_messages: int = 1, *, wait: Seconds | None = None) -> list[Message]:
-        """Return up to `max_messages` of those that have arrived: see
+        """Return up to `max_messages` messages that have arrived: see
         `spoolrack.MessageStream.receive`."""
         envelopes = await self._core.receive(max_messages, wait)
         return [Message(envelope, self._queue) for envelope in envelopes]
@@ -233,8 +234,7 @@ class MessageStream(AsyncIterator[Message]):
         ack_message(self._core, message)
 
     async def close(self) -> None:
-        """Wait for acks, end the stream, and release the messages that it holds and has not handed
-        out."""
+        """Wait for acks, end the stream, and release the messages that wait in it."""
         await self._core.close()
 
     async def __aenter__(self) -> Self:

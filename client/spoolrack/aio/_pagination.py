@@ -1,4 +1,4 @@
-"""Lists that come in pages."""
+"""Pagination of lists."""
 
 from __future__ import annotations
 

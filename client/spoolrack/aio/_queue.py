@@ -55,10 +55,11 @@ class Queue:
 
     @property
     def name(self) -> str:
+        """The queue's name."""
         return self._name
 
     async def info(self, *, timeout: Seconds | None = None) -> QueueInfo:
-        """Return the queue's settings and what is in it now; raises `QueueNotFound`."""
+        """Return the queue's settings and its counts now; raises `QueueNotFound`."""
         transport = self._context.transport
         return await self._context.call(
             lambda left: transport.get_queue(self._name, timeout=left), timeout
@@ -172,7 +173,7 @@ class Queue:
         visibility_timeout: Seconds | None = None,
         timeout: Seconds | None = None,
     ) -> list[Message]:
-        """Lease messages, in order; waits for the first as long as `wait` says."""
+        """Lease messages, in order; wait up to `wait` seconds for the first."""
         envelopes = await self._receive_envelopes(
             max_messages, wait=wait, visibility_timeout=visibility_timeout, timeout=timeout
         )
@@ -321,7 +322,7 @@ class Queue:
         allow_expired: bool = False,
         timeout: Seconds | None = None,
     ) -> datetime:
-        """Let a lease end so long after now; returns the moment: see `spoolrack.Message.extend`."""
+        """Extend a lease; return its new end: see `spoolrack.Message.extend`."""
         return await self._lease_batches.extend(_target(message, allow_expired), seconds, timeout)
 
     async def release(
@@ -394,7 +395,7 @@ class Queue:
         max_messages_per_second: int = 0,
         timeout: Seconds | None = None,
     ) -> Redrive:
-        """Begin to move this queue's dead letters back: see `spoolrack.Queue.redrive`."""
+        """Start moving this queue's dead letters back: see `spoolrack.Queue.redrive`."""
         return await start_redrive(
             self._context,
             self._name,

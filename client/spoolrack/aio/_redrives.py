@@ -1,4 +1,4 @@
-"""Redrives: dead letters that are moved back in the background. `Queue.redrive` begins them."""
+"""Redrives: dead letters that are moved back in the background. `Queue.redrive` starts them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def start_redrive(
     max_messages_per_second: int,
     timeout: Seconds | None,
 ) -> Redrive:
-    """Begin a redrive, or find the one that an earlier try has begun, if its answer was lost."""
+    """Start a redrive, or find the one that an earlier try has started, if its answer was lost."""
     selected = _selected(message_ids)
     arguments.text("destination", destination)
     arguments.text("source_queue", source_queue)

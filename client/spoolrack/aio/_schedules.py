@@ -1,4 +1,4 @@
-"""Schedules: messages that a server sends again and again, by cron expressions."""
+"""Schedules: messages that a server sends at each tick of a cron expression."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Schedules:
         )
 
     async def resume(self, queue: object, name: str, *, timeout: Seconds | None = None) -> Schedule:
-        """Go on with a schedule: see `spoolrack.Schedules.resume`."""
+        """Resume a schedule: see `spoolrack.Schedules.resume`."""
         schedules, place = self._context.transport.schedules, arguments.queue_name(queue)
         arguments.text("name", name)
         return await self._context.call(

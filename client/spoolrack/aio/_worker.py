@@ -189,13 +189,13 @@ class WorkerCore(Generic[Bound]):
 
 
 class Worker:
-    """Calls a handler with each message of a queue; `queue.worker(handler)` makes one."""
+    """A loop that calls a handler with each message of a queue; `queue.worker(handler)` makes one."""
 
     def __init__(self, core: WorkerCore[Message]) -> None:
         self._core = core
 
     async def run(self, *, stop_on_signals: bool = False) -> None:
-        """Work until `stop` is called, or this task is cancelled; then end in order.
+        """Work until `stop` is called, or this task is cancelled; then drain and return.
 
         No new messages, running handlers end, waiting messages are released. With `stop_on_signals`
         SIGTERM and SIGINT call `stop`, and a second one acts as it did before.
@@ -203,7 +203,7 @@ class Worker:
         await self._core.run(stop_on_signals=stop_on_signals)
 
     def stop(self) -> None:
-        """Let `run` end. Returns at once."""
+        """Make `run` drain and return. Returns at once."""
         self._core.stop()
 
     def __repr__(self) -> str:

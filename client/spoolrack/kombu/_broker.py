@@ -83,7 +83,7 @@ class Broker:
         self._refreshed = time.monotonic()
 
     def open(self, timeout: float) -> None:
-        """Make sure that the server answers, within `timeout` seconds."""
+        """Check that the server answers, within `timeout` seconds."""
         self._create(BINDINGS, {}, timeout)
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class Broker:
         return self._client.queue(spoolrack_name(self._prefix + name))
 
     def declare(self, name: str, expires: float | None, message_ttl: float | None) -> None:
-        """Create a queue if it isn't there; one that `expires` lives as long as this connection."""
+        """Create a queue if it is missing; with `expires` it is deleted with this connection."""
         settings: Settings = {}
         if message_ttl:
             settings["retention"] = message_ttl
@@ -180,7 +180,7 @@ class Broker:
                 batch.send_to(self.queue(name), body, delay=delay, priority=priority)
 
     def refresh(self) -> None:
-        """Write the records of this connection's expiring queues anew, if that is due."""
+        """Rewrite the records of this connection's expiring queues, if that is due."""
         if not self._owned or time.monotonic() - self._refreshed < REFRESH:
             return
         self._refreshed = time.monotonic()

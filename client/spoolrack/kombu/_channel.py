@@ -315,7 +315,7 @@ class Channel(virtual.Channel):
         return self.qos.prefetch_count or UNLIMITED
 
     def deliver_next(self) -> bool:
-        """Hand one message that has come to its consumer; False if there is none, or none may be."""
+        """Deliver one message to its consumer; False if there is none, or none is allowed."""
         for _ in range(len(self._turns)):
             consumer_tag = self._turns[0]
             self._turns.rotate(-1)
@@ -408,7 +408,7 @@ class Channel(virtual.Channel):
                 self.connection.wake()
 
     def close(self) -> None:
-        """End the consumers, and release what is not acknowledged."""
+        """End the consumers, and release unacknowledged messages."""
         if not self.closed and not self.connection.is_forked:
             super().close()
             for leases in self._gets.values():

@@ -1,4 +1,4 @@
-"""The transport: a connection of kombu's, which is one client with its channels.
+"""The transport: a connection of kombu, which is one client with its channels.
 
 Delivers what the channels' streams have brought: to a program that drains events, which sleeps until
 one of them brings more, or from the event loop of a Celery worker, which a byte in a socket wakes. What
@@ -27,7 +27,7 @@ DEFAULT_PORT: Final = 50051
 
 
 class Transport(virtual.Transport):
-    """`spoolrack://host:port`."""
+    """kombu's transport to the server at `spoolrack://host:port`."""
 
     Channel = Channel
 
@@ -118,7 +118,7 @@ class Transport(virtual.Transport):
             broker.close()
 
     def wake(self) -> None:
-        """Look again for what may be delivered. From any thread."""
+        """Check again for deliverable messages. From any thread."""
         self._arrived.set()
         if self._waker is not None:
             # A full socket wakes, too; a closed one ends no wait.

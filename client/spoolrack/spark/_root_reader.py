@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 from spoolrack_store.engine.dead_letters import history_of
 from spoolrack_store.files import layout
 from spoolrack_store.model import manifest, settings
-from spoolrack_store.model.batch import Batch, Damaged, Groups, Line, body, decode, resolve
+from spoolrack_store.model.batch_file import BatchFile, Damaged, Groups, Line, body, decode, resolve
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord, NotAHistory, records_in
 from spoolrack_store.model.errors import DamagedSettings
@@ -425,7 +425,7 @@ class _RangeReader:
         self._options = options
         self._range = range
         self._root = _RootFolders(options)
-        self._rows = _Rows(options.columns)
+        self._rows = _RowBuffer(options.columns)
         self._lone: list[Name] = []
         """Messages whose name alone fills all columns that are asked for."""
         self._wants_body = "body" in options.columns
@@ -507,7 +507,7 @@ class _RangeReader:
         if self._options.has(queue, FOREIGN):
             yield _ForeignFile(queue, f"{folder}/{item}")
 
-    def _sent(self, files: Mapping[str, Batch]) -> Iterator[_MessageFile]:
+    def _sent(self, files: Mapping[str, BatchFile]) -> Iterator[_MessageFile]:
         superseded = _superseded(files.values())
         for text in sorted(files):
             batch = files[text]
@@ -534,7 +534,7 @@ class _RangeReader:
         return self._range.holds.get(name.token, name.due)
 
     def _staged(
-        self, items: Sequence[str], files: Mapping[str, Batch]
+        self, items: Sequence[str], files: Mapping[str, BatchFile]
     ) -> Iterator[_MessageFile | _ForeignFile]:
         dropped = {item for item in items if item.endswith("~dropped")}
         for item in items:
@@ -675,14 +675,14 @@ class _RangeReader:
         self._rows.add(_shared(stem, held, due), columns, count, size)
 
 
-def _is_out(batch: Batch) -> bool:
+def _is_out(batch: BatchFile) -> bool:
     """Return whether the file has left `new/`: the copy of a dead letter counts from then on."""
     return any(entry.name.state in _OUT for entry in batch.entries)
 
 
-def _superseded(files: Iterable[Batch]) -> dict[str, int]:
+def _superseded(files: Iterable[BatchFile]) -> dict[str, int]:
     """Return, by stems, the messages that a later file has: a dead letter is a copy, which counts."""
-    by_id: dict[str, list[Batch]] = {}
+    by_id: dict[str, list[BatchFile]] = {}
     for batch in files:
         by_id.setdefault(batch.stem.id + ("n" if batch.stem.count else ""), []).append(batch)
     found: dict[str, int] = {}
@@ -788,7 +788,7 @@ def _text(path: str) -> str:
     return path.encode(errors="surrogateescape").decode(errors="replace")
 
 
-class _Rows:
+class _RowBuffer:
     """Rows that become a record batch: columns that are alike in a name's messages by runs."""
 
     def __init__(self, columns: Sequence[str]) -> None:

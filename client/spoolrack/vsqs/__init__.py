@@ -12,17 +12,17 @@ The names are those of vsqs 0.3 and of its repository's head; `spoolrack.vsqs.qu
 docs/from-vsqs.md tells what is the same, what is better and what to change.
 """
 
-from ._file_names import State
+from ._file_names import FileState
 from ._folder_listing import ListedMessage, stored_messages
 from .queue import Queue, QueueException, QueueFullException, QueueManager, micros
 
 __all__ = [
+    "FileState",
     "ListedMessage",
     "Queue",
     "QueueException",
     "QueueFullException",
     "QueueManager",
-    "State",
     "micros",
     "stored_messages",
 ]

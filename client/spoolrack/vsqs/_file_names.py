@@ -28,8 +28,8 @@ _NAME: Final = re.compile(
 )
 
 
-class State(StrEnum):
-    """The state of a message, as its name gives it."""
+class FileState(StrEnum):
+    """The state of a message, by its file's name."""
 
     NEW = "new"
     """Being written, or left behind by a publisher that died: it was never acknowledged."""
@@ -43,22 +43,22 @@ class FileName:
     """As it stands in the folder."""
     number: int
     """The message's id."""
-    state: State
+    state: FileState
     expiration: int | None = None
     """Of a leased one: Unix time in microseconds."""
 
 
 def parse(text: str) -> FileName | None:
-    """Read a name; None if it is none of vsqs's."""
+    """Parse a name; None if it isn't one of vsqs's."""
     found = _NAME.fullmatch(text)
     if found is None:
         return None
     number = int(found["number"])
     if found["new"]:
-        return FileName(text, number, State.NEW)
+        return FileName(text, number, FileState.NEW)
     if found["expiration"] is None:
-        return FileName(text, number, State.READY)
-    return FileName(text, number, State.LEASED, in_micros(int(found["expiration"])))
+        return FileName(text, number, FileState.READY)
+    return FileName(text, number, FileState.LEASED, in_micros(int(found["expiration"])))
 
 
 def new(number: int) -> str:
@@ -74,5 +74,5 @@ def leased(number: int, expiration: int) -> str:
 
 
 def in_micros(time: int) -> int:
-    """Return a time of a name in microseconds, whichever unit it was written in."""
+    """Return a time of a name in microseconds, from either unit."""
     return time * 1_000 if time in _MILLISECONDS else time

@@ -1,5 +1,5 @@
-"""The steps of one folder as vsqs documents them, for any number of threads and processes, of which
-some may be vsqs's own.
+"""The operations on one folder as vsqs documents them, for any number of threads and processes, also
+vsqs's own.
 
 Every change of state is one rename within the folder, so a process that is killed between two steps
 leaves a message in the state before or in the state after. `sync` makes durable what creates and
@@ -30,7 +30,7 @@ _RIVALS: Final = 1_000
 
 
 class Full(Exception):
-    """The folder holds as many messages as it may."""
+    """The folder has as many messages as its capacity."""
 
     def __init__(self, size: int) -> None:
         super().__init__(f"there are {size} messages")
@@ -39,14 +39,14 @@ class Full(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leased:
-    """A message, and the name that its lease has."""
+    """A leased message, and the name of its lease."""
 
     name: FileName
     body: bytes
 
 
 class MessageFolder:
-    """Thread-safe. The folder may come to be later; without it everything but `make` and `close`
+    """The messages of a folder. Thread-safe. Without the folder everything but `make` and `close`
     raises `FileNotFoundError`."""
 
     def __init__(self, path: str | os.PathLike[str], clock: Callable[[], int]) -> None:
@@ -62,7 +62,7 @@ class MessageFolder:
         return os.path.isdir(self.path)
 
     def make(self) -> None:
-        """Make the folder, durably, unless it is there."""
+        """Create the folder durably, unless it exists."""
         if self.exists():
             return
         os.makedirs(self.path, exist_ok=True)
@@ -150,8 +150,9 @@ class MessageFolder:
         timeout: float | None = 0.0,
         stopped: Callable[[], bool] = lambda: False,
     ) -> list[Leased]:
-        """Lease the oldest messages for `visibility` seconds, up to `limit`, which is asked again and
-        again; waits for the first up to `timeout` seconds, or until `stopped` says so or it is closed.
+        """Lease the oldest messages for `visibility` seconds, up to `limit`, which is called
+        repeatedly; wait for the first up to `timeout` seconds, or until `stopped` is true or the folder
+        is closed.
 
         First puts back all whose lease is over. Not durable: after a power loss they may be ready.
         """
@@ -243,11 +244,11 @@ class MessageFolder:
             return None  # deleted by its id, or its short lease was over
 
     def release(self, lease: str) -> bool:
-        """Put a leased message back; False if the lease is gone."""
+        """Requeue a leased message; False if the lease is gone."""
         return self._change_lease(lease, None)
 
     def extend(self, lease: str, expiration: int) -> str | None:
-        """Let a lease end at another time; returns its new name, or None if it is gone."""
+        """Change the end of a lease; return its new name, or None if it is gone."""
         name = names.parse(lease)
         assert name is not None
         text = names.leased(name.number, expiration)
@@ -300,7 +301,7 @@ class MessageFolder:
         return True
 
     def sync(self) -> None:
-        """Return once all that was published and deleted survives a loss of power."""
+        """Return once all published and deleted messages survive a power cut."""
         _sync(self.path)
 
     # Looking.
@@ -333,11 +334,11 @@ class MessageFolder:
         return os.stat(os.path.join(self.path, text), follow_symlinks=False)
 
     def wake(self) -> None:
-        """Let all who wait ask again whether they are stopped."""
+        """Wake all waiters, which check whether they are stopped."""
         self._watched.wake()
 
     def close(self) -> None:
-        """End all waits. The rest goes on to work, more slowly."""
+        """End all waits. Other operations continue to work, more slowly."""
         self._watched.close()
 
 

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ._file_names import FileName, State, parse
+from ._file_names import FileName, FileState, parse
 
 _SLACK: Final = 64
 
@@ -36,11 +36,11 @@ class Content:
         return iter(sorted(self._names.values(), key=lambda name: (name.number, name.text)))
 
     def named(self, number: int) -> list[FileName]:
-        """Return all names of a message. More than one only after something went wrong."""
+        """Return all names of a message: more than one only after a fault."""
         return [self._names[text] for text in self._numbers.get(number, ())]
 
     def replace(self, texts: Iterable[str]) -> bool:
-        """Believe a list of all names; answers whether that is news."""
+        """Replace the names by those of a listing; return whether they differ."""
         there = {text for text in texts if text not in self._foreign}
         gone = [text for text in self._names if text not in there]
         for text in gone:
@@ -53,7 +53,7 @@ class Content:
         if text in self._names or text in self._foreign:
             return False
         name = parse(text)
-        if name is None or name.state is State.NEW:
+        if name is None or name.state is FileState.NEW:
             return False
         self._names[text] = name
         self._numbers.setdefault(name.number, set()).add(text)
@@ -77,12 +77,12 @@ class Content:
                 self._push(name)
 
     def exclude(self, text: str) -> None:
-        """Exclude a name that looks like a message's, but is that of a folder or a link."""
+        """Exclude a name that looks like a message's, but is a folder or a link."""
         self.remove(text)
         self._foreign.add(text)
 
     def oldest(self) -> FileName | None:
-        """Return the ready message that is next."""
+        """Return the oldest ready message."""
         while self._ready:
             name = self._names.get(self._ready[0][1])
             if name is not None:
@@ -100,11 +100,11 @@ class Content:
         return list(taken.values())
 
     def postpone(self, name: FileName, until: int) -> None:
-        """FileName an expired one again, not before `until`."""
+        """Return an expired message again, not before `until`."""
         heapq.heappush(self._leased, (until, name.text))
 
     def next_expiration(self) -> int | None:
-        """Return the time at which `expired` will return something."""
+        """Return the time of the next result of `expired`."""
         while self._leased and self._leased[0][1] not in self._names:
             heapq.heappop(self._leased)
         return self._leased[0][0] if self._leased else None

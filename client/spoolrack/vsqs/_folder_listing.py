@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ._file_names import State, in_micros, parse
+from ._file_names import FileState, in_micros, parse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +14,7 @@ class ListedMessage:
     """A message as a listing found it. Others may have moved it since."""
 
     id: str
-    state: State
+    state: FileState
     path: str
     size: int
     """Bytes; of a message that is being written, so far."""
@@ -30,7 +30,7 @@ class ListedMessage:
 
 
 def stored_messages(folder: str | os.PathLike[str]) -> Iterator[ListedMessage]:
-    """Return all messages in order, in any state: those being written, too, which aren't acknowledged.
+    """Return all messages in order, in any state, also those being written, which aren't acknowledged.
 
     Other files are left out, and so is what vanishes meanwhile. Raises `FileNotFoundError`.
     """

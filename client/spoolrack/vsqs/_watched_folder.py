@@ -29,7 +29,7 @@ the system is called does not interrupt it."""
 
 
 class Watched:
-    """Use it as a context: everything but `close` and `wake` wants the lock that this holds."""
+    """A folder's content and a lock, as a context: all calls but `close` and `wake` need the lock."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -61,11 +61,11 @@ class Watched:
 
     @property
     def reports_all(self) -> bool:
-        """Whether a look is exact. A listing may miss what is renamed in that moment."""
+        """Whether the content is exact. A listing may miss a file that is renamed at that moment."""
         return self._watcher is not None and self._watcher.reports_all
 
     def refresh(self) -> None:
-        """Look: afterwards `content` is what is there. Raises `FileNotFoundError` without a folder."""
+        """Update `content` to the folder's. Raises `FileNotFoundError` without a folder."""
         if self._watcher is None and not self.closed:
             self._watcher = Watcher(self._path)
         changes = self._watcher.changes() if self._watcher is not None else None
@@ -94,13 +94,13 @@ class Watched:
             self.announce()
 
     def announce(self) -> None:
-        """Let all who wait look again."""
+        """Wake all waiters."""
         self._condition.notify_all()
         if self._has_listener and self._watcher is not None:
             self._watcher.wake()
 
     def wait(self, seconds: float | None) -> None:
-        """Return once the content may have changed, or after so long. The lock is free meanwhile."""
+        """Return once the content may have changed, or after a time. The lock is free meanwhile."""
         if self.closed:
             return
         if threading.current_thread() is threading.main_thread():
@@ -130,7 +130,7 @@ class Watched:
             self.announce()
 
     def close(self) -> None:
-        """Listen no more, and end all waits. Looking goes on to work, by listing."""
+        """Close the watch, and end all waits. The content is still updated, by listing."""
         with self._condition:
             if self.closed:
                 return

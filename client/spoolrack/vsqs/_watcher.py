@@ -35,7 +35,7 @@ LOOK_AGAIN: Final = SECOND
 
 
 class FolderChange(NamedTuple):
-    """A name has appeared in a folder, or has left it, by whichever process."""
+    """A name has appeared in a folder, or has left it."""
 
     folder: str
     name: str
@@ -43,8 +43,8 @@ class FolderChange(NamedTuple):
 
 
 class Watcher:
-    """Watches folders under one root. `wait` and `wake` are thread-safe; the rest is for one thread at
-    a time, which may be another one than that in `wait`."""
+    """A watch of folders under one root. `wait` and `wake` are thread-safe; the rest is for one thread
+    at a time, which may be another one than that in `wait`."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Watcher:
 
     @property
     def reports_all(self) -> bool:
-        """Whether every change in the watched folders, by any process, will be reported.
+        """Whether every change in the watched folders, by any process, is reported.
 
         If so, what was done before a call of `changes` began is in its answer, or in an earlier one.
         """
@@ -97,11 +97,11 @@ class Watcher:
                 self._next_look = Millis(self._clock.monotonic() + self._look_again)
 
     def is_watched(self, folder: str) -> bool:
-        """Return whether `folder` existed at the last look, and is watched or listed."""
+        """Return whether `folder` existed at the last check, and is watched or listed."""
         return folder in self._watches or folder in self._unwatched
 
     def changes(self, timeout: Millis | None = NO_TIME) -> list[FolderChange] | None:
-        """Return all changes since the last call, in order; None if they can't be told: list again.
+        """Return all changes since the last call, in order; None if some were lost: list again.
 
         Waits for a change as long as `timeout` says, None for ever. Empty: none in time, or `wake` was
         called. Changes of this process are reported, too.
@@ -269,7 +269,7 @@ class Inotify:
         )
 
     def remove(self, watch: int) -> None:
-        """Stop watching. It may have stopped by itself."""
+        """Stop a watch, which may have stopped by itself."""
         self._libc.inotify_rm_watch(self.descriptor, watch)
 
     def events(self) -> Iterator[Event]:

@@ -1,4 +1,4 @@
-"""vsqs's own names: change the import, and keep the program.
+"""The names of vsqs, for a program that changes only its import.
 
     from spoolrack.vsqs.queue import QueueManager, QueueFullException  # of vsqs 0.3
     from spoolrack.vsqs.queue import Queue                             # of its repository's head
@@ -22,7 +22,7 @@ MAX_CACHE_SIZE: Final = 256
 
 
 class QueueException(Exception):
-    """Something is the matter with a queue."""
+    """The base of a queue's errors."""
 
 
 class QueueFullException(QueueException):
@@ -116,7 +116,7 @@ class QueueManager:
         self.path = os.fspath(path)
 
     def get_queue(self, name: str, capacity: int | None = None) -> Queue:
-        """Return the queue in the folder `name` below this one, which is made if need be."""
+        """Return the queue in the folder `name` below this one, which is created if it is missing."""
         return Queue(os.path.join(self.path, name), capacity)
 
     def close(self) -> None:

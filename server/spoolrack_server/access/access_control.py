@@ -27,7 +27,7 @@ _SCHEME: Final = "bearer"
 
 
 class AccessControl:
-    """`permissions.Access`, and what finds out who asks. For any thread."""
+    """Authentication by tokens and certificates, and `permissions.Access`. For any thread."""
 
     def __init__(
         self,
@@ -87,15 +87,15 @@ class AccessControl:
     # Authorization.
 
     def allows(self, identity: Identity, permission: Permission, queue: str) -> bool:
-        """Return whether `identity` has this permission on `queue`; "*" asks for all queues."""
+        """Return whether `identity` has this permission on `queue`; "*": on all queues."""
         return self._rules is None or self._rules.current.allows(identity, permission, queue)
 
     def allows_somewhere(self, identity: Identity, permission: Permission) -> bool:
-        """Return whether `identity` may have this permission on any queue."""
+        """Return whether `identity` can have this permission on any queue."""
         return self._rules is None or self._rules.current.allows_somewhere(identity, permission)
 
     def require(self, identity: Identity, permission: Permission, queue: str) -> None:
-        """Raise `PermissionDenied`; or `InvalidQueueName`, so that only names are looked up."""
+        """Raise `PermissionDenied`; or `InvalidQueueName` for an invalid name."""
         if not self.allows(identity, permission, queue_name(queue)):
             raise _denied(identity, permission, queue)
 
@@ -108,7 +108,7 @@ class AccessControl:
             raise _denied(identity, permission, ALL_QUEUES)
 
     def queues_for(self, identity: Identity, permission: Permission) -> Callable[[str], bool] | None:
-        """Return a test of queues in which `identity` may do it; None: all."""
+        """Return a predicate of queues on which `identity` has the permission; None: all."""
         if self.allows(identity, permission, ALL_QUEUES):
             return None
         return lambda queue: self.allows(identity, permission, queue)

@@ -28,7 +28,7 @@ _caller: ContextVar[CallerPermissions | None] = ContextVar("caller", default=Non
 
 
 def queues_for(permission: Permission) -> Callable[[str], bool] | None:
-    """Return a test of queues in which the current caller may do it; None: all."""
+    """Return a predicate of queues on which the current caller has the permission; None: all."""
     caller = _caller.get()
     return None if caller is None else caller.queues_for(permission)
 
@@ -41,7 +41,7 @@ def caller_name() -> str:
 
 @dataclass(eq=False, slots=True)
 class AuthorizedCall:
-    """A call that was let in."""
+    """A call whose caller is authenticated and has the method's permission on some queue."""
 
     context: Context
     method: str
@@ -58,7 +58,7 @@ class AuthorizedCall:
 
 
 class CallAuthorizer:
-    """The calls of one server. Lives in one event loop."""
+    """The authorized calls of one server. Lives in one event loop."""
 
     def __init__(self, guard: AccessControl) -> None:
         self._guard = guard
@@ -67,7 +67,7 @@ class CallAuthorizer:
     @contextmanager
     def admitted(self, context: Context, method: str, *, is_long: bool) -> Iterator[AuthorizedCall]:
         """Authorize a call while it runs; raise `Unauthenticated` or `PermissionDenied` at its start,
-        before anything of it is read.
+        before its request is read.
 
         A call that `is_long` is cancelled when its permission ends: `refused` then holds the reason.
         """

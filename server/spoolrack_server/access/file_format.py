@@ -1,4 +1,4 @@
-"""The lines of the tokens' and the permissions' files, and the names that both hold."""
+"""The lines of the token and permission files, and the names in both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _IDENTITY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+=,%-]{0,254}")
 
 
 class UnreadableAccessFile(Exception):
-    """A file of tokens, of permissions or of certificates can't be used as it is."""
+    """A file of tokens, of permissions or of certificates is invalid."""
 
     def __init__(self, line: int | None, why: str) -> None:
         super().__init__(why if line is None else f"line {line}: {why}")
@@ -26,5 +26,5 @@ def lines_of(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def is_identity(name: str) -> bool:
-    """Return whether a token or a rule can be for this name; a certificate may have any."""
+    """Return whether a token or a rule can have this name; a certificate may have any."""
     return _IDENTITY.fullmatch(name) is not None

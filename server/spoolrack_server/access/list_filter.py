@@ -15,7 +15,7 @@ LOOK: Final = 1_000
 
 
 class Listing(Protocol[Covariant, Contravariant]):
-    """The items, in order."""
+    """A list of items, in order."""
 
     def __call__(self, *, after: Contravariant, limit: int) -> Sequence[Covariant]: ...
 
@@ -29,7 +29,7 @@ def shown(
     after: Cursor,
     limit: int,
 ) -> Sequence[Item]:
-    """Return up to `limit` items above the place `after`: those of whose `queues` all are allowed.
+    """Return up to `limit` items above the place `after`: those with all their `queues` allowed.
 
     `allowed` of None allows all. Takes as long as it takes to list all that isn't shown.
     """

@@ -25,7 +25,7 @@ MONITOR: Final = Permission.MONITOR
 
 @dataclass(frozen=True, slots=True)
 class RequestQueues:
-    """The request names the queues. Its caller must have the permission somewhere to be read at all."""
+    """A method whose request names the queues. Its caller must have the permission on some queue."""
 
     permission: Permission
     needs: Callable[[Any], Iterable[Need]]
@@ -33,7 +33,7 @@ class RequestQueues:
 
 @dataclass(frozen=True, slots=True)
 class HandlerQueues:
-    """The handler finds out which queues it touches, and touches no others."""
+    """A method whose handler finds the queues, and checks each."""
 
     permission: Permission
     needs: Callable[[Any], Iterable[Need]] = lambda _: ()
@@ -141,14 +141,14 @@ class CallerPermissions:
     identity: Identity
 
     def require(self, method: str, request: Any) -> None:
-        """Raise `PermissionDenied` for a request that must not be done."""
+        """Raise `PermissionDenied` for a request that isn't allowed."""
         for permission, queue in SERVED_METHODS[method].needs(request):
             self.guard.require(self.identity, permission, queue)
 
     def require_somewhere(self, method: str) -> None:
-        """Raise `PermissionDenied` for a call that must not be made, whatever its request names."""
+        """Raise `PermissionDenied` for a call that isn't allowed on any queue."""
         self.guard.require_somewhere(self.identity, SERVED_METHODS[method].permission)
 
     def queues_for(self, permission: Permission) -> Callable[[str], bool] | None:
-        """Return a test of queues in which the caller may do it; None: all."""
+        """Return a predicate of queues on which the caller has the permission; None: all."""
         return self.guard.queues_for(self.identity, permission)

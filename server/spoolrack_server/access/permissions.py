@@ -1,4 +1,4 @@
-"""Permissions of an identity on queues. Values; knows nothing of tokens, TLS or the wire."""
+"""Permissions of an identity on queues. Values, independent of tokens, TLS and the wire."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 
 class Permission(Enum):
-    """A permission on a queue. None implies another."""
+    """A permission on a queue. No permission implies another."""
 
     SEND = "send"
     """Send and stage messages."""
@@ -28,14 +28,14 @@ class Identity:
 
 
 class Access(Protocol):
-    """Decides."""
+    """The decision whether an identity has a permission."""
 
     def allows(self, identity: Identity, permission: Permission, queue: str) -> bool:
-        """Return whether `identity` has this permission on `queue`; "*" asks for all queues."""
+        """Return whether `identity` has this permission on `queue`; "*": on all queues."""
 
 
 class OpenAccess:
-    """Every caller may do everything: a server without tokens and without permissions."""
+    """All permissions for every caller: a server without authentication."""
 
     def allows(self, identity: Identity, permission: Permission, queue: str) -> bool:
         return True

@@ -24,7 +24,7 @@ _REMEMBERED: Final = 10_000
 
 
 class Rules:
-    """Those of one version of the file. Immutable, for any thread."""
+    """The rules of one version of the file. Immutable, for any thread."""
 
     def __init__(self, rules: Iterable[tuple[str, frozenset[Permission], str]]) -> None:
         """Each is who, what, and a pattern of queues."""
@@ -68,7 +68,7 @@ class Rules:
         )
 
     def allows_somewhere(self, identity: Identity, permission: Permission) -> bool:
-        """Return whether there can be a queue to which an identity may do it."""
+        """Return whether an identity can have the permission on any queue."""
         return (identity.name, permission) in self._patterns or (ANYBODY, permission) in self._patterns
 
 

@@ -36,7 +36,8 @@ class _Reflection(reflection.aio.ReflectionServicer):
 
 
 def reflect(server: grpc.aio.Server, names: Sequence[str], admissions: CallAuthorizer | None) -> None:
-    """Show the services `names`; to every caller if there are no `admissions`."""
+    """Add the reflection of the services `names`, for authenticated callers; for every caller if
+    `admissions` is None."""
     if admissions is None:
         reflection.enable_server_reflection(names, server)
     else:

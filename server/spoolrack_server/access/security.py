@@ -1,4 +1,4 @@
-"""The access files of a server: opened at the start, and read again while it runs.
+"""The access files of a server: loaded at the start, and reloaded while it runs.
 
 Starting raises `AccessUnusable` for a file that can't be used, or options that make no sense together,
 and `Insecure` for an address that the network can reach without TLS.
@@ -27,7 +27,7 @@ RELOAD_INTERVAL: Final = 1.0
 
 
 class Insecure(Exception):
-    """An address that others can reach would be served without TLS."""
+    """An address that other machines can reach would be served without TLS."""
 
     def __init__(self, address: str) -> None:
         super().__init__(
@@ -38,7 +38,7 @@ class Insecure(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """Paths, as they were given."""
+    """The paths of the access files, as given."""
 
     tls: TlsFiles | None = None
     tokens: str | None = None
@@ -103,7 +103,7 @@ class LoadedSecurity:
         self._watched = watched
 
     async def watch(self, changed: Callable[[], None]) -> None:
-        """Read the files again when they change, until cancelled; `changed` is called after it."""
+        """Reload the files when they change, until cancelled; call `changed` after it."""
         while self._watched:
             await asyncio.sleep(RELOAD_INTERVAL)
             try:
@@ -113,13 +113,13 @@ class LoadedSecurity:
                 self._log.exception("the access files could not be checked")
 
     def reload(self) -> bool:
-        """Read changed files again; return whether something has changed."""
+        """Reload changed files; return whether something has changed."""
         changes = [each.reload() for each in self._watched]
         return any(changes)
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the host, whatever its name resolves to."""
+    """Return whether only this machine can reach the host, without asking the resolver."""
     try:
         found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError:

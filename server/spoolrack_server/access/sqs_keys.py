@@ -67,7 +67,7 @@ class SqsKeys:
 
 
 def issue(path: str, identity: str, *, another: bool = False) -> tuple[str, str]:
-    """Return the access key and the secret of an identity, which the file gets a line for.
+    """Issue the access key and the secret of an identity, and add its line to the file.
 
     An identity that has a key gets the same again, unless it is to have `another`. A file that isn't
     there is made, with a new master key and mode 0600. Raise `ValueError` for a name that no identity

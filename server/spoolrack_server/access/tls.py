@@ -26,7 +26,7 @@ _ALPN: Final = ["http/1.1"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """Paths of files in PEM."""
+    """The paths of files in PEM."""
 
     certificate: str
     """The server's, with those between it and its CA behind it."""

@@ -1,4 +1,4 @@
-"""Tokens: make one, and find the identity that one belongs to.
+"""Tokens: making one, and finding the identity of one.
 
 The file holds the SHA-256 of each token, and no token: a reader of the file can't authenticate with it.
 A token is 256 random bits, which can't be guessed, so that a slow hash adds nothing. One unreadable
@@ -74,7 +74,7 @@ def new_token() -> str:
 
 
 def line_of(identity: str, token: str) -> str:
-    """Return the token's line in the file. Raises `ValueError` for a bad name of an identity."""
+    """Return the token's line in the file. Raises `ValueError` for an invalid name."""
     if not is_identity(identity):
         raise ValueError(
             f"{identity!r} can't be the name of an identity: use up to 255 letters, digits and the "

@@ -1,4 +1,5 @@
-"""Files that an operator changes while the server runs: read at the start, and again when they change.
+"""Files that an operator changes while the server runs: loaded at the start, and reloaded when they
+change.
 
 The content is replaced as a whole, between two calls. A new version that can't be read, is damaged, or
 can be written by other users, is logged once, and the old one stays: a slip of an editor must neither
@@ -31,7 +32,7 @@ Stamp = tuple[int, ...]
 
 
 class AccessUnusable(Exception):
-    """A file of tokens, permissions or certificates can't be used, and so the server doesn't start."""
+    """A file of tokens, permissions or certificates is invalid, and so the server doesn't start."""
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(f"{what} can't be used: {why}")
@@ -63,7 +64,7 @@ class WatchedFiles(Generic[T]):
         return f"{self._what} {', '.join(path for path, _ in self._paths)}"
 
     def reload(self) -> bool:
-        """Return whether there was a new version, which is the current one from now on."""
+        """Load a new version, if there is one; return whether there was."""
         stamps = self._seen()
         if stamps == self._stamps:
             return False

@@ -29,7 +29,7 @@ def _hold_places_of_closed_streams() -> None:
 
 
 def main() -> NoReturn:
-    """Run the command that the process was started with, and exit as it says."""
+    """Run the command of the process's arguments, and exit with its code."""
     _hold_places_of_closed_streams()
     # Before gRPC is loaded: its own log is not for the user of a command, and it never forks.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -1,4 +1,4 @@
-"""`spoolrack queues apply`: makes queues be as a file declares them.
+"""`spoolrack queues apply`: creates and updates queues as a file declares them.
 
 It owns the file: JSON, a queue's settings and labels under each name. It may be repeated, and stops
 at the first queue that the server refuses, which leaves those before it as declared. It never deletes
@@ -38,7 +38,7 @@ _LONGEST_SHOWN: Final = 60
 @argument("file", type=click.File("rb"))
 @connects_to_queues
 def command(connection: Connection, file: Any) -> None:
-    """Make queues be as FILE declares them: JSON, such as {"jobs": {"visibility_timeout": "5m"}}.
+    """Create and update queues as FILE declares them: {"jobs": {"visibility_timeout": "5m"}}.
 
     A queue that isn't there is created; of one that is there, the settings become the declared ones,
     and those that are not declared the defaults. Its labels become those that it declares as "labels",

@@ -12,7 +12,7 @@ from .units import plural
 
 
 class LineBatch:
-    """One batch. Says on standard error what came of it."""
+    """A batch of lines. It prints its outcome on standard error."""
 
     def __init__(
         self, client: Client, queue: str, like: Outgoing, advance: Lines.Advance, quiet: bool
@@ -25,8 +25,8 @@ class LineBatch:
         self._quiet = quiet
 
     def send(self, lines: Lines, options: BatchOptions) -> tuple[int, str | None]:
-        """Stage all lines and publish them; answers the exit code, and the stage where it is left to
-        be published."""
+        """Stage all lines and publish them; return the exit code, and the stage if it is left to be
+        published."""
         batch = self._queue.batch(**options)
         code, why = OK, ""
         try:

@@ -70,16 +70,18 @@ class Row:
     type=Span(0.1, DAY),
     default="60s",
     show_default=True,
-    help="How long it takes, about.",
+    help="About how long the measurement takes.",
 )
-@option("--size", type=Size(0, LARGEST), default="1k", show_default=True, help="Of a message's body.")
+@option(
+    "--size", type=Size(0, LARGEST), default="1k", show_default=True, help="Size of a message's body."
+)
 @option("--json", "as_json", is_flag=True, help="Print a line of JSON for each row.")
 @connects_to_queues
 def command(connection: Connection, disk: str | None, seconds: float, size: int, as_json: bool) -> int:
     """Measure a server and its disk, in about a minute.
 
-    Works in a queue of its own with a random name, which it deletes at the end, and for the disk in a
-    folder of its own. The server should be idle otherwise: other calls are slower meanwhile.
+    Uses a queue with a random name, which it deletes at the end, and for the disk a folder of its own.
+    The server should be idle otherwise: other calls are slower meanwhile.
     """
     body = os.urandom(size)
     rows: list[Row] = []

@@ -28,7 +28,7 @@ class BodyFolder:
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, message: Message) -> Path:
-        """Return the file that has the body now, on stable media.
+        """Write a body into a file on stable media, and return the file.
 
         It gets its name when it is whole, and the message stays leased until then. A body in a file of
         its own, in the root on this file system, is linked and not copied.

@@ -56,12 +56,12 @@ class Connection:
     credentials: CredentialOptions = field(default_factory=CredentialOptions, repr=False)
 
     def client(self) -> Client:
-        """Return a client for a user at a terminal: it fails within moments if no server is there."""
+        """Return a client for a user at a terminal: it fails within moments without a server."""
         return self.patient_client(_FEW)
 
     def patient_client(self, retry: RetryPolicy | None = None) -> Client:
-        """Return a client for long work: it outlasts a restart of the server that takes less than the
-        timeout."""
+        """Return a client for long work: it retries through a restart of the server that takes less
+        than the timeout."""
         try:
             return connect(self.url, timeout=self.timeout, retry=retry, **self.credentials)
         except InvalidUrl as error:
@@ -102,7 +102,7 @@ def reads_queues(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def connects_to_queues(command: Callable[..., Any], only_looks: bool = False) -> Callable[..., Any]:
-    """Give a command the connection options: its first argument is a `Connection`."""
+    """Add the connection options to a command, whose first argument is a `Connection`."""
 
     @option(
         "--url",
@@ -132,7 +132,13 @@ def connects_to_queues(command: Callable[..., Any], only_looks: bool = False) ->
         envvar="SPOOLRACK_CERTIFICATE",
         help="With grpcs://: this client's own certificate, for a server that asks for one.",
     )
-    @option("--key", metavar="FILE", type=_A_FILE, envvar="SPOOLRACK_KEY", help="Its key.")
+    @option(
+        "--key",
+        metavar="FILE",
+        type=_A_FILE,
+        envvar="SPOOLRACK_KEY",
+        help="The key of the certificate.",
+    )
     @option(
         "--insecure",
         envvar="SPOOLRACK_INSECURE",

@@ -18,7 +18,7 @@ log_format_option = option(
     type=click.Choice(["logfmt", "json"]),
     default="logfmt",
     show_default=True,
-    help="Of the log, on standard error.",
+    help="Format of the log, on standard error.",
 )
 
 

@@ -1,4 +1,4 @@
-"""Exit codes, and the one line that goes with each error.
+"""Exit codes, and the one-line text of each error.
 
 The numbers are those of sysexits.h where it has one, so that a script can tell "try again" from "this
 will never work". docs/cli.md lists them.
@@ -89,7 +89,7 @@ _CODES: Final[Mapping[type[Exception], int]] = {
 
 
 class Failed(Exception):
-    """A command can't go on, for a reason that it has found itself."""
+    """An error that a command has found itself, and that ends it."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -97,7 +97,7 @@ class Failed(Exception):
 
 
 def code_of(error: Exception) -> int | None:
-    """Return the exit code that goes with an error; None if it wasn't foreseen."""
+    """Return the exit code of an error; None for an unexpected one."""
     if isinstance(error, Failed):
         return error.code
     if _is_of_a_closed_stream(error):

@@ -1,4 +1,4 @@
-"""`spoolrack fsck`: checks the folders without a server, mends them, brings back from quarantine."""
+"""`spoolrack fsck`: checks the folders without a server, repairs them, restores from quarantine."""
 
 from __future__ import annotations
 

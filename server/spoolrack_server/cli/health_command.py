@@ -1,4 +1,4 @@
-"""`spoolrack health`: asks a server's health listener, where no HTTP client is at hand.
+"""`spoolrack health`: probes a server's health listener without an HTTP client.
 
 That is a container's own check: an image needs no shell and no curl for it. It reads the listener's
 address from the variable that `serve --health` reads, and knows nothing of queues, TLS or tokens.
@@ -36,7 +36,7 @@ _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
     "--timeout", type=Span(0.001), default="3s", show_default=True, help="How long an answer may take."
 )
 def command(which: str, health: tuple[str, int], timeout: float) -> int:
-    """Ask whether a server is ready, or live. Exits with 1 if it isn't, with 69 without an answer."""
+    """Check whether a server is ready, or live. Exits with 1 if it isn't, with 69 without an answer."""
     host, port = _EVERYWHERE.get(health[0], health[0]), health[1]
     connection = http.client.HTTPConnection(host, port, timeout=timeout)
     try:

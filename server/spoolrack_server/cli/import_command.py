@@ -1,4 +1,4 @@
-"""`spoolrack import`: moves the ancestors' queues in, and reads archives."""
+"""`spoolrack import`: moves queues of vsqs and softlayer/mq in, and reads archives."""
 
 from __future__ import annotations
 

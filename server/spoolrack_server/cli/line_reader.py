@@ -1,4 +1,4 @@
-"""Lines of a file or a pipe as they come, in chunks that one call can carry.
+"""Lines of a file or a pipe as they arrive, in chunks that fit into one call.
 
 A chunk is cut when it is full, and also when the input pauses: a line that a user has typed, or a
 program has logged, is sent at once and doesn't wait for a thousand others.
@@ -28,8 +28,7 @@ _AT_ONCE: Final = 256 * 1024
 
 
 def named_in(arguments: Sequence[str]) -> list[str]:
-    """Return ids or receipts: those of the command line, and, where "-" stands, those of standard
-    input."""
+    """Return ids or receipts: those of the command line, and for "-" those of standard input."""
     named: list[str] = []
     for argument in arguments:
         if argument != "-":
@@ -47,7 +46,7 @@ def named_in(arguments: Sequence[str]) -> list[str]:
 
 @dataclass(slots=True)
 class LineChunk:
-    """Lines that one call can carry."""
+    """Lines that fit into one call."""
 
     first: int
     """The number of the first one, counted from 1."""
@@ -69,7 +68,7 @@ class Lines:
         self._held = 0
 
     def chunks(self) -> Iterator[LineChunk]:
-        """Yield all lines in order, but for those that are too long."""
+        """Yield all lines in order, without those that are too long."""
         chunk = LineChunk(1)
         read = size = 0
         while True:

@@ -1,4 +1,4 @@
-"""Sends lines in batches, several calls in flight if asked, and knows which lines are acknowledged.
+"""Sends lines in batches, with several calls in flight if requested, and tracks acknowledged lines.
 
 A line that a full queue or disk refuses is retried until the user interrupts; a line that can never be
 sent is noted, and the rest goes on.

@@ -1,4 +1,4 @@
-"""Output of messages and tables: all that the commands print goes through here.
+"""The output of messages and tables: the only place that prints.
 
 Messages go to standard output unbuffered, so that a message is known to be written before it is
 deleted. Terminal escapes: unprintable characters of texts from outside (a body, an attribute, a name,
@@ -42,7 +42,7 @@ class Output:
             left = left[os.write(self._file, left) :]
 
     def write_body(self, body: bytes, *, is_only: bool) -> None:
-        """Write a body and a line feed. The only one to a file or a pipe is written as it is.
+        """Write a body and a line feed. A single one is written to a file or a pipe as it is.
 
         At a terminal all but tabs and line feeds is escaped.
         """
@@ -52,7 +52,7 @@ class Output:
         self.write(body if is_only and not self._is_terminal else body + b"\n")
 
     def sync(self) -> None:
-        """Return once what was written is on stable media, if it goes to a file."""
+        """Return once the output is on stable media, if it goes to a file."""
         if self._is_file:
             os.fsync(self._file)
 
@@ -64,13 +64,13 @@ def print_results(*lines: str) -> None:
 
 
 def print_status(line: str) -> None:
-    """Say something to the user, beside the results."""
+    """Print a status for the user, beside the results."""
     sys.stderr.write(f"{PROGRAM}: {printable(line)}\n")
     sys.stderr.flush()
 
 
 def announce_stdin(what: str) -> None:
-    """Say, where standard input is a terminal, that `what` is read from it, and how to end that."""
+    """Print, if standard input is a terminal, that `what` is read from it, and how to end the input."""
     if sys.stdin.isatty():
         print_status(
             f"reading {what} from the terminal: Ctrl-D on a line of its own ends it, Ctrl-C cancels"

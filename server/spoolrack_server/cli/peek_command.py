@@ -1,4 +1,4 @@
-"""`spoolrack peek`: looks at messages without leasing them."""
+"""`spoolrack peek`: shows messages without leasing them."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def command(
 ) -> int:
     """Show the first messages of QUEUE, or those with these IDs, without leasing them.
 
-    By group and attributes it looks at all messages until it has found enough, and reads no bodies of
-    others. Exits with 1 if there is none.
+    A filter by group or attributes examines all messages until enough match, and reads no bodies of
+    the others. Exits with 1 if there is none.
     """
     if raw and json:
         raise click.UsageError("Choose one of --raw and --json.")

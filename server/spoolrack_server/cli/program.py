@@ -1,4 +1,4 @@
-"""The command `spoolrack`: finds the subcommand, and maps every end of it to an exit code.
+"""The command `spoolrack`: finds the subcommand, and maps its end to an exit code.
 
 Errors are one line on standard error, and never a traceback (unless SPOOLRACK_DEBUG is set).
 """
@@ -61,7 +61,7 @@ class _StderrLine(logging.Formatter):
 
 
 class Commands(click.Group):
-    """The subcommands, in the order in which a newcomer meets them."""
+    """The subcommands, the most used first."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -84,7 +84,7 @@ def spoolrack() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command with these arguments; returns its exit code."""
+    """Run the command with these arguments; return its exit code."""
     instruction = os.environ.get(COMPLETE)
     if instruction:
         return shell_complete(spoolrack, {}, PROGRAM, COMPLETE, instruction)

@@ -58,7 +58,7 @@ def progress_bar(title: str, length: int | None, quiet: bool) -> Iterator[Advanc
 
 @contextmanager
 def counting_bar(title: str, quiet: bool) -> Iterator[Show]:
-    """Show a bar whose count is kept elsewhere."""
+    """Show a bar whose count another object keeps."""
 
     def columns() -> Sequence[ProgressColumn]:
         from rich.progress import MofNCompleteColumn

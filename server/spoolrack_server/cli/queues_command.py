@@ -214,9 +214,11 @@ def show(connection: Connection, name: str, json: bool) -> None:
 @command.command(name="set")
 @argument("name")
 @_has_settings
-@option("--reset", type=SettingName(), multiple=True, help="Set back to the default.")
+@option("--reset", type=SettingName(), multiple=True, help="Reset SETTING to its default; repeatable.")
 @option("--label", type=Label(), multiple=True, help="Set a label; repeatable.")
-@option("--remove-label", type=Text(), metavar="NAME", multiple=True, help="Repeatable.")
+@option(
+    "--remove-label", type=Text(), metavar="NAME", multiple=True, help="Remove a label; repeatable."
+)
 @_if_version
 @connects_to_queues
 def set_(
@@ -292,7 +294,7 @@ def purge(
 @argument("name")
 @reads_queues
 def describe(connection: Connection, name: str) -> None:
-    """Explain why the queue NAME stands still, if it does, and show its oldest leases."""
+    """Show what holds back the messages of the queue NAME, and its oldest leases."""
     with connection.client() as client:
         info = client.queue(name).info()
     causes = [

@@ -1,4 +1,4 @@
-"""`spoolrack receive`: leases messages, and prints them or hands them to a command."""
+"""`spoolrack receive`: leases messages, and prints them or passes them to a command."""
 
 from __future__ import annotations
 

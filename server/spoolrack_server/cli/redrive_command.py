@@ -41,7 +41,7 @@ LONGEST_PAUSE: Final = 0.5
     default=0,
     help="So many messages a second at most.  [default: no bound]",
 )
-@option("--no-wait", is_flag=True, help="Don't wait for its end: print its id.")
+@option("--no-wait", is_flag=True, help="Print the redrive's id, and don't wait for its end.")
 @option("--json", is_flag=True, help="Print the redrive as a line of JSON.")
 @option("--quiet", "-q", is_flag=True, help="Show neither progress nor counts.")
 @connects_to_queues
@@ -58,8 +58,8 @@ def command(
 ) -> int:
     """Move the dead letters of QUEUE back to the queues that they came from.
 
-    It goes on by itself: Ctrl-C ends the watching, `spoolrack redrives cancel` the redrive. Exits
-    with 1 if nothing was moved, if messages had to stay, or if it was cancelled.
+    The redrive runs in the background: Ctrl-C ends this command, `spoolrack redrives cancel` the
+    redrive. Exits with 1 if nothing was moved, if messages had to stay, or if it was cancelled.
     """
     with connection.client() as client:
         redrive = client.queue(queue).redrive(

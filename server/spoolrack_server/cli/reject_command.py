@@ -12,7 +12,7 @@ from .release_command import end_leases
 @click.command()
 @argument("queue")
 @argument("messages", nargs=-1, required=True, metavar="RECEIPT|ID...")
-@option("--reason", metavar="TEXT", help="Why: kept in the dead-letter record.")
+@option("--reason", metavar="TEXT", help="Reason, kept in the dead-letter record.")
 @option("--quiet", "-q", is_flag=True, help="Don't say how many were rejected.")
 @connects_to_queues
 def command(
@@ -20,7 +20,7 @@ def command(
 ) -> int:
     """Move leased messages of QUEUE to its dead-letter queue, however often they were received.
 
-    They are named as `release` names them. Exits with 1 if one of them isn't leased any more; the
+    Messages are named as for `release`. Exits with 1 if one of them isn't leased any more; the
     others are rejected all the same.
     """
     return end_leases(

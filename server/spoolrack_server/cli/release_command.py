@@ -22,7 +22,9 @@ from .units import DELAY, plural, quoted
 @option("--delay", type=DELAY, default="0s", help="Hide the messages for so long.")
 @option("--backoff", is_flag=True, help="Hide them for as long as the queue's back-off says.")
 @option(
-    "--reason", metavar="TEXT", help="Why: kept in the record of a message that becomes a dead letter."
+    "--reason",
+    metavar="TEXT",
+    help="Reason, kept in the record of a message that becomes a dead letter.",
 )
 @option("--uncounted", is_flag=True, help="Don't count the receive.")
 @option("--quiet", "-q", is_flag=True, help="Don't say how many were released.")
@@ -39,9 +41,9 @@ def command(
 ) -> int:
     """Make leased messages of QUEUE ready again, at their old place, before their leases end.
 
-    They are named by the receipts of a receive; with --root also by their ids, for the files' names
-    tell the receipts. With "-", both are read from standard input, one a line. Exits
-    with 1 if one of them isn't leased any more; the others are released all the same.
+    Messages are named by the receipts of a receive; with --root also by their ids. With "-", both are
+    read from standard input, one a line. Exits with 1 if one of them isn't leased any more; the others
+    are released all the same.
     """
     if backoff and delay:
         raise click.UsageError("--backoff and --delay both say how long: use one of them.")
@@ -66,7 +68,7 @@ def end_leases(
     done: str,
     quiet: bool,
 ) -> int:
-    """End the leases of messages that are named by receipts or ids; `done` says what was done."""
+    """End the leases of messages by receipts or ids; `done` is the text of a success."""
     wanted = named_in(messages)
     # A receipt says so itself: it has what no id has.
     ids = {named.lower() for named in wanted if "~" not in named}

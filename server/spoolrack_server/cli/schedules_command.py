@@ -17,7 +17,7 @@ from .units import Text, moment_text
 
 @click.group()
 def command() -> None:
-    """Create, list, pause and delete schedules: messages that are sent again and again."""
+    """Create, list, pause and delete schedules: messages that are sent at each tick of CRON."""
 
 
 @command.command()
@@ -33,7 +33,13 @@ def command() -> None:
     show_default=True,
     help="The time zone of CRON, such as Europe/Berlin.",
 )
-@option("--attribute", "-a", metavar="NAME=VALUE", multiple=True, help="May be repeated.")
+@option(
+    "--attribute",
+    "-a",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Attribute of the messages; repeatable.",
+)
 @option("--group", metavar="GROUP", help="Messages of one group are received in their order.")
 @connects_to_queues
 def create(

@@ -55,7 +55,13 @@ STDIN = 0
     flag_value="-",
     help="Send each line of FILE, or of standard input, as a message.",
 )
-@option("--attribute", "-a", metavar="NAME=VALUE", multiple=True, help="May be repeated.")
+@option(
+    "--attribute",
+    "-a",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Attribute of the message; repeatable.",
+)
 @option(
     "--delay",
     type=DELAY,
@@ -129,12 +135,12 @@ def command(
     """Send BODY to QUEUE, and print the message's id.
 
     Without BODY, or with "-", the body is all of standard input. Returns when the message is on stable
-    media. A full queue is waited for, as long as --timeout says. A file of more than 64 MiB goes over
-    --http-url, or with --root into the folder; a later write to a linked file changes the message.
+    media. Waits for a full queue, up to --timeout. A file of more than 64 MiB is sent by --http-url, or
+    with --root into the folder; a later write to a linked file changes the message.
 
-    With --lines, ends with the number of messages that the server has acknowledged; if it is stopped or
-    something fails, it says which lines are not stored. A line that can't be sent is named. With
-    --batch, all lines appear at one moment, or none does, whatever happens. A batch with a --writer and
+    With --lines, prints at the end the number of acknowledged messages; if it is stopped or fails, it
+    prints the lines that are not stored. A line that can't be sent is named. With --batch, all lines
+    appear at one moment, or none does. A batch with a --writer and
     an --epoch is sent once: of a writer's epochs each is sent only if it is higher than the last.
     """
     given = [source for source in (body, file, link, lines) if source is not None]

@@ -53,7 +53,7 @@ class _AddressOrOff(Address):
     envvar=["SPOOLRACK_DATA", "SPOOLRACK_SERVE_ROOT"],
     default=DEFAULTS.root,
     show_default=True,
-    help="The folder of the queues; made if it isn't there.",
+    help="The folder of the queues; created if it is missing.",
 )
 @option(
     "--grpc",
@@ -61,7 +61,7 @@ class _AddressOrOff(Address):
     envvar="SPOOLRACK_GRPC",
     default=USUAL_GRPC,
     show_default=True,
-    help="Where to listen for clients; port 0 takes a free one.",
+    help="Address of the gRPC port; port 0 takes a free one.",
 )
 @option(
     "--http",
@@ -69,7 +69,7 @@ class _AddressOrOff(Address):
     envvar="SPOOLRACK_HTTP",
     default="127.0.0.1:8080",
     show_default=True,
-    help='Where to listen for HTTP; "off": nowhere.',
+    help='Address of the HTTP port; "off": none.',
 )
 @option(
     "--sqs",
@@ -77,7 +77,7 @@ class _AddressOrOff(Address):
     envvar="SPOOLRACK_SQS",
     default=OFF,
     show_default=True,
-    help="Where to listen for clients of Amazon SQS, such as 127.0.0.1:9324.",
+    help="Address of the port for clients of Amazon SQS, such as 127.0.0.1:9324.",
 )
 @option(
     "--sqs-url",
@@ -105,14 +105,14 @@ class _AddressOrOff(Address):
     type=click.IntRange(min=0, max=10_000),
     default=0,
     show_default=True,
-    help="Accepted from former versions, and without effect: the order is exact.",
+    help="No effect; accepted for compatibility.",
 )
 @option(
     "--workers",
     type=click.IntRange(min=1, max=1_000_000),
     default=None,
     show_default="no bound",
-    help="Bound on concurrent fetches, and on concurrent saves.",
+    help="Bound on concurrent receives, and on concurrent sends.",
 )
 @option(
     "--no-mover",
@@ -147,7 +147,7 @@ class _AddressOrOff(Address):
     "--tls-key",
     type=click.Path(exists=True, dir_okay=False),
     envvar="SPOOLRACK_TLS_KEY",
-    help="Its key, in PEM, without a password.",
+    help="The key of the certificate, in PEM, without a password.",
 )
 @option(
     "--tls-client-ca",
@@ -219,7 +219,7 @@ class _AddressOrOff(Address):
     envvar="SPOOLRACK_HEALTH",
     default=OFF,
     show_default=True,
-    help="Where to answer probes alone, without TLS.",
+    help="Address of a listener for probes alone, without TLS.",
 )
 @option(
     "--traces",

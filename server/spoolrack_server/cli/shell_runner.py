@@ -1,4 +1,4 @@
-"""Runs a shell command on a message, and keeps a message leased while something takes its time."""
+"""Runs a shell command on a message, and keeps the message leased meanwhile."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Runner:
         """Seconds of a lease. None: each message tells."""
 
     def run(self, message: Message) -> bool:
-        """Return whether the command exits with 0 on this message.
+        """Run the command on this message; return whether it exits with 0.
 
         After an interrupt, wait for the command's end first.
         """
@@ -112,7 +112,7 @@ class Runner:
 
 @contextmanager
 def kept_leased(message: Message, visibility: float | None) -> Iterator[None]:
-    """Extend the lease of a message again and again until the block ends.
+    """Extend the lease of a message in the background until the block ends.
 
     `visibility` are the seconds of a lease; None: the message tells.
     """

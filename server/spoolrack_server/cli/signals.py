@@ -19,11 +19,11 @@ _deferring = 0
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: to be cleaned up after like Ctrl-C."""
+    """SIGTERM, with the same cleanup as Ctrl-C."""
 
 
 def install() -> None:
-    """Take the signals over."""
+    """Install the signal handlers."""
     global _pending, _deferring
     _pending, _deferring = None, 0
     if threading.current_thread() is threading.main_thread():
@@ -35,7 +35,7 @@ def install() -> None:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Let the first signal wait until the end of this block, which should be short."""
+    """Defer the first signal until the end of this block, which should be short."""
     global _deferring
     was_pending = _pending
     _deferring += 1

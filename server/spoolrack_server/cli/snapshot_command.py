@@ -18,7 +18,7 @@ def command(target: str, data: str) -> int:
 
     TARGET must not exist, and its folder lies on the root's file system. Calls wait while the names are
     linked. The snapshot can be checked, served, and copied elsewhere (rsync -aH); changes to it don't
-    touch the root. It needs room for names, and for messages that the root deletes meanwhile.
+    touch the root. It takes space for names, and for messages that the root deletes meanwhile.
     """
     taken = take_snapshot(data, target)
     print_results(f"{target}: {plural(taken.files, 'file')} linked in {taken.held:,} ms.")

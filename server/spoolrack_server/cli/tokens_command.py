@@ -21,7 +21,7 @@ def new(identity: str) -> int:
 
     The token goes to standard output, for its user: it can't be shown again. The line goes to standard
     error and holds only a hash: add it to the file, and running servers accept it within moments. With
-    two lines for one identity, its old token and its new one are good side by side.
+    two lines for one identity, its old token and its new one are both valid.
     """
     from ..access.tokens import line_of, new_token
 
@@ -48,7 +48,7 @@ def sqs_key(identity: str, keys: str, another: bool) -> int:
     """Print the access key and the secret of IDENTITY for clients of Amazon SQS.
 
     An identity without a key gets one, and a line in the file. The same command shows the key again.
-    Running servers know a new key within moments; a line that is removed takes the key back.
+    Running servers accept a new key within moments. To revoke a key, remove its line.
     """
     from ..access.file_format import UnreadableAccessFile
     from ..access.sqs_keys import issue

@@ -1,4 +1,4 @@
-"""Times, sizes, texts, addresses and folders as people write and read them. Pure.
+"""Parsing and formatting of times, sizes, texts, addresses and folders on the command line. Pure.
 
 A value that passes one of these types is one that the client can put into a request. Too large a
 number, or a text that is not UTF-8, is refused here, under the name of its option.
@@ -147,7 +147,7 @@ def _as_float(value: float) -> float:
 
 
 class Text(_ParamType):
-    """A text, in UTF-8. An empty one is mostly a variable that was not set, and is refused."""
+    """A text, in UTF-8. An empty one is refused: it is mostly a variable that was not set."""
 
     name = "text"
 
@@ -190,7 +190,7 @@ class Label(_ParamType):
 
 
 class Word(_ParamType):
-    """A name that becomes part of a file's: letters, digits, '_' and '-'."""
+    """A name that becomes part of a file's name: letters, digits, '_' and '-'."""
 
     name = "name"
 
@@ -218,7 +218,7 @@ class FilePath(Text):
 
 
 class Watermark(_ParamType):
-    """A part of the memory that there is, as a float below 1; or a size in bytes; or None for "off"."""
+    """A part of the memory, as a float below 1; or a size in bytes; or None for "off"."""
 
     name = "part|size|off"
 
@@ -265,7 +265,7 @@ def _may_be_a_host(host: str) -> bool:
 
 
 class FolderPath(Text):
-    """A folder, which need not be there."""
+    """A folder, which may be missing."""
 
     name = "dir"
 
@@ -299,13 +299,12 @@ SETTING_TYPES: Final = {setting.name: setting_type(setting) for setting in SCHEM
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether a text of the command line was UTF-8: other bytes come as halves of surrogate
-    pairs."""
+    """Return whether a text of the command line was UTF-8: Python passes other bytes as surrogates."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def quoted(value: object) -> str:
-    """Return a refused value as an error repeats it: printable, and not too long."""
+    """Return a refused value for an error: printable, and not too long."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 

@@ -1,1 +1,1 @@
-"""The dashboard at `/-/dashboard`: its files, and the JSON under `/-/api/` that it lives on."""
+"""The dashboard at `/-/dashboard`: its files, and its JSON under `/-/api/`."""

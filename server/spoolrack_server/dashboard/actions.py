@@ -37,7 +37,7 @@ MOST_DELETED: Final = 1_000
 
 
 class Actions:
-    """Lives in one event loop."""
+    """The handlers of changes. Lives in one event loop."""
 
     def __init__(self, context: GatewayContext, permits: RequestPermissions, clock: Clock) -> None:
         self._context = context

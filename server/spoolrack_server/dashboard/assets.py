@@ -64,13 +64,13 @@ class Assets:
         return self._answer(request, request.match_info["asset"])
 
     async def root(self, request: web.Request) -> web.StreamResponse:
-        """Lead a browser to the page; raises `NoSuchPage` for programs, which ask for no HTML."""
+        """Redirect a browser to the page; raises `NoSuchPage` for programs, which accept no HTML."""
         if "text/html" not in request.headers.get("Accept", ""):
             raise NoSuchPage
         return web.Response(status=303, headers={"Location": "-/dashboard", "Vary": "Accept"})
 
     async def redirect(self, request: web.Request) -> web.StreamResponse:
-        """Redirect a path without its final slash: the page's relative links would lead nowhere."""
+        """Redirect a path without its final slash, which the page's relative links need."""
         return web.Response(status=308, headers={"Location": "../dashboard"})
 
     def _answer(self, request: web.Request, path: str) -> web.Response:

@@ -18,7 +18,7 @@ from .request_permissions import RequestPermissions
 
 
 class Monitoring:
-    """Lives in one event loop."""
+    """The handlers of the last hour and the machine. Lives in one event loop."""
 
     def __init__(
         self, context: GatewayContext, permits: RequestPermissions, observer: Observer

@@ -63,7 +63,7 @@ FIRST_BOUNDS: Final[Mapping[str, Millis]] = {
 
 
 class DashboardViews:
-    """Lives in one event loop."""
+    """The handlers of the views. Lives in one event loop."""
 
     def __init__(
         self,

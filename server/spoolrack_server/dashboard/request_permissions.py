@@ -1,4 +1,4 @@
-"""Permissions for the dashboard's JSON, and a second guard against cross-site requests.
+"""Permissions for the dashboard's JSON, and a second check against cross-site requests.
 
 Reading a queue's counts takes MONITOR, its messages RECEIVE, and so on, as over gRPC. A change also
 needs a header that no form and no link of another site can carry (CSRF): a script of another site can
@@ -30,7 +30,7 @@ LONGEST_FILTER: Final = 80
 
 
 class RequestPermissions:
-    """Lives in one event loop."""
+    """The permissions of a request's caller. Lives in one event loop."""
 
     def __init__(self, context: GatewayContext) -> None:
         self._context = context
@@ -42,24 +42,25 @@ class RequestPermissions:
         return self._context.guard.allows(self.identity(request), permission, queue)
 
     def require(self, request: web.Request, permission: Permission, *queues: str) -> None:
-        """Raise `PermissionDenied`, whether the queues exist or not; `InvalidQueueName`."""
+        """Raise `PermissionDenied`, whether the queues exist or not; `InvalidQueueName` for an invalid
+        name."""
         for queue in queues:
             self._context.guard.require(self.identity(request), permission, queue)
 
     def require_everywhere(self, request: web.Request, permission: Permission) -> None:
-        """Raise `PermissionDenied` unless the caller may do it at all queues."""
+        """Raise `PermissionDenied` unless the caller has the permission on all queues."""
         self._context.guard.require_everywhere(self.identity(request), permission)
 
     def queues_for(self, request: web.Request, permission: Permission) -> Callable[[str], bool] | None:
-        """Return a test of queues in which the caller may do it; None: all."""
+        """Return a predicate of queues on which the caller has the permission; None: all."""
         return self._context.guard.queues_for(self.identity(request), permission)
 
     def may_somewhere(self, request: web.Request, permission: Permission) -> bool:
-        """Return whether the caller may have this permission on any queue."""
+        """Return whether the caller can have this permission on any queue."""
         return self._context.guard.allows_somewhere(self.identity(request), permission)
 
     def queue_filter(self, request: web.Request) -> Callable[[str], bool]:
-        """Return a filter of queues by the caller's permissions and the request's words; raise
+        """Return a filter of queues by the caller's permissions and the request's search words; raise
         `InvalidRequest`."""
         contains = request.query.get("contains", "")
         if len(contains) > LONGEST_FILTER:

@@ -1,4 +1,4 @@
-"""Convert the store's answers to the dashboard's JSON. Pure.
+"""Conversion of the store's answers to the dashboard's JSON. Pure.
 
 Moments are Unix time in milliseconds and spans milliseconds, but for a queue's settings, which are as
 `/{queue}` has them. A body is base64, as it may be no text. Numbers that may be larger than a script
@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any, Final
 
-from spoolrack_store.model.batch import Attributes
+from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.operations import Message, Queue

@@ -50,5 +50,5 @@ class AdminEndpoints:
 
 
 def openapi() -> str:
-    """Return the description of the endpoints, as OpenAPI 3.1 has it. Kept by hand."""
+    """Return the OpenAPI 3.1 description of the endpoints, which is maintained by hand."""
     return resources.files(__package__).joinpath("openapi.json").read_text()

@@ -30,7 +30,7 @@ READERS: Final = 4
 
 
 class GatewayContext:
-    """Lives in one event loop."""
+    """The store and the shared objects of all endpoints. Lives in one event loop."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class GatewayContext:
         self._draining.set()
 
     async def sleep(self, seconds: float) -> None:
-        """Return after so long; raise `Draining` if the server shuts down before."""
+        """Return after so many seconds; raise `Draining` if the server shuts down before."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._draining.wait(), seconds)
             raise Draining
@@ -79,11 +79,12 @@ class GatewayContext:
             raise
 
     def close_message(self, message: OpenMessage) -> None:
-        """Close its file. Returns at once: the last to close a removed file waits for the disk."""
+        """Close a message's file. Returns at once: closing the last handle of a removed file waits for
+        the disk."""
         self._readers.submit(message.file.close)
 
     async def close(self) -> None:
-        """Return once every lease that goes back is back. Nothing may be asked any more."""
+        """Return once all releases are done. No request may follow."""
         await self.leases.close()
         self._readers.shutdown(wait=False)
 

@@ -49,7 +49,7 @@ FINISHED_ANYWAY: Final = frozenset({"PUT", "POST", "DELETE"})
 
 
 class Gateway:
-    """Lives in one event loop, and is started once."""
+    """The HTTP listener of the queues. Lives in one event loop, and is started once."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Gateway:
         tls: ssl.SSLContext | None = None,
         connections: int = Limits().connections,
     ) -> int:
-        """See `HttpListener.start`."""
+        """Start serving: see `HttpListener.start`."""
         return await self._listener.start(
             host, port, shares_port=shares_port, tls=tls, connections=connections
         )
@@ -120,12 +120,13 @@ class Gateway:
         self._checks.recheck_permissions()
 
     def refuse(self) -> None:
-        """Let no new request do anything: it is told to try again."""
+        """Refuse new requests, with a retry delay."""
         self._listener.is_refusing = True
         self._context.drain()
 
     async def stop(self, grace: float) -> None:
-        """Return once all is closed; requests that haven't ended after `grace` seconds are cut off."""
+        """Return once all is closed; requests that haven't ended after `grace` seconds are
+        cancelled."""
         await self._listener.stop(grace)
         await self._context.close()
 

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from urllib.parse import unquote
 
 from aiohttp import web
-from spoolrack_store.model.batch import MAX_GROUP, Attributes
+from spoolrack_store.model.batch_file import MAX_GROUP, Attributes
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import check_explanation
 from spoolrack_store.model.errors import InvalidReceipt, InvalidRequest
@@ -74,13 +74,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Fields(Protocol):
-    """Headers or parameters, where one name may stand several times."""
+    """Headers or parameters, in which a name may be repeated."""
 
     def getall(self, key: str, default: list[str]) -> list[str]: ...
 
 
 def require_known(headers: Iterable[str]) -> None:
-    """Raise `InvalidRequest` for a misspelt header of a send: without it, it would be passed over."""
+    """Raise `InvalidRequest` for an unknown `X-Message` header of a send, which would otherwise be
+    ignored."""
     for header in headers:
         if header.lower().startswith(_OWN) and header.lower() not in _KNOWN:
             raise InvalidRequest(
@@ -95,7 +96,7 @@ def require_known(headers: Iterable[str]) -> None:
 
 
 def attributes_of(headers: Mapping[str, str]) -> dict[str, str | bytes]:
-    """Return the attributes that a request names; one that is named twice is refused.
+    """Return the attributes of a request; a repeated one is refused.
 
     `X-Attribute-Content-Type` outranks `Content-Type`, which some clients send unasked.
     """
@@ -122,7 +123,7 @@ def attributes_of(headers: Mapping[str, str]) -> dict[str, str | bytes]:
 
 
 def headers_of(attributes: Attributes) -> dict[str, str]:
-    """Return the headers that carry `attributes`, and the body's content type in any case."""
+    """Return the headers that carry `attributes`, and always the body's content type."""
     found: dict[str, str] = {}
     for name, value in attributes.items():
         if isinstance(value, bytes):
@@ -166,7 +167,7 @@ def _encoded_value(text: str) -> str:
 
 
 def message_headers(message: Message) -> dict[str, str]:
-    """Return all headers of a response whose body is this message's."""
+    """Return all headers of a response with this message's body."""
     found = headers_of(message.attributes)
     found["X-Message-Id"] = message.id
     found["X-Message-State"] = message.state.value
@@ -191,7 +192,7 @@ def message_headers(message: Message) -> dict[str, str]:
 
 
 def time_text(moment: Millis) -> str:
-    """Return a Unix time as RFC 3339 writes it, in UTC, with milliseconds."""
+    """Return a Unix time in RFC 3339's format, in UTC, with milliseconds."""
     text = (_EPOCH + timedelta(milliseconds=moment)).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 
@@ -204,7 +205,7 @@ def wait(query: Fields) -> Millis:
 
 
 def visibility(query: Fields) -> Millis | None:
-    """None leaves it to the queue."""
+    """Return the visibility timeout of a receive; None: the queue's."""
     return _span(query, "visibility_timeout", "the parameter visibility_timeout", 1, MAX_VISIBILITY)
 
 
@@ -239,7 +240,7 @@ def attribute(query: Fields) -> dict[str, str]:
 
 
 def page_size(query: Fields) -> int:
-    """Return how many items a page may have: see `pages.page_size`."""
+    """Return the size of a page: see `page_tokens.page_size`."""
     text = ",".join(query.getall("page_size", ["0"]))
     if not _DIGITS.fullmatch(text):
         raise InvalidRequest(
@@ -249,12 +250,12 @@ def page_size(query: Fields) -> int:
 
 
 def delay(headers: Fields) -> Millis | None:
-    """None leaves it to the queue."""
+    """Return the delay of a send; None: the queue's."""
     return _span(headers, "X-Message-Delay", "the header X-Message-Delay", 0, MAX_DELAY)
 
 
 def deliver_at(headers: Fields) -> Millis | None:
-    """Return the Unix time until which the message is hidden; None: its delay counts."""
+    """Return the Unix time until which the message is hidden; None: its delay decides."""
     values = headers.getall(DELIVER_TIME, [])
     if not values:
         return None
@@ -277,17 +278,17 @@ def _moment(what: str, values: list[str]) -> Millis:
 
 
 def deduplication_id(headers: Fields) -> str:
-    """Empty for none."""
+    """Return the deduplication id of a send; empty for none."""
     return _name(headers, DEDUPLICATION, "id", MAX_DEDUPLICATION_ID)
 
 
 def group(headers: Fields) -> str:
-    """Empty for none."""
+    """Return the group of a send; empty for none."""
     return _name(headers, GROUP, "name", MAX_GROUP)
 
 
 def priority(headers: Fields) -> int:
-    """0 for none."""
+    """Return the priority of a send; 0 for none."""
     values = headers.getall(PRIORITY, ["0"])
     text = ", ".join(values)
     if not _PRIORITY.fullmatch(text):
@@ -367,12 +368,12 @@ def flag(query: Fields, name: str) -> bool:
 
 
 def release_delay(query: Fields) -> Millis | None:
-    """None leaves it to the queue's back-off."""
+    """Return the delay of a release; None: the queue's back-off."""
     return _span(query, "delay", "the parameter delay", 0, MAX_DELAY)
 
 
 def last_receive(query: Fields, headers: Fields) -> LastReceive | None:
-    """Return the receive that a receipt came with, if the query says that its lease may be over."""
+    """Return the receive of a receipt, if the query allows an expired lease."""
     if not flag(query, "allow_expired"):
         return None
     count = ", ".join(headers.getall(RECEIVE_COUNT, []))

@@ -25,7 +25,7 @@ UNAVAILABLE: Final = 503
 
 
 class GatewayError(Exception):
-    """The request failed before it came to the store; the message is for the client."""
+    """An error of a request before the store; its message is for the client."""
 
     reason: ClassVar[str]
     http_code: ClassVar[int]
@@ -127,7 +127,7 @@ class RangeNotSatisfiable(GatewayError):
 
 
 def response_to(error: StoreError | GatewayError) -> web.Response | None:
-    """Return the HTTP error of `error`; None if no client should ever meet it."""
+    """Return the HTTP error of `error`; None for one that must not reach a client."""
     if isinstance(error, GatewayError):
         retry_after = Millis(1_000) if error.http_code == UNAVAILABLE else None
         return _answer(error.http_code, error.reason, str(error), {}, error.headers, retry_after)

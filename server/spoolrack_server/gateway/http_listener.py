@@ -29,7 +29,7 @@ CLEANUP: Final = 1.0
 
 
 class HttpListener:
-    """Lives in one event loop, and is started once."""
+    """An HTTP listener. Lives in one event loop, and is started once."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class HttpListener:
         tls: ssl.SSLContext | None = None,
         connections: int = Limits().connections,
     ) -> int:
-        """Return the port that is listened at, once requests are served.
+        """Start serving; return the port.
 
         With `shares_port` other processes may listen at it, too, and the kernel deals out connections.
         Raise `OSError` if the address is no good.
@@ -80,7 +80,8 @@ class HttpListener:
         return listened
 
     async def stop(self, grace: float) -> None:
-        """Return once all is closed; requests that haven't ended after `grace` seconds are cut off."""
+        """Return once all is closed; requests that haven't ended after `grace` seconds are
+        cancelled."""
         self.is_refusing = True
         if self._running and grace > 0:
             await asyncio.wait(set(self._running), timeout=grace)
@@ -91,13 +92,13 @@ class HttpListener:
             await asyncio.wait(set(self._running))
 
     def track(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
-        """Let a stop wait for a task."""
+        """Make a stop wait for a task."""
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
 
     def track_current(self) -> None:
-        """Let a stop wait for the task that runs now."""
+        """Make a stop wait for the current task."""
         task = asyncio.current_task()
         assert task is not None
         self.track(task)

@@ -1,4 +1,4 @@
-"""The endpoints of messages: send, receive, look at, list, release, reject, delete, purge.
+"""The endpoints of messages: send, receive, get, list, release, reject, delete, purge.
 
 Owns the leases between the store and the client: a message whose response could not be written, or
 whose client was gone before, is released at once. A large body is in memory only until its first byte
@@ -63,7 +63,7 @@ BLOCK: Final = 256 * 1024
 
 
 class MessageEndpoints:
-    """Lives in one event loop."""
+    """The handlers of messages. Lives in one event loop."""
 
     def __init__(self, context: GatewayContext) -> None:
         self._context = context

@@ -33,7 +33,7 @@ _DEFAULTS: Final = QueueSettings()
 
 
 class QueueEndpoints:
-    """Lives in one event loop."""
+    """The handlers of queues. Lives in one event loop."""
 
     def __init__(self, context: GatewayContext, clock: Clock, observer: Observer) -> None:
         self._context = context
@@ -117,7 +117,7 @@ def object_in(raw: bytes) -> dict[str, Any]:
 
 
 def creation(name: str, asked: Mapping[str, Any]) -> CreateQueue:
-    """Return the queue that a body asks for: settings by their names, with spans in seconds, and
+    """Return the queue that a body declares: settings by their names, with spans in seconds, and
     `labels`."""
     labels = asked.get("labels", {})
     if not isinstance(labels, dict):
@@ -142,7 +142,7 @@ def _millis(name: str, seconds: object) -> Millis:
 
 
 def written(settings: QueueSettings) -> dict[str, Any]:
-    """Return settings as JSON has them, with spans in seconds."""
+    """Return settings as JSON, with spans in seconds."""
     return {
         name: value / 1_000 if SCHEMA[name].is_span else value
         for name, value in asdict(settings).items()
@@ -150,7 +150,7 @@ def written(settings: QueueSettings) -> dict[str, Any]:
 
 
 def described(queue: Queue, now: Millis) -> dict[str, Any]:
-    """Return a queue as JSON has it at the Unix time `now`."""
+    """Return a queue as JSON at the Unix time `now`."""
     counts, oldest = queue.counts, queue.counts.oldest
     return {
         "name": queue.name,
@@ -169,7 +169,7 @@ def described(queue: Queue, now: Millis) -> dict[str, Any]:
 
 
 def standstill(queue: Queue) -> dict[str, Any]:
-    """Return the obstacles of a queue's messages, and its oldest leases, as JSON has them."""
+    """Return the obstacles of a queue's messages, and its oldest leases, as JSON."""
     return {
         "obstacles": [asdict(each) for each in queue.obstacles],
         "oldest_leases": [

@@ -43,7 +43,7 @@ class HttpLimits:
 
 
 class UploadMemory:
-    """The memory that bodies share. Lives in one event loop."""
+    """The memory that all request bodies share. Lives in one event loop."""
 
     def __init__(self, size: int) -> None:
         self._left = size
@@ -61,7 +61,7 @@ class UploadMemory:
 
 
 class UploadShare:
-    """The memory of one body, as a context that gives it back at its end."""
+    """The memory of one body, as a context that frees it at its end."""
 
     def __init__(self, memory: UploadMemory) -> None:
         self._memory = memory
@@ -79,7 +79,7 @@ class UploadShare:
         self.taken += size
 
     def free(self, size: int) -> None:
-        """Return a part before the end."""
+        """Free a part before the end."""
         self._memory.free(size)
         self.taken -= size
 
@@ -95,7 +95,7 @@ async def read(
 async def pieces(
     request: web.Request, *, queue: str, limit: int, http_limits: HttpLimits, share: UploadShare
 ) -> AsyncIterator[bytes]:
-    """Yield the request's body as it comes. The share is charged with each piece: the caller frees
+    """Yield the pieces of the request's body. The share is charged with each piece: the caller frees
     the memory of pieces that it drops.
 
     Raises `MessageTooLarge` as soon as it is known to have more than `limit` bytes, `UploadTooSlow`,

@@ -30,7 +30,7 @@ IDENTITY: Final = web.RequestKey("identity", Identity)
 
 
 class RequestChecks:
-    """Of one gateway."""
+    """The checks of one gateway."""
 
     def __init__(self, guard: AccessControl) -> None:
         self.guard = guard
@@ -89,7 +89,7 @@ class RequestChecks:
 
 
 def require_own_name(request: web.Request) -> None:
-    """Refuse DNS rebinding: where the loopback needs no credentials, a browser must not be led there.
+    """Refuse DNS rebinding: without authentication, `Host` must be a loopback name or an address.
 
     A page of another site may let its own name stand for 127.0.0.1, and is then of one origin with
     this server: its requests carry that name, and never an address.

@@ -42,7 +42,7 @@ class Route:
 
     @property
     def changes(self) -> bool:
-        """Whether anything is different afterwards."""
+        """Whether the route changes anything."""
         return self.leases or self.method not in ("GET", "HEAD")
 
 
@@ -118,5 +118,5 @@ def routes(
 
 
 def pattern(path: str) -> str:
-    """Return the path as aiohttp's router wants it, where nothing under `/-/` is a queue's."""
+    """Return the path in the syntax of aiohttp's router, which excludes `/-/` from queues."""
     return path.replace("{queue}", "{queue:(?!-(?:/|$))[^/]+}")

@@ -7,7 +7,7 @@ import binascii
 from typing import Any, Final
 
 from aiohttp import web
-from spoolrack_store.model.batch import Attributes
+from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import InvalidRequest
 from spoolrack_store.model.schedule_requests import (
@@ -33,7 +33,7 @@ FIELDS: Final = frozenset(
 
 
 class ScheduleEndpoints:
-    """Lives in one event loop."""
+    """The handlers of schedules. Lives in one event loop."""
 
     def __init__(self, context: GatewayContext, queues: QueueEndpoints, clock: Clock) -> None:
         self._context = context
@@ -73,7 +73,7 @@ class ScheduleEndpoints:
 
 
 def creation_of(clock: Clock, queue: str, name: str, asked: dict[str, Any]) -> CreateSchedule:
-    """Return the schedule that JSON asks for; raise `InvalidRequest`."""
+    """Return the schedule that JSON declares; raise `InvalidRequest`."""
     unknown = sorted(asked.keys() - FIELDS)
     if unknown:
         known = ", ".join(sorted(FIELDS))
@@ -101,7 +101,7 @@ def creation_of(clock: Clock, queue: str, name: str, asked: dict[str, Any]) -> C
 
 
 def described(each: QueuedSchedule) -> dict[str, Any]:
-    """Return a schedule as JSON has it."""
+    """Return a schedule as JSON."""
     schedule, following = each.schedule, next_tick(each)
     found: dict[str, Any] = {
         "queue": each.queue,

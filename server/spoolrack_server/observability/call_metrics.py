@@ -15,7 +15,7 @@ from .metrics import Row, histogram_row
 
 
 class CallMetrics:
-    """Those of one server, since its start."""
+    """The metrics of calls to one server, since its start."""
 
     def __init__(self) -> None:
         self._spans: dict[tuple[str, str], Histogram] = {}
@@ -30,7 +30,7 @@ class CallMetrics:
 
     @contextmanager
     def stream(self, operation: str) -> Iterator[None]:
-        """Count a stream while it is open. Its length says nothing, and isn't kept."""
+        """Count a stream while it is open. Its duration is no metric."""
         self._open[operation] = self._open.get(operation, 0) + 1
         try:
             yield

@@ -137,7 +137,7 @@ class _Others:
 
 
 class FolderCounter:
-    """Count quarantine/ and remove/ now and then, so that no scrape has to.
+    """Counts of quarantine/ and remove/, updated in the background, so that a scrape lists no folder.
 
     A count takes the longer the more there is, and is made the more rarely: it never takes more than a
     hundredth of the time. Lives in one event loop, where it counts in a thread until it is stopped.

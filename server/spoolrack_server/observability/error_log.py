@@ -1,4 +1,4 @@
-"""Log of refused calls, so that an error that a user met is found by its request's id.
+"""Log of refused calls, to be found by their request ids.
 
 Rate-limited: beyond a few a second with the same reason they are only counted, and the next line says
 how many were left out. A fault of the server is a warning, the rest is information.
@@ -23,7 +23,7 @@ QUIET: Final = frozenset({"DRAINING"})
 
 
 class ErrorLog:
-    """Those of one server. Lives in one event loop."""
+    """The log of one server. Lives in one event loop."""
 
     def __init__(self, log: Log, watch: Callable[[], float] = stopwatch) -> None:
         self._log = log
@@ -31,7 +31,7 @@ class ErrorLog:
         self._reasons: dict[str, _TokenBucket] = {}
 
     def log(self, operation: str, reason: str, detail: str, *, is_fault: bool) -> None:
-        """Log the refusal of a call for `operation`, for one of our own reasons."""
+        """Log a refused call for `operation`, with one of Spoolrack's reasons."""
         if reason in QUIET:
             return
         told = self._reasons.get(reason)

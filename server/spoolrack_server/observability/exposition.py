@@ -1,4 +1,4 @@
-"""Rows as Prometheus reads them: its text format, or OpenMetrics if it asks for that."""
+"""Exposition of rows in Prometheus' text format, or in OpenMetrics."""
 
 from __future__ import annotations
 

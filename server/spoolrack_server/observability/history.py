@@ -72,7 +72,7 @@ class History:
         )
 
     def sample(self, metrics: Iterable[QueueMetrics], wall: Millis, monotonic: Millis) -> None:
-        """Keep the metrics of all queues; a second sample in one slot is passed over.
+        """Keep the metrics of all queues; a second sample in one slot is dropped.
 
         A wall clock that is set back by more than a slot begins the history anew.
         """
@@ -120,7 +120,7 @@ class History:
         return ring
 
     def of(self, queue: str) -> Series | None:
-        """Return the hour of a queue up to the last sample; None if it isn't kept."""
+        """Return the last hour of a queue up to the last sample; None if it isn't kept."""
         ring = self._rings.get(queue)
         if ring is None or self._last is None:
             return None
@@ -140,7 +140,7 @@ class History:
         return series
 
     def trends(self, queues: Iterable[str]) -> dict[str, list[int | None]]:
-        """Return the most messages ready in each thirtieth of the hour; without queues that had
+        """Return the maximum of ready messages in each thirtieth of the hour; without queues that had
         none."""
         if self._last is None:
             return {}

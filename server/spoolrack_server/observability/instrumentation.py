@@ -31,14 +31,14 @@ _CODES: Final = {code.value[0]: code.name for code in grpc.StatusCode}
 
 
 class TraceSpan(Protocol):
-    """A call or request in a trace."""
+    """A span of a call or request."""
 
     def end(self, code: str, *, is_fault: bool) -> None:
-        """Note that the call has ended with `code`; `is_fault`: by a fault of the server."""
+        """End the span with `code`; `is_fault`: by a fault of the server."""
 
 
 class Traces(Protocol):
-    """Makes spans of what this server is asked."""
+    """A maker of spans for calls to this server."""
 
     def rpc(self, method: str, request: Any, metadata: Metadata, request_id: str) -> TraceSpan: ...
 
@@ -47,7 +47,7 @@ class Traces(Protocol):
     ) -> TraceSpan: ...
 
     def close(self) -> None:
-        """Give away what is still held, for a few seconds at most."""
+        """Export the remaining spans, for a few seconds at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,11 @@ class ObservedRequest:
     refusals: ErrorLog
 
     def end(self) -> None:
-        """Note that the request is answered."""
+        """Note the answer to the request."""
         self._end(OK, is_fault=False)
 
     def refused(self, code: int, reason: str, detail: str) -> None:
-        """Note that the whole request is refused, with gRPC's number of a code."""
+        """Note the refusal of the whole request, with gRPC's number of a code."""
         name = code_name(code)
         is_fault = name in FAULTS
         self.refusals.log(self.operation, reason, detail, is_fault=is_fault)
@@ -78,7 +78,7 @@ class ObservedRequest:
 
 
 class Instrumentation:
-    """Lives in one event loop."""
+    """The instrumentation of one server. Lives in one event loop."""
 
     def __init__(
         self,
@@ -95,8 +95,7 @@ class Instrumentation:
     # gRPC.
 
     def rpc(self, method: Method, name: str, *, streams: bool) -> Method:
-        """Watch the handler of `method`. Of one that `streams`, count how many are open and how they
-        end."""
+        """Instrument the handler of `method`. With `streams`, count the open ones and their results."""
         operations = self.operations
 
         async def run(_: Any, context: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The consumers of a queue's oldest leases, as the worker processes of one server know them together.
+"""The consumers of a queue's oldest leases, from all worker processes of one server.
 
 Each process knows those that it served. The leases of one receive have their file, their end and their
 receive count in common, by which another process's answer is matched.
@@ -15,7 +15,7 @@ from spoolrack_store.model.operations import OLDEST_LEASES, OldLease, Queue
 
 
 def known_leases(queue: Queue) -> list[dict[str, Any]]:
-    """Return the oldest leases whose consumers this process knows, as JSON has them."""
+    """Return the oldest leases whose consumers this process knows, as JSON."""
     return [asdict(lease) for lease in queue.oldest_leases if lease.since is not None]
 
 
@@ -24,7 +24,8 @@ def has_unknown_consumers(queue: Queue) -> bool:
 
 
 def with_consumers(queue: Queue, answers: Iterable[list[dict[str, Any]] | None]) -> Queue:
-    """Return the queue with the consumers that other processes have told; None: one didn't answer."""
+    """Return the queue with the consumers that other processes have reported; None: one didn't
+    answer."""
     told: dict[tuple[str, int, int], list[OldLease]] = {}
     for answer in answers:
         for fields in answer or ():

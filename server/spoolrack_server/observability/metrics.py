@@ -93,9 +93,7 @@ _ALL: Final = (
         "spoolrack_memory_watermark_bytes", "gauge", "Memory past which sends are refused; 0: no bound."
     ),
     _process_metric("spoolrack_memory_refuses_sends", "gauge", "1 while sends are refused for it."),
-    _process_metric(
-        "spoolrack_store_failed", "gauge", "1 once nothing is promised any more before a restart."
-    ),
+    _process_metric("spoolrack_store_failed", "gauge", "1 once the store has failed, until a restart."),
     _process_metric(
         "spoolrack_operation_duration_seconds",
         "histogram",
@@ -135,7 +133,9 @@ _ALL: Final = (
     _process_metric(
         "spoolrack_sync_duration_seconds", "histogram", "Syncs that succeeded.", (), SECONDS
     ),
-    _process_metric("spoolrack_sync_failures", "counter", "Syncs that failed: the first is the last."),
+    _process_metric(
+        "spoolrack_sync_failures", "counter", "Failed syncs: the first one stops the process."
+    ),
     _process_metric("spoolrack_quarantined", "counter", "Files and folders put into quarantine."),
     _process_metric("spoolrack_unlinked", "counter", "Deleted messages whose files were unlinked."),
     _process_metric(

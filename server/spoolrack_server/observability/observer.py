@@ -45,7 +45,7 @@ class Processes(Protocol):
         """Return the metrics of each other process; None: it didn't answer in time."""
 
     async def others(self, what: str) -> dict[int, Any]:
-        """Return each sibling's answer to `Observer.answer`'s question; None: not in time."""
+        """Return each sibling's answer to a question of `Observer.answer`; None: not in time."""
 
 
 class SingleProcess:
@@ -62,7 +62,7 @@ class SingleProcess:
 
 class Credit(Protocol):
     def credits(self) -> tuple[int, int]:
-        """Return how many messages all consumers may hold, and how many they hold."""
+        """Return the number of messages that all consumers may hold, and that they hold."""
 
 
 class WatermarkState(Protocol):
@@ -71,7 +71,7 @@ class WatermarkState(Protocol):
 
 
 class Observer:
-    """Lives in one event loop."""
+    """The observer of one server. Lives in one event loop."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class Observer:
         return combined(await self._beside(lambda: self._history.of(queue)), others)
 
     async def trends(self, queues: Iterable[str]) -> dict[str, list[int | None]]:
-        """Return how many messages were ready over the last hour, of those of `queues` that had any."""
+        """Return the ready messages over the last hour, of those of `queues` that had any."""
         return await self._beside(lambda: self._history.trends(queues))
 
     # The machine.

@@ -32,11 +32,11 @@ FLUSH_TIMEOUT: Final = 3_000
 
 
 class TracingUnavailable(Exception):
-    """Traces are asked for, and can't be made; the message says what to do."""
+    """Traces are requested, and a package is missing; the message names the remedy."""
 
 
 class OtelSpan:
-    """One span."""
+    """A span of OpenTelemetry."""
 
     def __init__(self, span: Span, key: str) -> None:
         self._span = span
@@ -52,7 +52,7 @@ class OtelSpan:
 
 
 class OtelTraces:
-    """Those of one server."""
+    """The spans of one server."""
 
     def __init__(self, provider: AnyProvider, owned: TracerProvider | None = None) -> None:
         """An `owned` provider is shut down in the end."""

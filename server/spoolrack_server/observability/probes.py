@@ -1,4 +1,4 @@
-"""Listener for probes: liveness and readiness, and nothing else.
+"""The listener for probes: liveness and readiness only.
 
 Without TLS and without tokens, because a prober often has neither; so an answer is a word. The operator
 restricts access to the port. Starting raises `AddressUnusable`.
@@ -25,7 +25,7 @@ Question = Callable[[], Awaitable[str]]
 
 
 class Probes:
-    """Lives in one event loop, and is started once."""
+    """The listener for probes of one server. Lives in one event loop, and is started once."""
 
     def __init__(self, host: str, port: int, *, lives: Question, is_ready: Question) -> None:
         self._host = host
@@ -65,7 +65,7 @@ class Probes:
 
 
 def probes_of(health: Health, host: str, port: int) -> Probes:
-    """Return the probes of a server of one process, which lives if it answers at all."""
+    """Return the probes of a server of one process, which is live if it answers at all."""
 
     async def lives() -> str:
         return ""
@@ -79,8 +79,8 @@ def probes_of(health: Health, host: str, port: int) -> Probes:
 def probes_of_all(
     workers: WorkerProcesses, host: str, port: int, *, is_draining: Callable[[], bool]
 ) -> Probes:
-    """Return the probes of a supervisor: it lives if all its worker processes answer, and is ready if
-    all that run serve.
+    """Return the probes of a supervisor: it is live if all its worker processes answer, and ready if
+    all running ones serve.
 
     A dead one is started again, and the kernel gives it no connection meanwhile.
     """

@@ -1,4 +1,4 @@
-"""Request ids: a name for each call and request, by which its log lines are found.
+"""Request ids: a name of each call and request in its log lines.
 
 A caller may send its own, if it can stand in a log and a header as it is; else one is made. It is
 returned with the answer, and stands in each line that is logged while the request is worked on. The
@@ -23,14 +23,14 @@ _SANE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@~-]{0,127}")
 
 
 class RequestIds:
-    """No two that it makes are alike, nor those of two servers."""
+    """A maker of request ids that are unique, also among servers."""
 
     def __init__(self, seed: str | None = None) -> None:
         self._prefix = seed or secrets.token_hex(6)
         self._count = count(1)
 
     def choose(self, given: str | bytes | None) -> str:
-        """Return the given id, if it is sane; else a new one."""
+        """Return the given id, if it is valid; else a new one."""
         if isinstance(given, str) and _SANE.fullmatch(given):
             return given
         return f"{self._prefix}-{next(self._count):x}"

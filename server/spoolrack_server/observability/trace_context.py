@@ -1,4 +1,4 @@
-"""Trace context of a sender, as W3C writes it: its place in a message, and its validation.
+"""Trace context of a sender, in W3C's format: its place in a message, and its validation.
 
 A message carries it as two attributes from its sender to its receiver, over any protocol. A context
 that came with a call is given to those of its messages that carry none. Pure.
@@ -26,7 +26,7 @@ def is_traceparent(value: object) -> bool:
 
 
 def context_in(pairs: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
-    """Return the trace context among headers or metadata; empty if there is none, or no valid one."""
+    """Return the trace context in headers or metadata; empty if there is none, or no valid one."""
     found = {name.lower(): value for name, value in pairs if name.lower() in (TRACEPARENT, TRACESTATE)}
     parent, state = found.get(TRACEPARENT), found.get(TRACESTATE)
     if not isinstance(parent, str) or not is_traceparent(parent):
@@ -40,7 +40,8 @@ def context_in(pairs: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
 def inherit_context(
     context: Mapping[str, str], attributes: MutableMapping[str, str | bytes], room: int
 ) -> None:
-    """Give a message the context of its call, unless it has one or there is no `room`, in bytes."""
+    """Give a message the context of its call, unless it has one or its attributes have no `room`, in
+    bytes."""
     if not context or TRACEPARENT in attributes:
         return
     held = sum(len(name) + len(value) for name, value in attributes.items())

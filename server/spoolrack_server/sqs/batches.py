@@ -1,4 +1,4 @@
-"""The entries of a batch request, and the messages of a send on their way to the store.
+"""The entries of a batch request, and the messages of a send.
 
 A wrong entry fails alone; a batch that is wrong as a whole raises an `SqsError`. Pure.
 """
@@ -60,14 +60,14 @@ class BatchEntries:
         self._succeeded[id] = answer
 
     def fail(self, id: str, error: Refusal) -> None:
-        """Let an entry fail alone; raise an error of the store that no client should meet."""
+        """Fail one entry; raise an error of the store that must not reach a client."""
         found = error if isinstance(error, SqsError) else sqs_errors.of_store(error)
         if found is None:
             raise error
         self._failed[id] = found
 
     def end(self, ids: Iterable[str], errors: Iterable[Refusal | None]) -> None:
-        """Take the errors of entries whose success has nothing to tell."""
+        """Add the results of entries whose success has no content, or their errors."""
         for id, error in zip(ids, errors, strict=True):
             if error is None:
                 self.succeed(id, {})
@@ -97,7 +97,7 @@ class BatchEntries:
 
 
 class SendBatch:
-    """The messages of a request on their way to the store."""
+    """The messages of a send request."""
 
     def __init__(self, queue: str, facts: QueueFacts, sender: str, trace: Mapping[str, str]) -> None:
         self._facts = facts
@@ -123,7 +123,7 @@ class SendBatch:
         )
 
     def add(self, parameters: Parameters) -> int:
-        """Add a message; return its position. Raise the error of one that can't be sent."""
+        """Add a message; return its position. Raise the error of an invalid one."""
         delay = parameters.integer("DelaySeconds", 0, 900)
         message = messages.outgoing(parameters, self._sender)
         self.size += message.size
@@ -180,7 +180,7 @@ class SendBatch:
         return hashlib.sha256(f"{scope}{given}".encode()).hexdigest() if scope else given
 
     def answer(self, position: int, id: str) -> dict[str, Any]:
-        """Return what the response says of a message that is stored."""
+        """Return the response's entry for a stored message."""
         answer = self._answers[position]
         answer["MessageId"] = id
         if self._is_fifo:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spoolrack_store.model.batch import Attributes
+from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.operations import Message
 
@@ -80,7 +80,7 @@ class SqsMessage:
 
 
 def outgoing(parameters: Parameters, sender: str) -> SqsMessage:
-    """Read the body and the attributes of a message that is sent."""
+    """Parse the body and the attributes of a message to be sent."""
     text = parameters.text("MessageBody")
     if text is None:
         raise sqs_errors.missing_parameter("The request must contain the parameter MessageBody.")
@@ -194,7 +194,7 @@ def _plain_type(value: str | bytes) -> str:
 
 
 def token(parameters: Parameters, name: str) -> str:
-    """Return the id of a group, a deduplication or an attempt; empty: there is none."""
+    """Return the id of a group, a deduplication or an attempt; empty for none."""
     value = parameters.text(name)
     if value is None:
         return ""
@@ -212,7 +212,7 @@ def token(parameters: Parameters, name: str) -> str:
 def received(
     message: Message, system: set[str], wanted: Collection[str], region: str
 ) -> dict[str, Any]:
-    """Return a message as a receive shows it, with the attributes that it names."""
+    """Return a received message with the requested attributes."""
     text, is_coded = _body_of(message)
     found: dict[str, Any] = {
         "MessageId": message.id,
@@ -266,7 +266,7 @@ def _deaths_since_redrive(message: Message) -> Sequence[DeadLetterRecord]:
 
 
 def sequence_number(id: str) -> str:
-    """Return a number of 128 bits that rises with the order of the sends: the id's own."""
+    """Return a number of 128 bits that rises with the order of the sends, from the id."""
     return f"{int(id.replace('-', ''), 16):039d}"
 
 

@@ -9,7 +9,7 @@ from . import sqs_errors
 
 
 class Parameters:
-    """Of one request, or of one entry of a batch."""
+    """The parameters of one request, or of one entry of a batch."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values

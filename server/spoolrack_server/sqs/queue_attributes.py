@@ -55,7 +55,7 @@ def queue_of_arn(arn: str) -> str | None:
 
 
 def queue_of_url(url: str) -> str:
-    """Return the last segment of a `QueueUrl`; raise the error of one that names no queue."""
+    """Return the last segment of a `QueueUrl`; raise the error of one without a queue."""
     queue = url.rstrip("/").rpartition("/")[2]
     if not is_queue_name(queue):
         raise sqs_errors.queue_not_found(url[:300])
@@ -167,7 +167,7 @@ class AttributeChanges:
 
 
 def changes_in(queue: str, attributes: Mapping[str, str]) -> AttributeChanges:
-    """Read the attributes that a request sets; raise the error of one that can't be."""
+    """Parse the attributes that a request sets; raise the error of an invalid one."""
     changes = AttributeChanges()
     is_fifo = queue.endswith(FIFO)
     for name, value in attributes.items():
@@ -245,7 +245,7 @@ def facts_of(queue: Queue, now: Millis) -> QueueFacts:
 
 
 def purges_in(labels: Mapping[str, str]) -> int:
-    """Return how often a FIFO queue was purged."""
+    """Return the number of purges of a FIFO queue."""
     return int(labels.get(PURGES, "0"))
 
 
@@ -334,7 +334,7 @@ def attributes_of(queue: Queue, region: str) -> dict[str, str]:
 
 
 def differing(queue: Queue, changes: AttributeChanges, region: str) -> str | None:
-    """Return the first attribute that `changes` name and the queue has otherwise, or None."""
+    """Return the first attribute whose value differs between `changes` and the queue, or None."""
     names = {setting: name for name, (setting, _) in _SETTINGS.items()}
     names |= {"dead_letter_queue": REDRIVE, "max_receives": REDRIVE}
     for setting, value in changes.settings.items():
@@ -362,7 +362,7 @@ def tags_of(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_tags(tags: Mapping[str, Any]) -> None:
-    """Raise the error of tags that can't be."""
+    """Raise the error of invalid tags."""
     if len(tags) > MOST_TAGS:
         raise sqs_errors.invalid_value(f"Too many tags: a queue has {MOST_TAGS} at most.")
     for name, value in tags.items():

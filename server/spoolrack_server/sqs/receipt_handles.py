@@ -1,4 +1,4 @@
-"""Receipt handles: a receipt of the store, and the receive that its message came with.
+"""Receipt handles: a receipt of the store, and the facts of its receive.
 
     handle = receipt "*" receives "*" first receive, in Unix milliseconds
 
@@ -30,7 +30,7 @@ class Handle(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The message's."""
+        """The message's id."""
         return self.receipt.partition(":")[2].partition("~")[0]
 
 

@@ -64,7 +64,7 @@ class _Signature:
 
 
 class Authenticator:
-    """Identifies callers by the keys of a file; without a file, it takes every caller."""
+    """Authentication of callers by the keys of a file; without a file every caller is accepted."""
 
     def __init__(self, keys: WatchedFiles[SqsKeys] | None, clock: Clock) -> None:
         self._keys = keys
@@ -72,12 +72,12 @@ class Authenticator:
 
     @property
     def is_open(self) -> bool:
-        """Whether no caller is asked for a key."""
+        """Whether callers need no key."""
         return self._keys is None
 
     def identify(self, request: web.Request, body: bytes) -> tuple[Identity, str]:
-        """Return the caller of a request, and the region that it is for; raise the error of a request
-        that isn't signed as it must be."""
+        """Return the caller of a request, and the region in its signature; raise the error of an
+        invalid signature."""
         if self._keys is None:
             found = _SCOPE.search(request.headers.get("Authorization", ""))
             return NOBODY, found[1] if found else DEFAULT_REGION

@@ -82,7 +82,7 @@ class _SqsRequest:
 
 
 class SqsEndpoint:
-    """Lives in one event loop, and is started once."""
+    """The listener of SQS. Lives in one event loop, and is started once."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class SqsEndpoint:
         tls: ssl.SSLContext | None = None,
         connections: int = Limits().connections,
     ) -> int:
-        """See `HttpListener.start`."""
+        """Start serving: see `HttpListener.start`."""
         return await self._listener.start(
             host, port, shares_port=shares_port, tls=tls, connections=connections
         )
@@ -131,11 +131,12 @@ class SqsEndpoint:
                 task.cancel()
 
     def refuse(self) -> None:
-        """Let no new request do anything: it is told to try again."""
+        """Refuse new requests, with a retry delay."""
         self._listener.is_refusing = True
 
     async def stop(self, grace: float) -> None:
-        """Return once all is closed; requests that haven't ended after `grace` seconds are cut off."""
+        """Return once all is closed; requests that haven't ended after `grace` seconds are
+        cancelled."""
         await self._listener.stop(grace)
         await self._context.close()
 

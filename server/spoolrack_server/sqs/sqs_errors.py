@@ -1,4 +1,4 @@
-"""SQS's errors: the shape of JSON, the code of Query, the status, and who is at fault.
+"""SQS's errors: the shape of JSON, the code of Query, the status, and the side at fault.
 
 The store's errors come by one table. A store error that isn't in it is a defect: the endpoint logs it
 and answers `InternalFailure`. Pure.
@@ -16,7 +16,7 @@ PREFIX: Final = "AWS.SimpleQueueService."
 
 
 class SqsError(Exception):
-    """An answer of SQS that isn't a success."""
+    """An error response of SQS."""
 
     def __init__(self, shape: str, code: str, message: str, *, status: int = 400) -> None:
         super().__init__(printable(message))
@@ -113,7 +113,7 @@ _FROM_STORE: Final[Mapping[str, Callable[[str], SqsError]]] = {
 
 
 def of_store(error: StoreError) -> SqsError | None:
-    """Return SQS's form of a store's error; None if it is one that no client should meet."""
+    """Return SQS's form of a store's error; None for one that must not reach a client."""
     if error.reason == "QUEUE_NOT_FOUND":
         return queue_not_found(str(error.facts["queue"]))
     make = _FROM_STORE.get(error.reason)

@@ -103,7 +103,7 @@ class _Attempt:
 
 
 class SqsOperations:
-    """Lives in one event loop."""
+    """The handlers of the operations. Lives in one event loop."""
 
     def __init__(self, context: GatewayContext, clock: Clock) -> None:
         self._context = context
@@ -114,7 +114,7 @@ class SqsOperations:
         """Receives from FIFO queues by queue, caller and id, the oldest first."""
 
     def find(self, name: str) -> Callable[[SqsCaller, Parameters], Awaitable[Result]]:
-        """Return an operation; raise the error of one that isn't there."""
+        """Return an operation by name; raise the error of an unknown one."""
         if name not in OPERATIONS:
             raise sqs_errors.unknown_operation(
                 f"The action {name[:100]} is not valid for this endpoint."

@@ -42,7 +42,7 @@ def adoptable(name: str) -> str | None:
 
 
 class Adoption(Part):
-    """Not thread-safe."""
+    """Adoption of files that were moved into `new/` by hand. Not thread-safe."""
 
     def __init__(
         self, moves: Moves, catalog: Catalog, ids: FileIds, background: BackgroundWork
@@ -65,8 +65,8 @@ class Adoption(Part):
         return self._next_look
 
     def tick(self) -> None:
-        """Adopt what has been unchanged for long enough. Raise `SyncFailed` if a file can't be made
-        durable."""
+        """Adopt files that have been unchanged for long enough. Raise `SyncFailed` if a file can't be
+        made durable."""
         now = self._moves.clock.monotonic()
         if not self._adopts or now < self._next_look:
             return
@@ -115,18 +115,18 @@ class Adoption(Part):
 
 
 class Foreign(Part):
-    """Files that are none of ours, as a start has noted them. Not thread-safe."""
+    """Foreign files, as a start has found them, which go to quarantine. Not thread-safe."""
 
     def __init__(self, moves: Moves) -> None:
         self._moves = moves
         self.pending = (moves.foreign,)
 
     def recover(self) -> None:
-        """Put aside what a start has found."""
+        """Quarantine the foreign files that a start has found."""
         self.advance()
 
     def advance(self) -> None:
-        """Put aside what was found; the next commit tries again what the disk refuses."""
+        """Quarantine foreign files; the next commit retries those that the disk refuses to move."""
         foreign = self._moves.foreign
         for path, why in list(foreign.items()):
             try:

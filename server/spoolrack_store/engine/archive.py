@@ -17,7 +17,7 @@ from ..engine.moves import Part
 from ..files.disk import Disk, FileKind, explained
 from ..files.layout import ARCHIVE, BODY
 from ..model.background_work import BackgroundWork
-from ..model.batch import Entry
+from ..model.batch_file import Entry
 from ..model.clock import HOUR, Millis, day_of, end_of_day
 from .catalog import Catalog
 from .moves import Moves
@@ -45,7 +45,7 @@ def archived_files(disk: Disk, ids: Collection[str]) -> dict[str, str]:
 
 
 class Archive(Part):
-    """Not thread-safe."""
+    """The archive of one root. Not thread-safe."""
 
     def __init__(self, moves: Moves, catalog: Catalog, background: BackgroundWork) -> None:
         self._moves = moves
@@ -54,7 +54,8 @@ class Archive(Part):
         self._next_look = moves.clock.monotonic()
 
     def path_of(self, entry: Entry) -> str:
-        """Return where to keep the file of a name that may be unlinked; "": nowhere."""
+        """Return the path in the archive for the file of a name that may be unlinked; "": it isn't
+        archived."""
         record = self._catalog.records.get(entry.name.queue)
         if record is None or not record.settings.archive_retention:
             return ""

@@ -1,4 +1,4 @@
-"""Which queues there are, and how each is set: the files `config/<queue>.<version>.json`.
+"""The catalogue of queues and their settings: the files `config/<queue>.<version>.json`.
 
 A version is created once and never changed, so that an update is a new file; the highest version that
 can be read counts, and older ones are unlinked once it is durable. A tombstone is the version that
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from ..engine.moves import Part
 from ..files.disk import FileKind, explained
-from ..model.batch import Entry
+from ..model.batch_file import Entry
 from ..model.clock import Millis
 from ..model.errors import (
     DamagedSettings,
@@ -93,7 +93,7 @@ class _Tombstone:
 
 
 class Catalog(Part):
-    """The queues that there are. Not thread-safe."""
+    """The catalogue of all queues. Not thread-safe."""
 
     folders = (CONFIG,)
 
@@ -129,7 +129,7 @@ class Catalog(Part):
         return record
 
     def require_open(self, name: str) -> QueueRecord:
-        """Return the record for a send, which may be meant for the queue that is made next; raise
+        """Return the record for a send, also of a queue whose creation is in the same commit; raise
         `QueueBeingDeleted`, too."""
         if name in self._tombstones:
             raise QueueBeingDeleted(queue=name)
@@ -171,7 +171,7 @@ class Catalog(Part):
         return self._replace(there, settings=settings, labels=labels)
 
     def change_schedules(self, there: QueueRecord, schedules: Mapping[str, Schedule]) -> None:
-        """Give a queue these schedules, and no others."""
+        """Replace the schedules of a queue."""
         self._replace(there, schedules=schedules)
 
     def has_writer(self, writer: str) -> bool:
@@ -277,7 +277,7 @@ class Catalog(Part):
     # Reading the files.
 
     def recover(self) -> None:
-        """Read `config/`: the highest version of each queue that can be read counts."""
+        """Read `config/`: of each queue the highest version that can be read is valid."""
         self._old.clear()
         known = dict(self.records)
         found: dict[str, list[int]] = {}
@@ -411,7 +411,7 @@ class Catalog(Part):
             del self._old[path]
 
     def tick(self) -> None:
-        """Look for settings files that were removed by hand."""
+        """Check for settings files that were removed by hand."""
         try:
             changed = self._moves.disk.facts(CONFIG).changed_ns
             # Twice: a change may follow within the same tick of the file system's clock.

@@ -1,4 +1,4 @@
-"""Dead letters: a message that was received too often goes to the dead-letter queue of its queue.
+"""Dead letters: a message that was received too often moves to the dead-letter queue of its queue.
 
 It goes in three commits. The first writes a copy of the message, with its history, into a file of its
 own in `new/`, with the same id. When that is durable, the second publishes the copy: from then on the
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..engine.moves import Part
-from ..model.batch import Damaged, Entry, Line, encode, line_of, stem_of
+from ..model.batch_file import Damaged, Entry, Line, encode, line_of, stem_of
 from ..model.clock import Clock, Millis
 from ..model.dead_letter_records import (
     MAX_RECEIVES,
@@ -70,7 +70,7 @@ class _Transfer:
 
 
 class DeadLetters(Part):
-    """Not thread-safe."""
+    """Moves of messages to dead-letter queues. Not thread-safe."""
 
     def __init__(self, moves: Moves, catalog: Catalog, reader: Reader, clock: Clock) -> None:
         self._moves = moves
@@ -85,7 +85,7 @@ class DeadLetters(Part):
         """Queues whose dead-letter queue is missing, which is logged once."""
 
     def is_dead(self, entry: Entry) -> bool:
-        """Return whether an entry's messages are to go to a dead-letter queue, and there is one."""
+        """Return whether an entry's messages must move to a dead-letter queue, and it exists."""
         record = self._catalog.records.get(entry.name.queue)
         if record is None or not record.settings.max_receives:
             return False
@@ -106,7 +106,7 @@ class DeadLetters(Part):
         return False
 
     def dies_with_lease(self, entry: Entry) -> bool:
-        """Return whether an entry's messages go to a dead-letter queue as their lease ends."""
+        """Return whether an entry's messages move to a dead-letter queue when their lease ends."""
         record = self._catalog.records.get(entry.name.queue)
         if record is not None and record.settings.dead_letter_at == "receive":
             return False

@@ -1,4 +1,4 @@
-"""Deduplication keys: which ids of senders are taken, and by which message.
+"""Deduplication ids: which are used, and by which message.
 
 A key is a hash of the sender's id, salted by the queue (`model.keys`). A lone message's key is in its
 name, a batch's keys are in its line, so a key is durable with its message. Keys are looked up and taken
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from ..engine.moves import Part
 from ..files.disk import explained
-from ..model.batch import Batch, Damaged, Entry, Line, decode_whole
+from ..model.batch_file import BatchFile, Damaged, Entry, Line, decode_whole
 from ..model.clock import Clock
 from ..model.errors import DiskError, StoreError, TooManyDeduplicationIds
 from ..model.keys import MAX_KEYS, first_number_of, id_number, id_text
@@ -33,7 +33,7 @@ Taken = dict[str, int]
 
 
 class Deduplication(Part):
-    """Not thread-safe."""
+    """The deduplication ids of all queues. Not thread-safe."""
 
     folders = (FOLDER, "new")
 
@@ -49,12 +49,12 @@ class Deduplication(Part):
         """Keys by the queue that their messages were sent to."""
         self._found: Taken = {}
         """Keys of which the queue isn't known. Salts tell queues apart."""
-        self._unsynced: dict[str, tuple[int, Batch]] = {}
+        self._unsynced: dict[str, tuple[int, BatchFile]] = {}
         """Keys that this process took, and the commits that make their messages durable."""
         self._changed: dict[str, None] = {}
         """Paths that other processes have changed, not looked at yet."""
         self.pending = (self._changed, moves.index.keyed)
-        self._kept: dict[Batch, int] = {}
+        self._kept: dict[BatchFile, int] = {}
         """Files whose keys are in a segment, and the commits that make it durable."""
         self._segments: dict[str, int] = {}
         """The number of the last message in each segment; 0 of one that is torn."""
@@ -68,7 +68,7 @@ class Deduplication(Part):
     # Sends.
 
     def find(self, record: QueueRecord, key: str, coming: int) -> str | None:
-        """Return the id of the message that took `key` within the queue's window, or None.
+        """Return the id of the message that used `key` within the queue's window, or None.
 
         `coming` is how many keys this commit is about to take in the queue. Raise
         `TooManyDeduplicationIds`, or the `StoreError` that keeps other keys from being known.
@@ -90,7 +90,7 @@ class Deduplication(Part):
         return None
 
     def register(self, entry: Entry, keys: Iterable[tuple[int, str]]) -> None:
-        """Take the keys of a file that this commit has written; by the messages' indexes."""
+        """Register the keys of a file that this commit has written; by the messages' indexes."""
         batch = entry.batch
         for index, key in keys:
             self._learn(entry.name.queue, key, id_number(batch.stem.message_id(index)))
@@ -124,7 +124,7 @@ class Deduplication(Part):
         self._changed[path] = None
 
     def advance(self) -> None:
-        """Take in the keys of what other processes, or a start, have brought."""
+        """Register the keys of files that other processes, or a start, have added."""
         self._trouble = None
         changed = list(self._changed)
         self._changed.clear()
@@ -186,7 +186,7 @@ class Deduplication(Part):
         if line is not None:
             self._load(name, line)
 
-    def _load_batch(self, batch: Batch) -> None:
+    def _load_batch(self, batch: BatchFile) -> None:
         entries = batch.entries
         if not entries:
             return
@@ -244,7 +244,7 @@ class Deduplication(Part):
         """Yield those of the reapable `entries` whose keys are free, or durable in a segment; write
         the segment of the others."""
         segment: dict[str, str] = {}
-        batches: dict[Batch, None] = {}
+        batches: dict[BatchFile, None] = {}
         for entry in entries:
             batch = entry.batch
             if batch.stem.key is None:
@@ -276,7 +276,7 @@ class Deduplication(Part):
         ids = {key: stem.message_id(index) for index, key in line.keys.items()} if line else {}
         return {key: id for key, id in ids.items() if id_number(id) >= since}
 
-    def _keep(self, segment: dict[str, str], batches: Iterable[Batch]) -> None:
+    def _keep(self, segment: dict[str, str], batches: Iterable[BatchFile]) -> None:
         path = f"{FOLDER}/{self._ids.make()}"
         try:
             self._moves.create_file(path, seal(segment), urgent=True)
@@ -289,7 +289,7 @@ class Deduplication(Part):
     # Time.
 
     def tick(self) -> None:
-        """Forget the keys that are free, and unlink the segments that hold no others."""
+        """Drop keys whose window is over, and unlink segments that hold no others."""
         for queue, taken in list(self._queues.items()):
             record = self._catalog.records.get(queue)
             if record is None:

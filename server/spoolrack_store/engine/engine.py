@@ -1,4 +1,4 @@
-"""The engine does the store's requests, one commit at a time, without threads.
+"""The engine executes the store's requests, one commit at a time, without threads.
 
 A commit changes names and index for all requests at hand (`apply`), makes that durable (`Work.sync`),
 and then its answers hold (`finish`). In a commit the order is: each part goes on with what
@@ -32,17 +32,17 @@ from ..engine.queue_views import QueueViews
 from ..engine.reader import CACHE_BYTES, Reader
 from ..engine.reaper import SLICE, Reaper
 from ..engine.recovery import fill_index, finish_sends, listed_orphans, log_unlisted, relist
-from ..engine.redrives import Redrives
+from ..engine.redriver import Redriver
 from ..engine.remover import Remover
-from ..engine.reservations import Reservations
-from ..engine.schedules import Schedules
+from ..engine.reserver import Reserver
+from ..engine.schedule_catalog import ScheduleCatalog
 from ..engine.sender import Sender
 from ..engine.stages import Stages
 from ..files.changes import LOCK, Change, ChangeKind, Changes, Memory, Overtaken
 from ..files.disk import Commit, Disk, Lock, SyncFailed, explained
 from ..files.layout import owner as owner_file
 from ..model.background_work import ALL_WORK, BackgroundWork
-from ..model.batch import Entry
+from ..model.batch_file import Entry
 from ..model.clock import Clock, Millis
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import OutcomeUnknown, ReservationCommitted, ReservationLost, StoreError
@@ -74,7 +74,7 @@ log = logging.getLogger(__name__)
 
 
 class Sharing:
-    """Not thread-safe."""
+    """The root's lock and log, which processes share. Not thread-safe."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class Sharing:
         """Moves of others that were taken in."""
 
     def open(self) -> bool:
-        """Join the processes that have the root open, or begin anew; False if another one holds the
-        lock."""
+        """Join the processes that have the root open, or begin a new log; False if another one holds
+        the lock."""
         if not self._acquire_lock():
             return False
         try:
@@ -137,8 +137,8 @@ class Sharing:
         self._orphans.append((self._moves.commit, members - living, sent))
 
     def enter(self) -> bool:
-        """Take the lock and replay what others did; False if another process holds it. Raise
-        `Poisoned`, `SyncFailed`."""
+        """Take the lock and replay the changes of other processes; False if another process holds it.
+        Raise `Poisoned`, `SyncFailed`."""
         if self.is_over:
             raise SyncFailed("the store is closed")
         if not self._acquire_lock():
@@ -185,11 +185,11 @@ class Sharing:
         self._lock = None
 
     def close(self) -> None:
-        """Leave the root to the others; the lock is held."""
+        """Leave the root; the lock is held."""
         self._changes.set_members(tuple(o for o in self._changes.members if o != self._moves.owner))
 
     def find_orphans(self) -> None:
-        """Notice which processes have died, and take in what they left; the lock is held.
+        """Find dead processes, and index their changes; the lock is held.
 
         The dead stay members until what they sent is published: the process that takes it over may die,
         too, and then another one finds them dead.
@@ -205,7 +205,7 @@ class Sharing:
             self._orphans.append((self._moves.commit, dead, listed_orphans(self._moves, dead)))
 
     def finish_orphans(self) -> None:
-        """Publish what the dead had sent, once it is durable; the lock is held."""
+        """Publish the sends of dead processes, once they are durable; the lock is held."""
         waiting = []
         for commit, dead, sent in self._orphans:
             if commit > self._moves.synced or not finish_sends(self._moves, self._catalog, sent):
@@ -264,18 +264,18 @@ class Sharing:
         return self._changes.is_shared
 
     def listen(self, until: int) -> None:
-        """Ask to be woken until this time since boot when another process changes something. Needs no
+        """Request a wake-up until this time since boot when another process changes something. Needs no
         lock."""
         with suppress(SyncFailed):  # The next commit, a second later at most, meets it, too.
             self._changes.listen(until)
 
     @property
     def has_news(self) -> bool:
-        """Whether others have changed something since the last commit."""
+        """Whether other processes have changed something since the last commit."""
         return not self.is_over and self._changes.has_news
 
     def poison(self) -> None:
-        """Stop all processes that have the root open. On a dead disk each finds that out by itself."""
+        """Stop all processes that have the root open. On a dead disk each detects that by itself."""
         try:
             self._changes.poison()
         except SyncFailed as error:
@@ -361,7 +361,8 @@ class Work:
 
 
 class Engine:
-    """Not thread-safe, but for `Work.commit.sync`, during which the next commit may begin."""
+    """The operations on one root. Not thread-safe, but for `Work.commit.sync`, during which the next
+    commit may begin."""
 
     def __init__(
         self,
@@ -399,12 +400,12 @@ class Engine:
             self.moves, self.reader, self.deduplication, self._archive, unlinks=background.unlinks
         )
         self._remover = Remover(self.moves, self.catalog, self._leaser, self._sender)
-        self.reservations = Reservations(
+        self.reservations = Reserver(
             self.moves, self.catalog, self.reader, self._dead_letters, self._leaser, clock, random
         )
         self.stages = Stages(self.moves, self.catalog, self._ids, clock)
-        self.schedules = Schedules(self.catalog, self.stages, clock, random)
-        self.redrives = Redrives(
+        self.schedules = ScheduleCatalog(self.catalog, self.stages, clock, random)
+        self.redrives = Redriver(
             self.moves, self.catalog, self.reader, self._dead_letters, self._sender, self._ids
         )
         self._foreign = Foreign(self.moves)
@@ -450,8 +451,7 @@ class Engine:
         self.sharing = Sharing(self.moves, changes, self.catalog, is_living, self._parts)
 
     def open(self) -> bool:
-        """Take in the folders, and make durable what was found; False if another process holds the
-        lock.
+        """Index the folders, and make them durable; False if another process holds the lock.
 
         Raise `SyncFailed`.
         """
@@ -461,8 +461,7 @@ class Engine:
         return True
 
     def apply(self, requests: Sequence[Request[Any]], *, tick: bool = False) -> Work | None:
-        """Do what `requests` ask, as far as it can be done before the sync; None if another process
-        holds the lock.
+        """Execute `requests` up to the sync; None if another process holds the lock.
 
         With `tick` it also looks which processes have died. Raise `DiskError` if the lock or
         what others did can't be read, and then nothing was done; `SyncFailed` if nothing may
@@ -575,8 +574,8 @@ class Engine:
         return self._leaser.receive(requests, self._sender.just_written())
 
     def with_exact_index(self, answer: Callable[[], Found]) -> Found | None:
-        """Return what `answer` finds in an index that has all that other processes did, and all that
-        was answered here; None if another process holds the lock, or if that takes another commit."""
+        """Return the result of `answer` on an index with all changes of other processes, and all
+        answers of this one; None if another process holds the lock, or if that takes another commit."""
         if not self.sharing.enter():
             return None
         try:
@@ -591,7 +590,7 @@ class Engine:
 
     @property
     def has_exact_index(self) -> bool:
-        """Whether the index has all that other processes did, and all that was answered here."""
+        """Whether the index has all changes of other processes, and all answers of this one."""
         sharing = self.sharing
         return sharing.is_over or not (
             sharing.has_news
@@ -607,8 +606,8 @@ class Engine:
 
     @property
     def wants_commit(self) -> bool:
-        """Whether work waits for a commit that no request asks for; for a while not after the disk
-        refused something."""
+        """Whether work without a request waits for a commit; not for a while after the disk has refused
+        something."""
         refused = self.moves.refused_at
         if refused is not None and self.moves.clock.monotonic() < refused + RETRY:
             return False
@@ -625,7 +624,7 @@ class Engine:
 
     @property
     def to_be_unlinked(self) -> int:
-        """How many deleted messages wait to be unlinked."""
+        """Number of deleted messages that wait to be unlinked."""
         return sum(
             entry.held.bit_count()
             for batch in self.index.over
@@ -634,7 +633,7 @@ class Engine:
         )
 
     def ready(self, queue: str) -> int | None:
-        """Return how many messages a receive could take; None if there is no such queue."""
+        """Return the number of messages that a receive could lease; None if there is no such queue."""
         record = self.catalog.records.get(queue)
         if record is None:
             return None
@@ -648,8 +647,7 @@ class Engine:
         return self.reservations.is_coming_back(queue)
 
     def close(self) -> bool:
-        """Publish what was sent, and leave the root to the others; False if another process holds the
-        lock.
+        """Publish the sent messages, and leave the root; False if another process holds the lock.
 
         The other processes publish the messages that the disk refuses: they find this process dead.
         """
@@ -665,7 +663,7 @@ class Engine:
         return True
 
     def next_due(self) -> Millis | None:
-        """Return the monotonic time at which something has to be done that no request asks for."""
+        """Return the monotonic time at which work without a request is due."""
         times = [part.next_due() for part in self._parts_with_pending()]
         if self.moves.refused_at is not None and self._has_work:
             times.append(Millis(self.moves.refused_at + RETRY))

@@ -31,7 +31,7 @@ from heapq import heappop, heappush
 from itertools import chain, islice
 from typing import Final
 
-from ..model.batch import Batch, Entry, Groups, LeaseShare, Line
+from ..model.batch_file import BatchFile, Entry, Groups, LeaseShare, Line
 from ..model.clock import Millis
 from ..model.names import (
     ID_LENGTH,
@@ -198,7 +198,7 @@ class EntryOrder:
         return chain(self._by_first.values(), *self._doubles.values())
 
     def change(self, entry: Entry, before: int, after: int) -> None:
-        """Give an entry that stood for the members `before` the place of the members `after`."""
+        """Move an entry from the place of its members `before` to that of `after`."""
         stem = entry.batch.stem
         was = stem.message_id(lowest(before)) if before else ""
         first = stem.message_id(lowest(after)) if after else ""
@@ -232,7 +232,7 @@ class EntryOrder:
         return id
 
     def copy_from(self, other: EntryOrder) -> None:
-        """Have what another order has."""
+        """Copy the entries of another order."""
         found = list(other.since(""))
         self._by_first, self._doubles = {}, {}
         self._fill((self._key(entry.batch.stem, key[-ID_LENGTH:]), entry) for key, entry in found)
@@ -246,8 +246,8 @@ class EntryOrder:
         return self._by_first[first]
 
     def since(self, id: str) -> Iterator[tuple[str, Entry]]:
-        """Yield what isn't below `id`, with the id of each first message. Nothing may change
-        meanwhile."""
+        """Yield the entries from `id` on, each with the id of its first message. The order must not
+        change meanwhile."""
         for first in self.names.since(id):
             yield first, self._by_first[first]
             for double in self._doubles.get(first, ()) if self._doubles else ():
@@ -354,7 +354,7 @@ class GroupOrder:
             self.change(entry, 0, entry.counted)
 
     def be_set(self, settings: QueueSettings, *, has_priorities: bool) -> None:
-        """Follow the queue's settings: a change costs one pass."""
+        """Apply the queue's settings: a change takes one pass."""
         is_strict = settings.group_order == "strict"
         aging = settings.priority_aging if has_priorities else None
         if (is_strict, aging) == (self._is_strict, self._aging):
@@ -373,7 +373,7 @@ class GroupOrder:
         return PriorityOrder(aging=self._aging)
 
     def change(self, entry: Entry, was: int, held: int) -> None:
-        """Take in that an entry holds `held` in place of `was`."""
+        """Update an entry from the members `was` to `held`."""
         if was == held:
             return
         groups = entry.batch.groups
@@ -412,7 +412,7 @@ class GroupOrder:
             self._turns[group] = None
 
     def runs(self, room: int, but: Mapping[Entry, int], commit: int) -> Runs:
-        """Yield what a receive of up to `room` messages is to lease.
+        """Yield the messages that a receive of up to `room` leases.
 
         `but` are messages that other receives of the `commit` lease, or this one: it must grow by what
         is taken of a run before the next is asked for. No message is yielded behind one of its group
@@ -528,14 +528,14 @@ class QueueIndex:
         return self.listed[state]
 
     def available(self, settings: QueueSettings) -> int:
-        """Return how many messages a receive could take."""
+        """Return the number of messages that a receive could lease."""
         if self.groups is None:
             return self.counts[State.READY]
         self.groups.be_set(settings, has_priorities=self.priorities is not None)
         return self.groups.available
 
     def runs(self, room: int, but: Mapping[Entry, int], settings: QueueSettings, commit: int) -> Runs:
-        """Yield what a receive of up to `room` messages is to lease.
+        """Yield the messages that a receive of up to `room` leases.
 
         `but` are messages that are passed over: it grows by what is taken, and nothing else changes
         meanwhile.
@@ -552,26 +552,26 @@ class QueueIndex:
 
 
 class Index:
-    """All queues. Not thread-safe."""
+    """The names of all queues in memory. Not thread-safe."""
 
     def __init__(self) -> None:
-        self.batches: dict[str, Batch] = {}
+        self.batches: dict[str, BatchFile] = {}
         """By the texts of their stems."""
-        self._by_id: dict[str, Batch] = {}
+        self._by_id: dict[str, BatchFile] = {}
         """By the id of the file, and for a batch an "n", as its first message has the same id."""
-        self._doubles: dict[str, list[Batch]] = {}
+        self._doubles: dict[str, list[BatchFile]] = {}
         """Files of one message: a dead letter, and what it was copied from."""
-        self.superseded: dict[tuple[Batch, int], int] = {}
+        self.superseded: dict[tuple[BatchFile, int], int] = {}
         """Messages that are in a dead letter's own file now, to be deleted where they were, and the
         commit that published that file and must be durable before. They stay until that is durable."""
         self.queues: dict[str, QueueIndex] = {}
-        self.keyed: dict[Batch, None] = {}
+        self.keyed: dict[BatchFile, None] = {}
         """New batches with deduplication keys, which are not taken in yet."""
-        self.grouped: dict[Batch, None] = {}
+        self.grouped: dict[BatchFile, None] = {}
         """Batches whose groups are not known yet: their messages have to wait."""
-        self.loose: dict[Batch, None] = {}
+        self.loose: dict[BatchFile, None] = {}
         """Batches that have a name outside `remove/` which may be unlinked after a sync."""
-        self.over: dict[Batch, None] = {}
+        self.over: dict[BatchFile, None] = {}
         """Batches whose names in `remove/` the reaper may have after a sync."""
         self.hidden: list[tuple[int, int, Entry]] = []
         """A heap of leases and delays by when they end; some hold nothing any more."""
@@ -585,7 +585,7 @@ class Index:
             found = self.queues[name] = QueueIndex()
         return found
 
-    def batch(self, id: str) -> tuple[Batch, int] | None:
+    def batch(self, id: str) -> tuple[BatchFile, int] | None:
         """Return the file that has the message `id`, and the message's index in it."""
         lone = self._by_id.get(id)
         batch = self._by_id.get(batch_of(id) + "n")
@@ -606,11 +606,11 @@ class Index:
         return None if entry is None else (entry, index)
 
     def appear(self, name: Name, commit: int, *, due: int = 0) -> Entry:
-        """Take in a name; `due` is the monotonic time at which its lease or delay ends."""
+        """Add a name; `due` is the monotonic time at which its lease or delay ends."""
         batch = self.batches.get(name.stem.text)
         is_new = batch is None
         if batch is None:
-            batch = self.batches[name.stem.text] = Batch(name.stem)
+            batch = self.batches[name.stem.text] = BatchFile(name.stem)
         entry, losers = batch.add(name, commit)
         if is_new:
             self._register(batch)
@@ -639,7 +639,7 @@ class Index:
         return entry
 
     def disappear(self, entry: Entry, commit: int) -> None:
-        """Forget a name that is there no more. Its messages that no other name lists are gone."""
+        """Remove a name. Its messages that no other name lists are gone."""
         batch = entry.batch
         held = entry.held
         batch.drop(entry, commit)
@@ -662,14 +662,14 @@ class Index:
             self.loose.pop(batch, None)
 
     def unknown_disappears(self, name: Name, commit: int) -> None:
-        """Note that a name is gone which another process had in `new/`: its batch may be over now."""
+        """Note the end of a name that another process had in `new/`: its batch may be over."""
         batch = self.batches.get(name.stem.text)
         if batch is not None:
             batch.changed = commit
             if batch.is_over:
                 self.over[batch] = None
 
-    def _fall_back(self, batch: Batch, members: int, commit: int) -> None:
+    def _fall_back(self, batch: BatchFile, members: int, commit: int) -> None:
         """Let the names that are left hold what the highest one held: it was removed by hand."""
         for other in reversed(batch.entries):
             back = members & other.name.members
@@ -689,16 +689,16 @@ class Index:
         return None if batch is None else batch.entry_at(name.path)
 
     def has_file_of(self, id: str) -> bool:
-        """Return whether a file of this message alone is there, in whatever state."""
+        """Return whether there is a file of this message alone, in any state."""
         return id in self._by_id
 
-    def _register(self, batch: Batch) -> None:
+    def _register(self, batch: BatchFile) -> None:
         key = _key_of(batch)
         there = self._by_id.setdefault(key, batch)
         if there is not batch:
             self._doubles.setdefault(key, [there]).append(batch)
 
-    def _unregister(self, batch: Batch) -> None:
+    def _unregister(self, batch: BatchFile) -> None:
         key = _key_of(batch)
         doubles = self._doubles.get(key)
         if doubles is None:
@@ -710,13 +710,13 @@ class Index:
             del self._doubles[key]
 
     def find_superseded(self, commit: int) -> None:
-        """Find what dead letters supersede, once all names are known: in a listing the copy may stand
-        before the file that its message was in."""
+        """Find the messages that dead letters supersede, once all names are known: a listing may have
+        the copy before the file that its message was in."""
         for batch in self.batches.values():
             if batch.stem.deaths:
                 self._supersede(batch, commit)
 
-    def _supersede(self, batch: Batch, commit: int) -> None:
+    def _supersede(self, batch: BatchFile, commit: int) -> None:
         """Let the file count that has the later death of a message, once it has left `new/`."""
         stem = batch.stem
         doubles = self._doubles.get(stem.id, [batch])
@@ -736,7 +736,7 @@ class Index:
             self.superseded.setdefault(each, commit)
 
     def superseded_of(self, entry: Entry) -> int:
-        """Return the mask of what an entry holds and a dead letter's own file has now."""
+        """Return the mask of an entry's messages that a dead letter's own file has now."""
         if not self.superseded:
             return 0
         return sum(
@@ -760,12 +760,12 @@ class Index:
         return taken
 
     def put_back_due(self, entry: Entry, due: Millis) -> None:
-        """Look at an entry again at `due`: the disk refused to move it."""
+        """Schedule an entry again for `due`: the disk refused to move it."""
         self._pushed += 1
         heappush(self.hidden, (due, self._pushed, entry))
 
-    def learn(self, batch: Batch, line: Line | None) -> None:
-        """Take in what a file says of its messages: from now on bytes are exact; None: forget it."""
+    def learn(self, batch: BatchFile, line: Line | None) -> None:
+        """Keep a file's line about its messages, for exact byte counts; None: drop it."""
         counted = [(entry, entry.counted) for entry in batch.entries if entry.counted]
         for entry, held in counted:
             self.queues[entry.name.queue].bytes -= batch.counted_bytes_of(held)
@@ -775,8 +775,8 @@ class Index:
         for entry, held in counted:
             self.queues[entry.name.queue].bytes += batch.counted_bytes_of(held)
 
-    def learn_groups(self, batch: Batch, groups: Mapping[str, int]) -> None:
-        """Let the messages of a file have their turns: `groups` are the members of each group."""
+    def learn_groups(self, batch: BatchFile, groups: Mapping[str, int]) -> None:
+        """Order the messages of a file by groups: `groups` has the members of each group."""
         batch.groups = Groups(groups, batch.stem.full)
         self.grouped.pop(batch, None)
         for entry in batch.entries:
@@ -847,11 +847,11 @@ def _pass_on(loser: Entry, winner: Entry | None) -> None:
     loser.shares = kept
 
 
-def _key_of(batch: Batch) -> str:
+def _key_of(batch: BatchFile) -> str:
     return batch.stem.id + "n" if batch.stem.count else batch.stem.id
 
 
-def _counts(batch: Batch) -> tuple[bool, int, str]:
+def _counts(batch: BatchFile) -> tuple[bool, int, str]:
     """Rank files of one message: which of them counts. One in quarantine is damaged."""
     counting = (*COUNTED, State.REMOVED)
     is_out = any(entry.name.state in counting for entry in batch.entries)

@@ -1,4 +1,4 @@
-"""Leases: receives, and what ends or extends a lease.
+"""Leases: receives, extensions, releases and expiry.
 
 A receive takes the oldest ready messages. Those of one file and one commit move together, by one link
 or rename, also if several receives take them: each receive gets a range of that name. A lease
@@ -19,7 +19,7 @@ from typing import Any, Final
 from ..engine.moves import Part
 from ..model import backoff, receipts
 from ..model.background_work import BackgroundWork
-from ..model.batch import Attributes, Damaged, Entry, Groups, LeaseShare, size_of
+from ..model.batch_file import Attributes, Damaged, Entry, Groups, LeaseShare, size_of
 from ..model.clock import Clock, Millis
 from ..model.dead_letter_records import MAX_RECEIVES as MAX_RECEIVES_REASON
 from ..model.dead_letter_records import REJECTED, check_explanation
@@ -80,7 +80,7 @@ class _Share:
 
 
 class Leaser(Part):
-    """Not thread-safe."""
+    """The leases of all queues. Not thread-safe."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Leaser(Part):
     def receive(
         self, requests: Sequence[Receive], written: Mapping[str, Sequence[Entry]]
     ) -> list[list[Delivery] | StoreError]:
-        """Lease what is ready, and then what this commit has `written`, by queue.
+        """Lease ready messages, and then those that this commit has `written`, by queue.
 
         The answers hold once the commit is synced, and `hand_out` has moved what it has written.
         """
@@ -230,7 +230,7 @@ class Leaser(Part):
                 yield entry, members
 
     def hand_out(self, leased: Sequence[Entry]) -> list[Entry]:
-        """Move what was leased in `new/` to where all processes look for leases; it is durable now.
+        """Move leases from `new/` to `delay/`, where all processes find them; they are durable.
 
         Return what the disk refused to move: no consumer may hear of it. It is published later, and
         comes back when its lease ends.
@@ -405,7 +405,7 @@ class Leaser(Part):
     # The end of a lease.
 
     def find(self, queue: str, text: str, last: LastReceive | None = None) -> tuple[Entry, int] | None:
-        """Return the lease that a receipt is of; None if the message is gone. Raise `StaleReceipt`,
+        """Return the lease of a receipt; None if the message is gone. Raise `StaleReceipt`,
         `InvalidReceipt`.
 
         With `last`, return a message whose lease is over, too, if that was its last receive.
@@ -427,7 +427,7 @@ class Leaser(Part):
     def change(
         self, requests: Sequence[ChangeVisibility]
     ) -> list[list[Millis | StoreError] | StoreError]:
-        """Extend or release leases. Messages of one name that get one end move together."""
+        """Extend or release leases. Messages of one name with the same end move together."""
         outcomes: list[list[Millis | StoreError] | StoreError] = []
         for request in requests:
             try:
@@ -491,7 +491,7 @@ class Leaser(Part):
         return together
 
     def release(self, request: ReleaseMessages) -> list[Millis | StoreError]:
-        """End leases, and hide the messages for as long as the request or the queue's back-off says.
+        """End leases, and hide the messages for the delay of the request or the queue's back-off.
         Messages of one name move together."""
         record = self._catalog.require(request.queue)
         check_explanation(request.explanation)
@@ -569,7 +569,7 @@ class Leaser(Part):
         return results
 
     def give_back(self, request: GiveBack) -> None:
-        """Undo leases that no consumer has seen; one that is over already is what was wanted."""
+        """Undo leases that no consumer has seen; an expired one is a success."""
         record = self._catalog.require(request.queue)
         together: dict[Entry, int] = {}
         for text in request.receipts:
@@ -609,8 +609,8 @@ class Leaser(Part):
         return bool(self._index.grouped) or (due is not None and due <= self._clock.monotonic())
 
     def advance(self) -> None:
-        """Bring back what is due: messages whose lease or delay is over, and those whose file is to be
-        read again."""
+        """Requeue due messages: those whose lease or delay is over, and those whose file is to be read
+        again."""
         now = self._clock.monotonic()
         self._reader.try_again(now)
         for entry in self._index.pop_due(Millis(now - self._background.wait), DUE_AT_ONCE):

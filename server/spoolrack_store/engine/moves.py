@@ -1,4 +1,4 @@
-"""The four things that a store does to names: make, link, rename, unlink.
+"""The four operations of a store on names: make, link, rename, unlink.
 
 A move changes the disk first, and then the index, by the same two calls with which a start takes in a
 listing. A move that the disk refuses has changed neither. The commit of a move syncs the files and
@@ -22,7 +22,7 @@ from ..files.changes import Change, ChangeKind, Changes
 from ..files.disk import NO_ROOM, Commit, Disk, Found, ReservedRoom, Syncer, SyncFailed, explained
 from ..files.layout import BODIES, COPY, FORMAT, QUARANTINE
 from ..files.removed import Removed
-from ..model.batch import Entry, may_rename
+from ..model.batch_file import Entry, may_rename
 from ..model.clock import Clock, Millis
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, StoreError
@@ -47,7 +47,7 @@ Outcome = Any
 
 
 class Part:
-    """A part of the engine. By default it has nothing to do."""
+    """A part of the engine. The default has nothing to do."""
 
     folders: Sequence[str] = ()
     """Where its own files are, that hold no messages: it hears of each that another process changes."""
@@ -57,36 +57,36 @@ class Part:
     the part is asked nothing."""
 
     def recover(self) -> None:
-        """Take in its own files: at the start, when all names are known, and again when other processes
+        """Read its own files: at a start, when all names are known, and again when other processes
         changed more than `CHANGES` holds."""
 
     def path_changed(self, path: str) -> None:
-        """Another process has made, renamed or unlinked this file, or died while it did: look what is
-        there."""
+        """Read a file again that another process has made, renamed or unlinked, or was changing when it
+        died."""
 
     @property
     def has_work(self) -> bool:
-        """Whether `advance` has something to do, of which nothing waits for a time."""
+        """Whether `advance` has work that waits for no time."""
         return any(self.pending)
 
     @property
     def waits_for_sync(self) -> bool:
-        """Whether it goes on once what it has changed is durable, and no answer may wait for that."""
+        """Whether it continues once its changes are durable, and no answer may wait for that."""
         return False
 
     @property
     def has_durable(self) -> bool:
-        """Whether an answer was given whose messages are not yet where it says they are."""
+        """Whether an answered message is not yet in the place that the answer says."""
         return False
 
     def advance(self) -> None:
-        """Go on with what waited for a sync: at the beginning of a commit, if it `has_work`."""
+        """Continue work that waited for a sync: at the beginning of a commit, if it `has_work`."""
 
     def tick(self) -> None:
-        """Do what time has brought about: now and then, at the beginning of a commit."""
+        """Do work that is due: now and then, at the beginning of a commit."""
 
     def next_due(self) -> Millis | None:
-        """Return the monotonic time at which a tick has something to do, if that is known."""
+        """Return the monotonic time at which a tick has work, if that is known."""
         return None
 
 
@@ -189,7 +189,7 @@ class Moves:
     # Commits.
 
     def begin_sync(self) -> tuple[int, Commit]:
-        """End the commit under way, and return its number and what to sync for it."""
+        """End the current commit; return its number and the objects to sync."""
         number, self.commit = self.commit, self.commit + 1
         return number, self.syncer.begin()
 
@@ -333,7 +333,7 @@ class Moves:
                     self.move(each, each.held & gone, State.REMOVED)
 
     def unlink(self, entry: Entry) -> None:
-        """Unlink a name that the rules let go; one that is gone already is a success."""
+        """Unlink a name that the rules release; a missing one is a success."""
         path = entry.name.path
         self._change(ChangeKind.UNLINK, path, "", 0, lambda: self._unlink(path), urgent=True)
         if entry.name.state is State.REMOVED:
@@ -343,7 +343,7 @@ class Moves:
             self.removed.add([(body_path(entry.batch.stem.id), "")])
 
     def is_body_left(self, entry: Entry) -> bool:
-        """Return whether the body of a name that is gone was the last thing left of its message."""
+        """Return whether the body of a removed name was the last part left of its message."""
         stem = entry.batch.stem
         # A dead letter's file shares the body with the one that it was copied from.
         return stem.is_external and not self.index.has_file_of(stem.id)
@@ -403,7 +403,7 @@ class Moves:
         self.syncer.file_moved(source, target)
 
     def unlink_file(self, path: str) -> None:
-        """Unlink a file; one that is gone already is a success."""
+        """Unlink a file; a missing one is a success."""
         self._change(ChangeKind.FILE, path, "", 0, lambda: self._unlink(path), urgent=True)
 
     def require_read(self, folders: Sequence[str]) -> None:
@@ -515,7 +515,7 @@ class Moves:
             raise explained(error) from error
 
     def require_there(self, entry: Entry) -> None:
-        """Raise `NameVanished` if a name was removed by hand, and take that in."""
+        """Raise `NameVanished` if a name was removed by hand, and remove it from the index."""
         path = entry.name.path
         if self.is_there(path):
             return
@@ -723,7 +723,7 @@ def publish(moves: Moves, entry: Entry) -> None:
 
 
 def unlink_all(moves: Moves, entries: Iterable[Entry]) -> None:
-    """Unlink names that the rules let go, as far as the disk allows it."""
+    """Unlink names that the rules release, as far as the disk allows it."""
     for entry in entries:
         try:
             moves.unlink(entry)

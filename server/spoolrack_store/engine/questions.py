@@ -1,4 +1,4 @@
-"""Answers questions about queues and messages, without a change and without waiting for a sync.
+"""Read-only queries about queues and messages, which wait for no sync.
 
 Where messages are is looked up while no commit changes the index. Their files are read afterwards, so
 that a commit waits for no body. A message that has moved meanwhile is looked up again.
@@ -19,8 +19,8 @@ from zlib import crc32
 
 from ..files.changes import Poisoned, describe_holder
 from ..files.disk import NOT_A_FILE, Disk, SyncFailed, explained
-from ..model.batch import Batch, Damaged, Entry, Line, decode
-from ..model.batch import body as body_in
+from ..model.batch_file import BatchFile, Damaged, Entry, Line, decode
+from ..model.batch_file import body as body_in
 from ..model.clock import Millis
 from ..model.errors import (
     DiskError,
@@ -78,7 +78,7 @@ class _Location:
 
 
 class Questions:
-    """Thread-safe."""
+    """The read-only queries of a store. Thread-safe."""
 
     def __init__(self, engine: Engine, disk: Disk, changing: threading.RLock) -> None:
         """`changing` is held while commits change the index."""
@@ -87,8 +87,8 @@ class Questions:
         self._changing = changing
 
     def up_to_date(self, answer: Callable[[], Found]) -> Found:
-        """Return what `answer` finds in the index, with what this process has answered, and what others
-        did before.
+        """Return the result of `answer` on an index with all answers of this process, and all earlier
+        changes of others.
 
         If another process holds the lock for a second, what this one knows already is the answer.
         """
@@ -108,7 +108,7 @@ class Questions:
             return answer()
 
     def exact(self, answer: Callable[[], Found]) -> Found:
-        """Return what `answer` finds while no other process changes anything.
+        """Return the result of `answer` while no other process changes anything.
 
         Raise `RootInUse` if another process holds the lock for half a minute, and `StoreFailed`.
         """
@@ -133,7 +133,7 @@ class Questions:
             return self._look_up(queue, id, partial(self._shown, files))
 
     def open_message(self, queue: str, id: str) -> OpenMessage:
-        """Return the same with the body as an open file, which was read and checked in pieces."""
+        """Return a message with its body as an open file, which was read and checked in pieces."""
         return self._look_up(queue, id, self._opened)
 
     def page(
@@ -186,7 +186,7 @@ class Questions:
         states = wanted.states or COUNTED
         found: list[_Location] = []
         certain = looks = 0
-        unread: set[Batch] = set()
+        unread: set[BatchFile] = set()
         for first, together in groupby(index.since(start, states), lambda each: batch_of(each[0])):
             entries = [entry for _, entry in together]
             is_between = first > after and (
@@ -356,7 +356,7 @@ class _FileReader:
         return self._opened
 
 
-def _is_wanted(wanted: MessageFilter, batch: Batch, index: int) -> bool | None:
+def _is_wanted(wanted: MessageFilter, batch: BatchFile, index: int) -> bool | None:
     """Return whether a message has the group and the attributes that are wanted; None if only its file
     tells."""
     if (wanted.group and not batch.stem.is_grouped) or (

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice, pairwise
 from typing import Final
 
-from ..model.batch import Entry
+from ..model.batch_file import Entry
 from ..model.clock import Millis
 from ..model.names import lowest, sent_at
 from ..model.operations import OLDEST_LEASES, Blocking, Counts, Obstacle, OldLease, Queue
@@ -25,7 +25,7 @@ MANY_RECEIVES: Final = 3
 
 
 class QueueViews:
-    """Not thread-safe."""
+    """The read-only views of queues. Not thread-safe."""
 
     def __init__(self, moves: Moves, catalog: Catalog) -> None:
         self._moves = moves
@@ -51,7 +51,7 @@ class QueueViews:
         )
 
     def described(self, record: QueueRecord, held: Mapping[str, Reservation]) -> Queue:
-        """Return a queue with what keeps its messages from moving, and its oldest leases.
+        """Return a queue with its obstacles and its oldest leases.
 
         `held` are its reservations, by the tokens of their leases. It costs a look at each name of what
         is leased.
@@ -113,13 +113,12 @@ class QueueViews:
         )
 
     def dead_letter_queues(self) -> frozenset[str]:
-        """Return the names that queues have for their dead-letter queues, whether these are there or
-        not."""
+        """Return the names of all dead-letter queues in settings, whether they exist or not."""
         records = self._catalog.records.values()
         return frozenset(record.settings.dead_letter_queue for record in records) - {""}
 
     def overdue(self) -> Millis:
-        """Return how long ago that should have come back which is due first; 0 if nothing is due."""
+        """Return for how long the first due message has been overdue; 0 if none is."""
         due = self._moves.index.next_due()
         return Millis(0 if due is None else max(0, self._moves.clock.monotonic() - due))
 

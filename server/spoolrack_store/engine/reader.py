@@ -1,4 +1,4 @@
-"""Reads message files, and keeps in memory what was read or written last.
+"""Reads message files through a cache of recently read and written ones.
 
 A file is read once for all its messages: its length and its line are checked then, each body when it is
 asked for.
@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import Final
 
 from ..files.disk import NOT_A_FILE, OUT_OF_HANDLES, Disk, explained
-from ..model.batch import Attributes, Batch, Damaged, Entry, Line, body, decode, joined_bodies
+from ..model.batch_file import Attributes, BatchFile, Damaged, Entry, Line, body, decode, joined_bodies
 from ..model.clock import Clock, Millis
 from ..model.errors import DiskError
 from ..model.names import body_path, indexes
@@ -25,23 +25,23 @@ CACHE_BYTES: Final = 16 * 1024 * 1024
 
 
 class Reader:
-    """Not thread-safe."""
+    """The message files of a root, and the body cache. Not thread-safe."""
 
     def __init__(self, disk: Disk, index: Index, clock: Clock, cache_bytes: int = CACHE_BYTES) -> None:
         self._disk = disk
         self._index = index
         self._clock = clock
-        self.refused: dict[Batch, Millis] = {}
+        self.refused: dict[BatchFile, Millis] = {}
         """Files that the disk refused to read, and the monotonic time at which they are tried again."""
-        self._last: tuple[Batch, bytes] | None = None
+        self._last: tuple[BatchFile, bytes] | None = None
         """A file too large for the cache that was read for the next `message`."""
-        self._cache: OrderedDict[Batch, bytes] = OrderedDict()
+        self._cache: OrderedDict[BatchFile, bytes] = OrderedDict()
         """The content of files, bodies first, the longest unused one first."""
         self._cached = 0
         self._cache_bytes = cache_bytes
 
-    def keep(self, batch: Batch, line: Line, content: bytes) -> None:
-        """Remember a file that was just written or read; `content` may end with the bodies."""
+    def keep(self, batch: BatchFile, line: Line, content: bytes) -> None:
+        """Cache a file that was just written or read; `content` may end with the bodies."""
         self._index.learn(batch, line)
         if len(content) <= self._cache_bytes and batch not in self._cache:
             self._cache[batch] = content
@@ -52,11 +52,11 @@ class Reader:
                 # A million waiting messages would have a hundred megabytes of lines.
                 self._index.learn(oldest, None)
 
-    def kept(self, batch: Batch) -> bytes | None:
-        """Return what is in memory of a file: its bodies first."""
+    def kept(self, batch: BatchFile) -> bytes | None:
+        """Return the cached content of a file: its bodies first."""
         return self._cache.get(batch)
 
-    def evict(self, batch: Batch) -> None:
+    def evict(self, batch: BatchFile) -> None:
         """Drop a file's content: all its messages are gone."""
         self.refused.pop(batch, None)
         content = self._cache.pop(batch, None)
@@ -64,7 +64,7 @@ class Reader:
             self._cached -= len(content)
 
     def try_again(self, now: Millis) -> None:
-        """Let the files be read again whose time has come."""
+        """Allow reads of files whose retry time has come."""
         for batch in [batch for batch, due in self.refused.items() if due <= now]:
             del self.refused[batch]
 
@@ -95,7 +95,7 @@ class Reader:
         return True
 
     def line(self, entry: Entry) -> Line:
-        """Return what the entry's file says of its messages; raise `Damaged`, or `DiskError`."""
+        """Return the line about the messages of the entry's file; raise `Damaged`, or `DiskError`."""
         batch = entry.batch
         if batch.line is None:
             self._read(entry)
@@ -113,7 +113,7 @@ class Reader:
         return found, self.line(entry).attributes.get(index, {})
 
     def joined_bodies(self, entry: Entry, first: int, last: int) -> bytes:
-        """Return the bodies from one index to another, in one; raise `Damaged`, or `DiskError`."""
+        """Return the bodies from one index to another, joined; raise `Damaged`, or `DiskError`."""
         if entry.batch.stem.is_external:
             return self.message(entry, 0)[0]
         return joined_bodies(self.line(entry), self._content(entry), first, last)
@@ -127,8 +127,8 @@ class Reader:
         return content
 
     def bodies(self, entry: Entry, members: int) -> list[tuple[int, bytes | Damaged]]:
-        """Return the index and the body of each of `members`, or why it isn't the one that was sent;
-        raise `Damaged`, or `DiskError`, if the file can't be read."""
+        """Return the index and the body of each of `members`, or the fault of that body; raise
+        `Damaged`, or `DiskError`, if the file can't be read."""
         line, batch = self.line(entry), entry.batch
         if line.is_external:
             if batch.stem.size > MAX_BODY_IN_MEMORY:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from ..files.layout import BODY
-from ..model.batch import Entry
+from ..model.batch_file import Entry
 from ..model.errors import StoreError
 from ..model.names import body_path
 from .archive import Archive
@@ -28,7 +28,7 @@ SLICE: Final = 1_000
 
 
 class Reaper:
-    """Decides what may be unlinked. Not thread-safe."""
+    """The decision which names may be unlinked. Not thread-safe."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Reaper:
         self._unlinks = unlinks
 
     def hand_over(self) -> bool:
-        """Forget what may be unlinked by now, and give it away; return whether there was something."""
+        """Hand the names that may be unlinked to the reaper's thread; return whether there were any."""
         index, synced = self._moves.index, self._moves.synced
         # Without a dead letter's own file the message would be where it was, until that is durably
         # deleted.

@@ -1,4 +1,4 @@
-"""Recovery at a start: take in all names, and finish or undo what a crash left.
+"""Recovery at a start: index all names, and finish or undo the changes of a crash.
 
 A file of which all names are in `new/` may be torn: the power failed before its sync. It was sent if it
 is whole. A file with a name elsewhere was synced before it got that name, and isn't read.
@@ -12,7 +12,7 @@ from typing import Final
 
 from ..files.disk import FileKind, explained
 from ..files.layout import BODIES, BODY, NEW, QUARANTINE, body_owner
-from ..model.batch import Batch, Damaged, Entry, body, decode
+from ..model.batch_file import BatchFile, Damaged, Entry, body, decode
 from ..model.errors import StoreError
 from ..model.names import Name, NotAName, Stem, body_path, indexes, is_id, is_queue_name, parse
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
@@ -28,7 +28,8 @@ FOLDERS: Final = ("new", "delay", "remove", "quarantine")
 
 
 def fill_index(moves: Moves, living: Collection[str] = ()) -> list[Entry]:
-    """Fill the index from the folders; return what is in `new/`, to be finished once it is durable.
+    """Fill the index from the folders; return the entries in `new/`, to be finished once they are
+    durable.
 
     Files in `new/` that the processes `living` write are theirs. The next commit makes
     durable what was found.
@@ -52,8 +53,8 @@ def fill_index(moves: Moves, living: Collection[str] = ()) -> list[Entry]:
 
 
 def appear(moves: Moves, name: Name) -> Entry:
-    """Take in a name that a listing shows, unless it is known: of two entries with one path the one
-    that holds nothing would be unlinked, and with it the other's file.
+    """Index a name of a listing, unless it is known: of two entries with one path the one that holds
+    nothing would be unlinked, and with it the other's file.
 
     Messages sent from now on stand behind it.
     """
@@ -71,8 +72,8 @@ def appear(moves: Moves, name: Name) -> Entry:
 
 
 def finish_sends(moves: Moves, catalog: Catalog, sent: Iterable[Entry]) -> bool:
-    """Publish what is whole in `new/`, which is durable now, and unlink what isn't; return whether all
-    of it is done, as the disk may refuse a file.
+    """Publish complete sends in `new/`, which are durable now, and unlink the others; return whether
+    all are done, because the disk may refuse a file.
 
     The copy of a dead letter is unlinked, too: the message is still where it was, and dies again.
     """
@@ -86,7 +87,7 @@ def finish_sends(moves: Moves, catalog: Catalog, sent: Iterable[Entry]) -> bool:
     return is_done
 
 
-def _finish(moves: Moves, catalog: Catalog, batch: Batch) -> None:
+def _finish(moves: Moves, catalog: Catalog, batch: BatchFile) -> None:
     entries = [entry for entry in batch.entries if entry.name.state is State.SENT]
     is_only_here = len(entries) == len(batch.entries)
     if is_only_here and (batch.stem.deaths or not batch.was_sent or not _is_whole(moves, batch)):
@@ -125,7 +126,7 @@ def log_unlisted(moves: Moves) -> None:
 
 
 def listed_orphans(moves: Moves, dead: Collection[str]) -> list[Entry]:
-    """Take in what processes that are dead have left in `new/`."""
+    """Index the files of dead processes in `new/`."""
     found: list[Entry] = []
     for name in _names_in(moves, "new"):
         if name.owner in dead:
@@ -178,7 +179,7 @@ def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
 
 
 def relist(moves: Moves, members: Collection[str]) -> None:
-    """Make the index be as the folders are: others moved more than `CHANGES` holds."""
+    """Rebuild the index from the folders: other processes moved more than `CHANGES` holds."""
     # Another process may have purged files that this one has in `new/`.
     others = {owner for owner in members if owner != moves.owner}
     there = {
@@ -215,7 +216,7 @@ def _queue_folders(moves: Moves) -> list[str]:
     return found
 
 
-def _is_whole(moves: Moves, batch: Batch) -> bool:
+def _is_whole(moves: Moves, batch: BatchFile) -> bool:
     """Return whether a file holds all that was sent; raise `DiskError` if it can't be read."""
     try:
         # The process that wrote it may have died because its sync failed.

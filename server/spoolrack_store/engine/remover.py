@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..model.batch import Entry
+from ..model.batch_file import Entry
 from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StoreError
 from ..model.names import Name, is_id, sent_at
 from ..model.operations import Delete, Purge
@@ -23,7 +23,7 @@ _Place = tuple[Entry, int, Delete, int, Results]
 
 
 class Remover:
-    """Not thread-safe."""
+    """Deletes and purges. Not thread-safe."""
 
     def __init__(self, moves: Moves, catalog: Catalog, leaser: Leaser, sender: Sender) -> None:
         self._moves = moves
@@ -35,7 +35,7 @@ class Remover:
         """Names in `new/`, if this commit has looked."""
 
     def delete(self, requests: Sequence[Delete]) -> list[Results | StoreError]:
-        """Delete what all requests name: of each name's messages all with one link or rename."""
+        """Delete the messages of all requests: those of one name with one link or rename."""
         outcomes: list[Results | StoreError] = []
         together: dict[Entry, int] = {}
         places: list[_Place] = []
@@ -81,9 +81,9 @@ class Remover:
                 results[position] = error
 
     def purge(self, request: Purge) -> int:
-        """Delete the messages of a queue that the request takes, also those that other processes have
-        in `new/`; return how many. A refusal of the disk costs no other name, and the first of its
-        errors is raised."""
+        """Delete the messages of a queue that match the request, also those that other processes have
+        in `new/`; return their number. If the disk refuses a name, the others are deleted, and the
+        first error is raised."""
         queue = request.queue
         self._catalog.require(queue)
         count = 0

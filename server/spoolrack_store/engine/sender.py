@@ -14,7 +14,7 @@ from typing import Final
 
 from ..engine.moves import Part
 from ..files.disk import DiskRoom
-from ..model.batch import (
+from ..model.batch_file import (
     Attributes,
     Entry,
     check_content,
@@ -78,7 +78,7 @@ class _File:
 
 
 class Sender(Part):
-    """Not thread-safe."""
+    """The sends of all queues. Not thread-safe."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Sender(Part):
         self._wall = Millis(0)
 
     def send(self, requests: Sequence[Send]) -> list[SendResults | StoreError]:
-        """Write the messages of all requests; the answers hold once the commit is synced."""
+        """Write the messages of all requests; the answers are valid once the commit is synced."""
         outcomes: list[SendResults | StoreError] = []
         files: list[_File] = []
         # Once: messages of one delivery time have one delay, and share a file.
@@ -127,7 +127,7 @@ class Sender(Part):
         return outcomes
 
     def advance(self) -> None:
-        """Move what is durable from `new/` to its queue, or to `delay/`."""
+        """Move durable files from `new/` to their queues, or to `delay/`."""
         waiting: list[tuple[int, Entry]] = []
         for commit, entry in self._written:
             if commit > self._moves.synced:
@@ -140,7 +140,8 @@ class Sender(Part):
         self._written[:] = waiting
 
     def publish(self, ordered: Iterable[Entry]) -> list[Entry]:
-        """Move what is durable from `new/` to its queue; return what the disk refuses to move."""
+        """Move durable files from `new/` to their queues; return those that the disk refuses to
+        move."""
         refused: list[Entry] = []
         for entry in ordered:
             if entry.held:
@@ -153,11 +154,11 @@ class Sender(Part):
         return refused
 
     def publish_later(self, entries: Iterable[Entry]) -> None:
-        """Publish what is durable in `new/` and the disk refused to move."""
+        """Publish durable files in `new/` that the disk refused to move."""
         self._written += [(0, entry) for entry in entries]
 
     def just_written(self) -> dict[str, list[Entry]]:
-        """Return what this commit has written and has no delay, by queue, the oldest first."""
+        """Return the undelayed messages that this commit has written, by queue, the oldest first."""
         found: dict[str, list[Entry]] = {}
         for commit, entry in self._written:
             if commit == self._moves.commit and entry.name.due is None:
@@ -165,7 +166,7 @@ class Sender(Part):
         return found
 
     def unpublished(self, queue: str) -> list[Entry]:
-        """Return what is durable in `new/`, and the disk has refused to move to its queue so far."""
+        """Return the durable files in `new/` that the disk has refused to move so far."""
         return [
             entry
             for commit, entry in self._written
@@ -173,7 +174,7 @@ class Sender(Part):
         ]
 
     def written(self, queue: str) -> tuple[int, int]:
-        """Return how many messages, of how many bytes, are in `new/` on their way to a queue."""
+        """Return the number and bytes of messages in `new/` that are not yet published."""
         held = held_bytes = 0
         for _, entry in self._written:
             if entry.name.queue == queue:
@@ -183,7 +184,7 @@ class Sender(Part):
 
     @property
     def has_durable(self) -> bool:
-        """Whether something waits in `new/` only for a commit."""
+        """Whether a file in `new/` waits only for a commit."""
         return any(commit <= self._moves.synced for commit, _ in self._written)
 
     def _admit(

@@ -28,7 +28,7 @@ from typing import Final
 from ..engine.moves import Part
 from ..files.disk import DiskRoom, FileKind, SyncFailed, explained
 from ..model import manifest as manifests
-from ..model.batch import (
+from ..model.batch_file import (
     Damaged,
     check_content,
     check_delay,
@@ -89,7 +89,7 @@ PUBLISHED: Final = "published"
 
 
 @dataclass(slots=True, eq=False)
-class _Stage:
+class _OpenStage:
     """A stage that has chunks."""
 
     life: StageLife
@@ -141,9 +141,9 @@ class Stages(Part):
         self._ids = ids
         self._clock = clock
         self._room = DiskRoom(moves.disk, moves.watermark)
-        self._stages: dict[str, _Stage] = {}
+        self._stages: dict[str, _OpenStage] = {}
         """By life, those that have ended, too."""
-        self._open: dict[str, _Stage] = {}
+        self._open: dict[str, _OpenStage] = {}
         """By name, those that have not ended."""
         self._ends: dict[str, _End] = {}
         """All records that are there, by path."""
@@ -179,7 +179,7 @@ class Stages(Part):
             if request.epoch == last.epoch and known and request.digest not in ("", known):
                 raise EpochDiffers(writer=request.writer, epoch=request.epoch)
             return Published(messages=0, is_already=True, last_epoch=last.epoch)
-        stages: list[_Stage] = []
+        stages: list[_OpenStage] = []
         for name in dict.fromkeys(request.stages):
             stage = self._open.get(name)
             if stage is None or not stage.is_within(request.allowed):
@@ -253,7 +253,7 @@ class Stages(Part):
                 return life
             due += 1
 
-    def _write(self, life: StageLife, request: Stage) -> tuple[_Stage, Chunk]:
+    def _write(self, life: StageLife, request: Stage) -> tuple[_OpenStage, Chunk]:
         record = self._catalog.require(request.queue)
         _check_messages(record, request)
         line = line_of(request.bodies, request.attributes, {}, request.groups)
@@ -297,7 +297,7 @@ class Stages(Part):
         """Sync stages that are to be published in this commit, all at once."""
         self._sync([self._open[name] for name in names])
 
-    def _sync(self, stages: Sequence[_Stage]) -> None:
+    def _sync(self, stages: Sequence[_OpenStage]) -> None:
         """Sync chunks that may not be durable: a power cut must not keep a manifest without them."""
         fresh = [stage for stage in stages if stage.changed > self._moves.synced]
         if fresh:
@@ -317,20 +317,20 @@ class Stages(Part):
         except OSError as error:
             raise SyncFailed(str(error)) from error
 
-    def _drop(self, stage: _Stage) -> None:
+    def _drop(self, stage: _OpenStage) -> None:
         path = f"{STAGED}/{replace(stage.life, is_dropped=True)}"
         self._moves.create_file(path, b"", urgent=True)
         self._add_end(_End(path, [str(stage.life)], self._moves.commit))
 
     # The index of stages.
 
-    def _add_chunk(self, chunk: Chunk) -> _Stage:
+    def _add_chunk(self, chunk: Chunk) -> _OpenStage:
         life = str(chunk.life)
         stage = self._stages.get(life)
         if stage is None:
             left = max(0, min(chunk.life.due - self._clock.wall(), MAX_TIME_TO_LIVE))
             ends = Millis(self._clock.monotonic() + left)
-            stage = self._stages[life] = _Stage(chunk.life, ends)
+            stage = self._stages[life] = _OpenStage(chunk.life, ends)
         stage.chunks[chunk.number] = chunk
         stage.changed = self._moves.commit
         if life not in self._ended:

@@ -1,1 +1,1 @@
-"""The disk, the only callers of the operating system, and the knowledge of what is durable."""
+"""The disk: the only callers of the operating system, and the durability barrier."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..files.disk import DiskRoom
-from ..model.batch import Damaged, Line
+from ..model.batch_file import Damaged, Line
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, DiskFull, InvalidRequest, StoreError
 from ..model.operations import WrittenBody
@@ -41,7 +41,8 @@ SYNC_EVERY: Final = 16 * 1024 * 1024
 
 
 class BodyFile:
-    """Not thread-safe. The caller ends it by `finish` or `discard`."""
+    """A large body that is being written. Not thread-safe. The caller ends it by `finish` or
+    `discard`."""
 
     def __init__(
         self, disk: Disk, path: str, watermark: DiskWatermark, expected: int | None = None
@@ -73,7 +74,7 @@ class BodyFile:
             raise _explained(error) from error
 
     def finish(self) -> WrittenBody:
-        """Return the body, which is on stable media; raise `DiskFull` or `DiskError`."""
+        """Sync the body and return it; raise `DiskFull` or `DiskError`."""
         try:
             self._disk.sync_file(self._path)
         except OSError as error:
@@ -89,8 +90,7 @@ class BodyFile:
 
 
 def link_body(disk: LocalDisk, source: str, path: str) -> WrittenBody:
-    """Return a file of the root's file system as a body, which is another link of it; raise
-    `InvalidRequest` or `DiskError`."""
+    """Link a file of the root's file system as a body; raise `InvalidRequest` or `DiskError`."""
     try:
         size = disk.link_from(source, path)
     except OSError as error:
@@ -103,8 +103,8 @@ def link_body(disk: LocalDisk, source: str, path: str) -> WrittenBody:
 
 
 def body_pieces(disk: Disk, path: str, line: Line) -> Iterator[bytes]:
-    """Yield a body that is in a file of its own, in pieces; raise `Damaged` at the end if it isn't what
-    was sent, or `OSError`."""
+    """Yield the pieces of a body in a file of its own; raise `Damaged` at the end if its checksum
+    differs, or `OSError`."""
     size, crc = 0, 0
     try:
         file = disk.open(path)
@@ -122,7 +122,7 @@ def body_pieces(disk: Disk, path: str, line: Line) -> Iterator[bytes]:
 
 
 def discard_body(disk: Disk, path: str) -> None:
-    """Unlink a body that became no message's."""
+    """Unlink a body that belongs to no message."""
     try:
         disk.unlink(path)
     except FileNotFoundError:

@@ -63,7 +63,7 @@ class ChangeKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One move."""
+    """A record of `CHANGES`: one move of a file."""
 
     kind: ChangeKind
     source: str
@@ -73,19 +73,19 @@ class Change:
 
 
 class Memory(Protocol):
-    """Bytes that all processes of the host see at once."""
+    """Memory that all processes of the host share."""
 
     def read(self, offset: int, length: int) -> bytes: ...
 
     def write(self, offset: int, content: bytes) -> None:
-        """Raise `OSError` as the system does, of a disk that is dead or read-only."""
+        """Write bytes; raise the system's `OSError` on a disk that is dead or read-only."""
 
     def close(self) -> None:
-        """Use it no more."""
+        """Unmap the memory."""
 
 
 class Overtaken(Exception):
-    """Others appended more than the ring holds since the last look: list the root."""
+    """Other processes appended more than the ring holds since the last read: list the root."""
 
 
 class Poisoned(Exception):
@@ -133,7 +133,7 @@ class Changes:
         self.set_members((self._owner,))
 
     def join(self) -> None:
-        """Become a member; the caller has looked, and lists the root then."""
+        """Become a member; the caller has checked the others, and lists the root then."""
         self.set_members((*self.members, self._owner))
         self._seen = self._done
 
@@ -145,7 +145,7 @@ class Changes:
         self._write(_OWNERS, text)
 
     def hold(self, since: int) -> None:
-        """Say who has `LOCK` from now on."""
+        """Record the holder of `LOCK`."""
         self._write(_HEADER.size, _HOLDER.pack(self._pid, since))
 
     def holder(self) -> tuple[int, int]:
@@ -154,20 +154,20 @@ class Changes:
         return pid, since
 
     def listen(self, until: int) -> None:
-        """Ask to be woken until this time since boot when another process changes something. Needs no
+        """Request a wake-up until this time since boot when another process changes something. Needs no
         lock."""
         if until > self.listening:
             self._write(_LISTENING_AT, _LISTENING.pack(until))
 
     @property
     def listening(self) -> int:
-        """The time since boot until which a process wants to be woken."""
+        """The time since boot until which a process requests wake-ups."""
         (until,) = _LISTENING.unpack(self._memory.read(_LISTENING_AT, _LISTENING.size))
         return int(until)
 
     @property
     def has_news(self) -> bool:
-        """Whether others have changed something since the last look, joined, or failed. Needs no
+        """Whether other processes have appended since the last read, joined, or failed. Needs no
         lock."""
         if not self.is_shared and self.read_members() != self.members:
             return True
@@ -175,14 +175,14 @@ class Changes:
         return bool(head != self._seen or poison)
 
     def read_header(self) -> None:
-        """Take in the header. Raise `Poisoned`."""
+        """Read the header. Raise `Poisoned`."""
         _, self._head, self._done, poison = _HEADER.unpack(self._memory.read(0, _HEADER.size))
         if poison:
             raise Poisoned
         self.members = self.read_members()
 
     def in_doubt(self) -> Change | None:
-        """Return the move that a process began and did not mark as done: it has died."""
+        """Return the move that a dead process began and did not mark as done."""
         if self._done == self._head:
             return None
         return self._record(self._done)[0]
@@ -196,8 +196,8 @@ class Changes:
         self._write_header()
 
     def news(self) -> Iterator[Change]:
-        """Yield the moves of others since the last look. Raise `Overtaken`; then `skip` once the root
-        is listed."""
+        """Yield the moves of other processes since the last read. Raise `Overtaken`; then `skip` once
+        the root is listed."""
         # A record that was taken back may have overwritten the oldest ones, too.
         if self._done - self._seen > RING - _LARGEST:
             raise Overtaken
@@ -209,7 +209,7 @@ class Changes:
         self._seen = self._done
 
     def intend(self, change: Change) -> None:
-        """Append a move that is about to be made; the one before has been."""
+        """Append a move before it is made; the one before was made."""
         if not self.is_shared:
             return
         paths = f"{change.source}\n{change.target}".encode()
@@ -221,7 +221,7 @@ class Changes:
         self._write_header()
 
     def give_up(self) -> None:
-        """Take back the move that was to be made: the disk refused it."""
+        """Take back the last move: the disk refused it."""
         if self.is_shared:
             self._head = self._done
             self._write_header()
@@ -233,7 +233,7 @@ class Changes:
             self._write_header()
 
     def poison(self) -> None:
-        """Stop all others at their next look: a sync failed. Needs no lock."""
+        """Stop all other processes at their next read: a sync failed. Needs no lock."""
         self._write(_HEADER.size - 8, (1).to_bytes(8, "little"))
 
     def _write(self, offset: int, content: bytes) -> None:
@@ -291,7 +291,7 @@ _STATES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockHolder:
-    """A process that lets others wait."""
+    """A process for whose lock others wait."""
 
     pid: int
     state: str
@@ -305,12 +305,13 @@ class LockHolder:
 
 
 def describe_holder(pid: int, since: int) -> LockHolder:
-    """Return what there is to say of the process that took the lock last."""
+    """Describe the process that took the lock last."""
     return LockHolder(pid=pid, state=_state_of(pid), since=Millis(since))
 
 
 def try_for(tries: int, act: Callable[[], _Found]) -> _Found:
-    """Do what needs the lock until its result is true; return the last one after so many `tries`."""
+    """Repeat a call under the lock until its result is true; return the last result after so many
+    `tries`."""
     for _ in range(tries - 1):
         found = act()
         if found:
@@ -354,16 +355,16 @@ class LockWait:
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def leave_to_others(self, now: Millis) -> None:
-        """Put the next try off until each other process has had one."""
+        """Postpone the next try until each other process has had one."""
         self.next_try = Millis(now + _LONGEST_PAUSE)
 
     def over(self) -> None:
-        """Note that the lock was free."""
+        """Note that the lock was acquired."""
         self._since = self.next_try = None
         self._pause = _FIRST_PAUSE
 
     def holder(self, now: Millis) -> LockHolder | None:
-        """Return the process that is waited for, if it takes a second or more."""
+        """Return the process that holds the lock, if the wait takes a second or more."""
         if self._since is None or now - self._since < _SAY_EVERY:
             return None
         return describe_holder(*self._holder())

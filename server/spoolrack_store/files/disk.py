@@ -52,7 +52,7 @@ class FileKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One name in a folder."""
+    """A name in a folder, as a listing shows it."""
 
     name: str
     kind: FileKind
@@ -77,18 +77,18 @@ class Space:
     all_files: int = 0
 
     def is_below(self, watermark: DiskWatermark, size: int = 0) -> bool:
-        """Return whether a file of `size` bytes would leave less room than the watermark."""
+        """Return whether a file of `size` bytes would leave less free space than the watermark."""
         few_files = self.files is not None and self.files < max(watermark.files, KEPT_FILES)
         return few_files or self.bytes < size + max(watermark.bytes, KEPT_BYTES)
 
 
 class NotSynced(OSError):
-    """The sync of a new file failed. The file is gone, but the disk has failed to keep what it took."""
+    """The sync of a new file failed. The file is gone, but the disk has lost data."""
 
 
 class Lock(Protocol):
     def release(self) -> None:
-        """Give the lock back. The system does so when the process dies, however it dies."""
+        """Release the lock. The system does so when the process dies."""
 
 
 class Disk(Protocol):
@@ -107,7 +107,7 @@ class Disk(Protocol):
         """
 
     def write_at(self, path: str, offset: int, content: bytes) -> None:
-        """Write into a file that is there, from `offset` on. An error may leave a part written."""
+        """Write into an existing file, from `offset` on. An error may leave a part written."""
 
     def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
         """Return a regular file's content, or its first `limit` bytes; EINVAL for anything else.
@@ -126,19 +126,19 @@ class Disk(Protocol):
         """Return all names in a folder, in no order."""
 
     def facts(self, path: str) -> Facts:
-        """About the name itself: a link is not followed."""
+        """Return the facts about a name itself: a link is not followed."""
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file or a folder. Replaces a file, or an empty folder, that stands at `target`."""
+        """Move a file or a folder. Replaces a file, or an empty folder, at `target`."""
 
     def link(self, source: str, target: str) -> None:
-        """Give the file at `source` another name; `FileExistsError` if `target` is there."""
+        """Give the file at `source` another name; `FileExistsError` if `target` exists."""
 
     def touch(self, path: str) -> None:
         """Wake the process that watches the file, if there is one; never fails."""
 
     def rename_new(self, source: str, target: str) -> None:
-        """Move a file to a name that isn't there yet; `FileExistsError` if it is.
+        """Move a file to a name that doesn't exist yet; `FileExistsError` if it does.
 
         renameat2(2) with RENAME_NOREPLACE: rename(2) does nothing, and succeeds, if both names are
         links of one file.
@@ -161,7 +161,7 @@ class Disk(Protocol):
     def space(self) -> Space: ...
 
     def set_aside(self, path: str, size: int) -> None:
-        """Let the file at `path`, made if it isn't there, take up `size` bytes of room, and no more."""
+        """Allocate exactly `size` bytes for the file at `path`, which is created if it is missing."""
 
     def lock(self, path: str) -> Lock | None:
         """Lock an existing file or folder exclusively; return None if another process holds the lock.
@@ -181,7 +181,7 @@ class SyncFailed(Exception):
 
 
 def explained(error: OSError) -> StoreError:
-    """Return the store's error for one of the system."""
+    """Translate an error of the system into the store's."""
     if error.errno == errno.EROFS:
         raise SyncFailed(str(error)) from error
     detail = str(error)
@@ -189,7 +189,8 @@ def explained(error: OSError) -> StoreError:
 
 
 class Syncer:
-    """Not thread-safe, but for `Commit.sync`, which may run while others go on dirtying."""
+    """The files and folders that are not synced yet. Not thread-safe, but for `Commit.sync`, which may
+    run beside other calls."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -229,7 +230,7 @@ class Syncer:
         return bool(self._dirty or self._files) or self._files_unsynced
 
     def begin(self) -> Commit:
-        """Take over all that is dirty now: to be synced, once, by the commit."""
+        """Take over all unsynced files and folders, to be synced once by the commit."""
         commit = Commit(self, list(self._files), list(self._dirty), self._files_unsynced)
         self._files.clear()
         self._dirty.clear()
@@ -291,7 +292,7 @@ class Syncer:
 
 
 class Commit:
-    """The dirt of one moment."""
+    """The unsynced files and folders of one commit."""
 
     def __init__(self, syncer: Syncer, files: list[str], folders: list[str], whole: bool) -> None:
         self._syncer = syncer
@@ -300,7 +301,7 @@ class Commit:
         self._whole = whole
 
     def sync(self) -> None:
-        """Return once all of it is on stable media; raises `SyncFailed`."""
+        """Return once all of them are on stable media; raises `SyncFailed`."""
         self._syncer._sync(self._files, self._folders, self._whole)
 
 
@@ -324,7 +325,8 @@ class ReservedRoom:
         """The last warning, so that it isn't repeated with every look."""
 
     def fill(self) -> None:
-        """Take up what is missing, if there is room. Without it, all works but on a full disk."""
+        """Allocate the missing part of the reserve, if there is space. Without it everything works, but
+        not on a full disk."""
         if self._is_whole:
             return
         missing = RESERVE_BYTES - self._held()
@@ -338,7 +340,8 @@ class ReservedRoom:
                 log.warning("no room can be kept back for a full disk: %s", error)
 
     def give(self) -> bool:
-        """Give up a bit, and at last the file itself, which is an inode; False if nothing is left.
+        """Release a part of the reserve, and at last the file itself, which is an inode; False if
+        nothing is left.
 
         Raises `SyncFailed`: until a sync, the disk may keep what was given up to itself.
         """
@@ -371,7 +374,7 @@ class ReservedRoom:
 
 
 class DiskRoom:
-    """The room that the disk has left for new files, as far as one commit has looked."""
+    """The disk's free space for new files, as one commit knows it."""
 
     def __init__(self, disk: Disk, watermark: DiskWatermark) -> None:
         self._disk = disk
@@ -379,7 +382,8 @@ class DiskRoom:
         self._left: Space | None = None
 
     def reserve(self, size: int) -> None:
-        """Take the room for a file, and leave some for deletes. Raise `DiskFull`, or `DiskError`."""
+        """Reserve the space for a file, and leave some for deletes. Raise `DiskFull`, or
+        `DiskError`."""
         if self._left is None:
             try:
                 self._left = self._disk.space()
@@ -392,5 +396,5 @@ class DiskRoom:
         self._left = replace(left, bytes=left.bytes - size, files=files)
 
     def refresh(self) -> None:
-        """Ask the disk with the next file."""
+        """Query the disk again with the next file."""
         self._left = None

@@ -18,7 +18,7 @@ _PARTIAL: Final = ".partial"
 
 
 class Links:
-    """A folder that is being made: `<target>.partial`, and `target` once it is whole."""
+    """A folder under construction: `<target>.partial`, and `target` once it is complete."""
 
     def __init__(self, source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
         """Raise `TargetUnusable`, and `OSError` if `source` can't be read."""
@@ -61,8 +61,8 @@ class Links:
         self._make(self._partial / folder, stat.S_IMODE((self._source / folder).stat().st_mode))
 
     def add(self, folder: str, takes: Callable[[str], bool] | None = None) -> int:
-        """Link all that lies in a folder of the source, or of its files those whose names `takes` is
-        true for; return how many files."""
+        """Link the files of a folder of the source, or those whose names `takes` accepts; return their
+        number."""
         return self._add(self._source / folder, self._partial / folder, takes)
 
     def finish(self, name: str, content: bytes) -> None:

@@ -51,5 +51,5 @@ def body_owner(name: str) -> str:
 
 
 def owner(owner: str) -> str:
-    """Return the path of the file that says that a process has the root open as `owner`."""
+    """Return the path of the file by which a process marks the root as open under `owner`."""
     return f"{OWNERS}/{owner}"

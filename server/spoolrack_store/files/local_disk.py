@@ -51,7 +51,7 @@ _STATX_LENGTH_AT: Final = 40
 
 
 class SystemCalls(Protocol):
-    """Paths are from the open `folder`."""
+    """The system calls of one root. Paths are relative to the open `folder`."""
 
     def open(self, folder: int, path: str, flags: int, mode: int = 0) -> int: ...
 
@@ -65,16 +65,17 @@ class SystemCalls(Protocol):
         """Return up to so many bytes, perhaps fewer; none at the end of the file."""
 
     def mode_and_size(self, file: int) -> tuple[int, int]:
-        """Of an open file, as stat(2) calls them."""
+        """Return mode and size of an open file, as stat(2) has them."""
 
     def lock(self, file: int) -> bool:
-        """Lock it for this descriptor alone (flock(2)); return False if another descriptor has it."""
+        """Lock a file for this descriptor alone (flock(2)); return False if another descriptor has
+        it."""
 
     def close(self, file: int) -> None: ...
 
 
 class Released:
-    """Python's own calls."""
+    """Python's own system calls, which release the GIL."""
 
     def open(self, folder: int, path: str, flags: int, mode: int = 0) -> int:
         return os.open(path, flags, mode, dir_fd=folder)
@@ -109,7 +110,7 @@ class Released:
 
 
 class Kept(Released):
-    """The C library's, by way of ctypes, which keeps the lock."""
+    """The C library's system calls by ctypes, which keep the GIL."""
 
     def __init__(self) -> None:
         libc = ctypes.PyDLL(None, use_errno=True)
@@ -189,7 +190,7 @@ class Kept(Released):
 
 
 def calls_for(*, is_local: bool) -> SystemCalls:
-    """Return the calls for a file system of this machine's, or for one that other hosts serve."""
+    """Return the calls for a local file system, or for one that other hosts serve."""
     # Only the GNU C library is known to have all of them.
     is_known = sys.platform == "linux" and platform.libc_ver()[0] == "glibc"
     return Kept() if is_local and is_known else Released()
@@ -210,7 +211,7 @@ def _complain(path: str | None, target: str | None = None) -> None:
 
 
 def find_syncfs() -> ctypes._NamedFuncPointer | None:
-    """syncfs(2), where it reports errors: since Linux 5.8 (commit 735e4ae5ba28)."""
+    """Return syncfs(2), if it reports errors: since Linux 5.8 (commit 735e4ae5ba28)."""
     release = re.match(r"(\d+)\.(\d+)", platform.release())
     if platform.system() != "Linux" or release is None:
         return None
@@ -359,8 +360,8 @@ def _leave_locks_to_parent() -> None:
 os.register_at_fork(after_in_child=_leave_locks_to_parent)
 
 
-class Ear:
-    """Watch of a file that others touch (inotify(7)). `wait` is for one thread, the rest is
+class TouchWatch:
+    """A watch of a file that other processes touch (inotify(7)). `wait` is for one thread, the rest is
     thread-safe."""
 
     def __init__(self, path: str) -> None:
@@ -397,7 +398,7 @@ class Ear:
 
 
 def is_for_group(mode: int) -> bool:
-    """Return whether a folder of this mode says that its group may use all that is in it.
+    """Return whether a folder's mode gives its group access to its content.
 
     The set-group-ID bit is part of that, because a careless umask never sets it.
     """
@@ -405,7 +406,7 @@ def is_for_group(mode: int) -> bool:
 
 
 def ignore_umask_in(folder: str) -> None:
-    """Let all that is made in `folder` be its group's from birth, where the system can (acl(5)).
+    """Give new files in `folder` to its group, if the system can (acl(5)).
 
     A mode that is set afterwards is too late for a process that opens the file in between, or if we die
     in between.
@@ -445,7 +446,7 @@ class LocalDisk:
         self._lock_file: _LockFile | None = None
 
     def close(self) -> None:
-        """Use it no more. Happens by itself with the last reference."""
+        """Close the folder. Happens by itself with the last reference."""
         self._close()
 
     def make_folder(self, path: str) -> None:
@@ -644,10 +645,10 @@ class LocalDisk:
         with contextlib.suppress(OSError):  # It has ended, or is another user's: it looks by itself.
             os.utime(path, dir_fd=self._root)
 
-    def watch(self, path: str) -> Ear | None:
+    def watch(self, path: str) -> TouchWatch | None:
         """Watch the file for touches by other processes; return None if the system can't."""
         try:
-            return Ear(f"/proc/self/fd/{self._root}/{path}")
+            return TouchWatch(f"/proc/self/fd/{self._root}/{path}")
         except OSError as error:
             log.warning(
                 "changes of other processes are looked for every 20 ms, as %s can't be watched (%s): "
@@ -658,8 +659,8 @@ class LocalDisk:
             return None
 
     def share_lock(self) -> Lock | None:
-        """Return `LOCK`, shared with others that only look; None while a process commits. It needs no
-        permission to write."""
+        """Return `LOCK` for reading, shared with other readers; None while a process commits. It needs
+        no permission to write."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         file = _LockFile(os.open(LOCK, flags, dir_fd=self._root), self._flock)
         return file if file.acquire(fcntl.LOCK_SH) else None

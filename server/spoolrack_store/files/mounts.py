@@ -26,7 +26,8 @@ def log_doubt(root: str | os.PathLike[str]) -> None:
 
 
 def doubt_about(root: str | os.PathLike[str]) -> str | None:
-    """Why the file system under `root` may not keep a promise; None if nothing speaks against it."""
+    """Return why the file system under `root` may not keep a promise; None if nothing is known against
+    it."""
     device = os.stat(root).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     kind = _kind_of(number)
@@ -63,8 +64,8 @@ _OF_MANY_HOSTS: Final = frozenset(
 
 
 def is_written_by_other_hosts(folder: str | os.PathLike[str]) -> bool:
-    """Return whether hosts whose writes this kernel isn't told of may write to the file system of
-    `folder`.
+    """Return whether other hosts may write to the file system of `folder`, without notice to this
+    kernel.
 
     True of network and cluster file systems, and of all behind FUSE, of which nothing is known.
     """

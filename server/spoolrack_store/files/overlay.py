@@ -49,7 +49,8 @@ class _Bytes:
 
 
 class OverlayDisk(LocalDisk):
-    """Not thread-safe beyond what its store does. Folders are made and removed, never renamed."""
+    """A disk whose changes are in memory. As thread-safe as its store needs. Folders are created and
+    removed, never renamed."""
 
     def __init__(self, disk: LocalDisk) -> None:
         """`disk` is read and never written."""
@@ -151,14 +152,14 @@ class OverlayDisk(LocalDisk):
         return self._disk.space()
 
     def set_aside(self, path: str, size: int) -> None:
-        """Do nothing: a change here takes no room."""
+        """Do nothing: a change here takes no disk space."""
 
     def lock(self, path: str) -> Lock | None:
-        """Return a lock that keeps no other process out."""
+        """Return a lock that excludes no other process."""
         return _OverlayFile()
 
     def close_lock(self) -> None:
-        """There is no file of a lock that keeps no process out."""
+        """Do nothing: the lock has no file."""
 
     def touch(self, path: str) -> None:
         """Do nothing: no other process sees changes in memory."""

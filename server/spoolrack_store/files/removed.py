@@ -27,7 +27,7 @@ _AT_ONCE: Final = 100
 
 
 class Removed:
-    """Thread-safe."""
+    """The names that the reaper's thread unlinks. Thread-safe."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -48,7 +48,7 @@ class Removed:
             self.waits.set()
 
     def unlink(self, most: int | None = None) -> int:
-        """Unlink up to `most` names; return how many were looked at."""
+        """Unlink up to `most` names; return the number of names that were examined."""
         done = 0
         while most is None or done < most:
             with self._unlinking:
@@ -112,7 +112,7 @@ class Removed:
 
 
 class ReaperThread:
-    """Unlinks what was removed."""
+    """The thread that unlinks deleted files."""
 
     def __init__(self, removed: Removed) -> None:
         self._removed = removed
@@ -121,7 +121,7 @@ class ReaperThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Return soon; files that aren't unlinked by then stay for the next start."""
+        """Stop soon; files that aren't unlinked by then stay for the next start."""
         self._stopping.set()
         self._removed.waits.set()
         self._thread.join()

@@ -1,4 +1,4 @@
-"""Opens a folder as a root of format 2, or makes one of it, and makes this process one of its owners.
+"""Opens a folder as a root of format 2, or creates one in it, and registers this process as an owner.
 
 Each process has a file in `owners/`, which it locks for as long as it lives. `LOCK` is held while a
 process becomes an owner and files of dead processes are unlinked, so that a file which isn't locked is
@@ -44,7 +44,7 @@ _OWNER_LENGTH: Final = 8
 
 @dataclass(slots=True)
 class Root:
-    """A root that this process has open. It is left when the process ends, however that ends."""
+    """A root that this process has open, until it is closed or the process ends."""
 
     disk: LocalDisk
     memory: Memory
@@ -52,11 +52,11 @@ class Root:
     _lock: Lock
 
     def is_living(self, owner: str) -> bool:
-        """Return whether the process that has the root open as `owner` lives."""
+        """Return whether the process that has the root open as `owner` is alive."""
         return is_living(self.disk, owner)
 
     def close(self) -> None:
-        """Leave the root to others."""
+        """Close the root: this process is no owner any more."""
         try:
             self.disk.unlink(owner_file(self.owner))
         except OSError as error:
@@ -68,7 +68,7 @@ class Root:
 
 
 def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> None:
-    """Make the folder itself, if it isn't there; raises `RootUnusable`.
+    """Create the folder, if it is missing; raises `RootUnusable`.
 
     With `group_access` its mode says that processes of its group may use it. That can be set only while
     it is empty: files that other users have made in it are theirs alone. A folder that every user may
@@ -111,7 +111,7 @@ def owners_of(disk: Disk) -> list[str]:
 
 
 def is_living(disk: Disk, owner: str) -> bool:
-    """Return whether the process that writes as `owner` lives."""
+    """Return whether the process that writes as `owner` is alive."""
     try:
         lock = disk.lock(layout.owner(owner))
     except FileNotFoundError:
@@ -125,7 +125,7 @@ def is_living(disk: Disk, owner: str) -> bool:
 
 
 def is_root(path: str | os.PathLike[str]) -> bool:
-    """Return whether a folder is a root, of whatever format."""
+    """Return whether a folder is a root, of any format."""
     return Path(path, "FORMAT").exists()
 
 
@@ -246,7 +246,7 @@ def _also_when_full(disk: Disk, make: Callable[[], None]) -> None:
 
 
 def holder(disk: Disk) -> str:
-    """Return what the processes say of themselves that have the root open."""
+    """Describe the processes that have the root open, from their own files."""
     told = []
     for owner in owners_of(disk):
         with suppress(FileNotFoundError):
@@ -255,7 +255,7 @@ def holder(disk: Disk) -> str:
 
 
 def require_links(disk: Disk, root: str, owner: str) -> None:
-    """Try a link and a rename in `new/`; raise `RootUnusable` if the file system hasn't both.
+    """Try a link and a rename in `new/`; raise `RootUnusable` if the file system lacks one of them.
 
     A process that dies here leaves files that the next start unlinks.
     """

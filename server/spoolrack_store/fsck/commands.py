@@ -1,4 +1,4 @@
-"""Checks a root without a server, mends it, and brings back what was put into quarantine.
+"""Checks a root without a server, repairs it, and restores messages from quarantine.
 
 `check` only reads, and may run beside a server. `repair` and `restore` hold `LOCK`, and refuse a root
 that a living process has open.
@@ -31,7 +31,7 @@ def check(
     progress: Progress | None = None,
     clock: Clock | None = None,
 ) -> Report:
-    """Look at each name and size, and with `deep` at each checksum; change nothing.
+    """Inspect each name and size, and with `deep` each checksum; change nothing.
 
     Raise `RootUnusable` or `UnknownFormat` if it isn't a root that can be looked at.
     """
@@ -46,7 +46,8 @@ def repair(
     clock: Clock | None = None,
     random: Random | None = None,
 ) -> tuple[Report, list[Mended], list[Problem]]:
-    """Look at everything, and mend what can be; return what was found, mended, and is left.
+    """Inspect everything, and repair all that can be; return the problems that were found, repaired,
+    and left.
 
     Raise `RootInUse` if a process has the root open, else what `check` does; and `StoreFailed` if what
     was mended can't be made durable.

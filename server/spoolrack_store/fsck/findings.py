@@ -33,7 +33,7 @@ class Remedy(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something that doesn't belong where it is, or isn't what its name says."""
+    """A file or name that doesn't match its place, its name or its content."""
 
     path: str
     """From the root. May hold anything that a file system allows in a name."""
@@ -47,7 +47,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """Something unfinished: a running server is at work on it, or the next start finishes it."""
+    """Unfinished work of a running server, or of a crash, which the next start finishes."""
 
     path: str
     why: str
@@ -55,7 +55,7 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedFile:
-    """Something in quarantine: messages of one name, or a foreign file in a folder of its own."""
+    """Messages of one name, or a foreign file in a folder of its own, in quarantine."""
 
     id: str
     """For `restore`: the id of the only message or of the batch, or the name of the folder."""
@@ -70,7 +70,7 @@ class QuarantinedFile:
 
 @dataclass(slots=True)
 class MessageCounts:
-    """A queue's whole messages."""
+    """Counts of a queue's undamaged messages."""
 
     counts: dict[State, int] = field(default_factory=dict)
     bytes: int = 0
@@ -85,7 +85,7 @@ class MessageCounts:
 
     @property
     def messages(self) -> int:
-        """Those that are not removed."""
+        """Number of messages that are not removed."""
         return sum(count for state, count in self.counts.items() if state is not State.REMOVED)
 
 
@@ -117,14 +117,14 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mended:
-    """A problem that a repair has dealt with, and how."""
+    """A problem that a repair has solved, and the remedy."""
 
     problem: Problem
     how: str
 
 
 class Notes:
-    """The notes of all inspectors of one root so far, and how they list folders.
+    """The findings of all inspectors of one root, and the listing of its folders.
 
     A server may be at work: a file that is gone when it is noted was finished, and is skipped.
     """
@@ -144,20 +144,20 @@ class Notes:
             self._problems.setdefault((problem.path, problem.members), problem)
 
     def foreign(self, path: str, why: str = NOT_A_NAME) -> None:
-        """Note what is none of ours, and goes to quarantine as it is."""
+        """Note a foreign file, which goes to quarantine unchanged."""
         self.problem(Problem(path=path, why=why))
 
     def by_hand(self, path: str, why: str) -> None:
-        """Note what only a person can mend."""
+        """Note a problem that only an operator can solve."""
         self.problem(Problem(path=path, why=why, remedy=Remedy.HAND))
 
     def leave(self, path: str, why: str) -> None:
-        """Note what is unfinished."""
+        """Note unfinished work."""
         if self._exists(path):
             self._leftovers.setdefault(path, Leftover(path=path, why=why))
 
     def scan(self, folder: str) -> list[Found]:
-        """Return all names in a folder, in order; none if it isn't there."""
+        """Return all names in a folder, in order; none if it is missing."""
         try:
             return sorted(self.disk.scan(folder), key=lambda found: found.name)
         except (FileNotFoundError, NotADirectoryError):

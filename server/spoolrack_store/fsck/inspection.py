@@ -34,7 +34,7 @@ _ALSO_ALLOWED: Final = frozenset({FORMAT, *_MADE_BY_A_START, "lost+found"})
 
 
 def inspect(disk: Disk, clock: Clock, *, deep: bool = True, progress: Progress | None = None) -> Report:
-    """Look at everything, with `deep` at each byte; raise `OSError` if the root can't be listed."""
+    """Inspect everything, with `deep` each byte; raise `OSError` if the root can't be listed."""
     notes = Notes(disk, deep=deep)
     _inspect_root(notes)
     registry = Registry(disk)

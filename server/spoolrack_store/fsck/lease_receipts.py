@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from ..files.local_disk import LocalDisk
 from ..model import receipts
-from ..model.batch import resolve
+from ..model.batch_file import resolve
 from ..model.errors import RootUnusable
 from ..model.names import indexes, parse
 from ..model.transitions import State

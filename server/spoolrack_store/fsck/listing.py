@@ -23,7 +23,7 @@ Paths = dict[str, list[str]]
 
 
 class Lister:
-    """Lists message names, any number of times."""
+    """A listing of message names, which can be repeated."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -33,7 +33,7 @@ class Lister:
         """Queues that have a folder."""
 
     def list(self) -> Paths:
-        """Return all paths of message files by their stems; note what is none."""
+        """Return all paths of message files by their stems; note other files."""
         paths: Paths = {}
         for folder in (*SHARED[:1], *self._queue_folders(), *SHARED[1:]):
             for found in self._notes.scan(folder):

@@ -1,4 +1,4 @@
-"""Inspects message files: their names, by the rules of `batch`, and their contents. Reads only.
+"""Inspects message files: their names, by the rules of `batch_file`, and their contents. Reads only.
 
 A batch is judged once two listings in a row show the same names of it, and a problem counts if another
 listing shows them still. Names are never made twice, so a batch that changed in between differs.
@@ -14,7 +14,7 @@ from ..engine.index import COUNTED
 from ..files.body_file import body_pieces
 from ..files.disk import Disk
 from ..files.layout import BODIES
-from ..model.batch import Batch, Damaged, Entry, Line, body, decode
+from ..model.batch_file import BatchFile, Damaged, Entry, Line, body, decode
 from ..model.clock import DAY, SECOND, Clock, Millis, span_text
 from ..model.names import (
     Name,
@@ -45,7 +45,7 @@ _SLACK: Final = Millis(60 * SECOND)
 class _Verdict:
     """A batch as one look has shown it."""
 
-    batch: Batch
+    batch: BatchFile
     problems: list[Problem]
     leftovers: list[tuple[str, str]]
     damaged: int = 0
@@ -53,7 +53,7 @@ class _Verdict:
 
 
 class MessageInspector:
-    """Looks at all message files of one root, once."""
+    """The inspection of all message files of one root."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class MessageInspector:
                 tally.add(name.state, whole.bit_count(), batch.bytes_of(whole))
 
     def note_leases_without_set(self) -> None:
-        """Note leases of sets that have no record; the records are read by now."""
+        """Note leases of sets that have no record; the records were read before."""
         for verdict in self._verdicts.values():
             for entry in verdict.batch.entries:
                 token = entry.name.token
@@ -168,7 +168,7 @@ class MessageInspector:
 
     def _judge(self, text: str, paths: list[str], total: int) -> None:
         names = [parse(path) for path in paths]
-        batch = Batch(names[0].stem)
+        batch = BatchFile(names[0].stem)
         for name in names:
             batch.add(name, 0)
         verdict = _Verdict(batch, [], [])
@@ -264,7 +264,7 @@ class MessageInspector:
 
     # Contents.
 
-    def _damages(self, batch: Batch, entries: list[Entry]) -> Iterator[tuple[Entry, int, str]]:
+    def _damages(self, batch: BatchFile, entries: list[Entry]) -> Iterator[tuple[Entry, int, str]]:
         """Yield for each entry which messages of its file are damaged, and why.
 
         All names are links of one file, which is read once; unless a copy of the root, or a file system
@@ -279,7 +279,7 @@ class MessageInspector:
                 of_all = self._damage(batch, entry.name)
             yield entry, *of_all
 
-    def _damage(self, batch: Batch, name: Name) -> tuple[int, str]:
+    def _damage(self, batch: BatchFile, name: Name) -> tuple[int, str]:
         """Return which messages of the file at a name are damaged, and why."""
         stem = name.stem
         try:
@@ -375,11 +375,11 @@ class MessageInspector:
 
 
 def bodies_there(notes: Notes) -> set[str]:
-    """Return the names of the bodies that are in files of their own."""
+    """Return the names of the bodies in files of their own."""
     return {found.name for found in notes.scan(BODIES)}
 
 
-def _counted_holder(batch: Batch, id: str) -> Entry | None:
+def _counted_holder(batch: BatchFile, id: str) -> Entry | None:
     """Return the entry that holds the message `id`, if it is in a queue."""
     entry = batch.holder(index_of(id) if batch.stem.count else 0)
     return entry if entry is not None and entry.name.state in COUNTED else None
@@ -390,7 +390,7 @@ def _counts(verdict: _Verdict) -> tuple[bool, int, str]:
     return not verdict.damaged, verdict.batch.stem.deaths, verdict.batch.stem.text
 
 
-def _worded(batch: Batch, members: int) -> str:
+def _worded(batch: BatchFile, members: int) -> str:
     """Return members of a batch in words, with the verb that they go with."""
     if not batch.stem.count:
         return "its message is"

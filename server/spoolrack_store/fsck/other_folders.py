@@ -11,7 +11,7 @@ from typing import Final
 
 from ..files.disk import FileKind
 from ..model import manifest, redrive_names
-from ..model.batch import Damaged, decode_whole, is_torn
+from ..model.batch_file import Damaged, decode_whole, is_torn
 from ..model.names import NotAName, Stem, is_owner
 from ..model.redrive_names import parse_redrive
 from ..model.reservation_names import parse_reservation_name
@@ -28,7 +28,7 @@ KEYS: Final = "keys"
 
 
 def inspect_owners(notes: Notes) -> None:
-    """Note the processes that say that they have the root open; they may be dead."""
+    """Note the processes that have the root open by their files; they may be dead."""
     for name, path in _files(notes, OWNERS):
         if not is_owner(name):
             notes.foreign(path, "not an owner's file")
@@ -97,7 +97,7 @@ def inspect_published(notes: Notes) -> None:
 
 
 def inspect_redrives(notes: Notes) -> None:
-    """Note redrives whose records are damaged, and those that go on."""
+    """Note redrives whose records are damaged, and running ones."""
     for name, path in _files(notes, REDRIVES):
         try:
             redrive = parse_redrive(name)

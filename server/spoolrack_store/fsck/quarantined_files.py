@@ -22,7 +22,7 @@ _NOTE_BYTES: Final = 4096
 
 
 def remove_quarantine_folder(disk: Disk, file: QuarantinedFile) -> None:
-    """Remove the note and the folder of what has left quarantine. Raise `DiskError`."""
+    """Remove the note and the folder of a file that has left quarantine. Raise `DiskError`."""
     folder = f"{QUARANTINE}/{file.id}"
     try:
         for found in disk.scan(folder):
@@ -56,7 +56,8 @@ def list_quarantined(notes: Notes) -> list[QuarantinedFile]:
 
 
 def own_id(file: QuarantinedFile) -> str:
-    """Return the id in a message's name, as which a foreign file may have lain anywhere."""
+    """Return the id in the name of a message file; a foreign file may have had that name in any
+    folder."""
     return file.name.rpartition(":")[2][:ID_LENGTH]
 
 

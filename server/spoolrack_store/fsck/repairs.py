@@ -1,4 +1,5 @@
-"""Mends what an inspection found, and brings back what lies in quarantine, with no other process there.
+"""Repairs problems that an inspection found, and restores files from quarantine, with no other process
+on the root.
 
 Nothing is destroyed: damaged, foreign and superseded files go to quarantine. Messages move as the store
 moves them: see `moves`. All of it is durable at return.
@@ -16,7 +17,7 @@ from ..engine.recovery import appear
 from ..files.body_file import body_pieces
 from ..files.disk import Disk, FileKind, Syncer, explained
 from ..files.layout import QUARANTINE
-from ..model.batch import Batch, Damaged, Entry, body, decode
+from ..model.batch_file import BatchFile, Damaged, Entry, body, decode
 from ..model.clock import Clock
 from ..model.errors import NotRestorable, StoreError
 from ..model.names import (
@@ -42,7 +43,7 @@ from .settings_files import Registry, settings_path
 
 
 class Mender:
-    """Knows all names of a root. The caller keeps other processes out."""
+    """The repairs of one root. The caller keeps other processes out."""
 
     def __init__(self, disk: Disk, clock: Clock, random: Random) -> None:
         self._disk = disk
@@ -55,7 +56,7 @@ class Mender:
         for paths in lister.list().values():
             for path in paths:
                 appear(self._moves, parse(path))
-        self._batches: dict[str, list[Batch]] = {}
+        self._batches: dict[str, list[BatchFile]] = {}
         """By the ids of their files."""
         for batch in self._moves.index.batches.values():
             self._batches.setdefault(batch.stem.id, []).append(batch)
@@ -66,7 +67,8 @@ class Mender:
         self._sync()
 
     def mend(self, problems: Sequence[Problem]) -> tuple[list[Mended], list[Problem]]:
-        """Deal with `problems`; return what was mended, and what is left for a person."""
+        """Repair `problems`; return those that were repaired, and those that are left to an
+        operator."""
         mended: list[Mended] = []
         left: list[Problem] = []
         # Folders and settings first: messages may be moved there, or wait for them.
@@ -162,7 +164,7 @@ class Mender:
                     found.append((entry, entry.held & wanted))
         return found
 
-    def _batches_with(self, id: str) -> Iterator[Batch]:
+    def _batches_with(self, id: str) -> Iterator[BatchFile]:
         """Yield the files that may have the message `id`."""
         for key in dict.fromkeys((id, batch_of(id))) if is_id(id) else ():
             yield from self._batches.get(key, ())
@@ -185,7 +187,7 @@ class Mender:
         if self._disk.facts(file.path).kind is not FileKind.FILE:
             raise NotRestorable(f"{file.path} is not a message's file, and stays in quarantine.")
         known = self._moves.index.batches.get(name.stem.text)
-        batch = known or Batch(name.stem)
+        batch = known or BatchFile(name.stem)
         self._require_queue(name.queue)
         self._require_whole(file.path, batch, name.members)
         self._require_nowhere(batch, name.members)
@@ -224,7 +226,7 @@ class Mender:
         if queue not in registry.names - registry.being_deleted:
             raise NotRestorable(f"There is no queue {queue}: create it, or name another one.")
 
-    def _require_whole(self, path: str, batch: Batch, members: int) -> None:
+    def _require_whole(self, path: str, batch: BatchFile, members: int) -> None:
         try:
             content = self._disk.read(path, batch.stem.length + 1)
             line = decode(batch.stem, content, len(content))
@@ -239,7 +241,7 @@ class Mender:
         except Damaged as error:
             raise NotRestorable(f"{path} is not whole, and stays in quarantine: {error}.") from error
 
-    def _require_nowhere(self, batch: Batch, members: int) -> None:
+    def _require_nowhere(self, batch: BatchFile, members: int) -> None:
         """Raise `NotRestorable` if another file has a message with one of these ids in a queue."""
         for index in indexes(members):
             id = batch.stem.message_id(index)

@@ -28,7 +28,7 @@ class Registry:
         self.leftovers: list[Leftover] = []
 
     def read(self) -> None:
-        """Read `config/`; a second time afresh."""
+        """Read `config/`; again with each call."""
         self.names, self.being_deleted, self.versions = set(), set(), {}
         self.problems, self.leftovers = [], []
         newest: dict[str, tuple[int, Record]] = {}
@@ -72,7 +72,7 @@ class Registry:
                 self.leftovers.append(Leftover(path=path, why=f"the queue {queue} is being deleted"))
 
     def add_to(self, notes: Notes) -> None:
-        """Note what is wrong."""
+        """Note the faults of the settings."""
         for problem in self.problems:
             notes.problem(problem)
         for leftover in self.leftovers:

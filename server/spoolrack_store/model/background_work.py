@@ -10,7 +10,7 @@ from .clock import Millis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackgroundWork:
-    """By default all of it. Work that one process leaves, others do, or it isn't done."""
+    """The background work of a process: all of it by default. Work that no process does isn't done."""
 
     adopts: bool = True
     """Takes in what was put into `new/` by hand."""

@@ -1,4 +1,4 @@
-"""The back-off of a queue: how long a message stays hidden after a receive that failed. Pure.
+"""The back-off of a queue: the delay of a message after a failed receive. Pure.
 
 It is a function of the queue's settings, the message's id and its count of receives. The jitter is a
 hash, not a draw: all processes, and a start, find the same end for a lease that has expired.
@@ -16,8 +16,8 @@ _PARTS = 1 << 32
 
 
 def pause(settings: QueueSettings, id: str, receives: int) -> Millis:
-    """Return the back-off after `receives` receives: that of the first message, by `id`, holds for all
-    that share a name."""
+    """Return the back-off after `receives` receives; messages of one name share that of the first
+    message, by `id`."""
     whole, most = settings.backoff_initial, settings.backoff_maximum
     for _ in range(1, receives):
         if not whole or whole >= most or settings.backoff_factor == 1:

@@ -1,4 +1,4 @@
-"""Time as an argument.
+"""Clocks, and texts of times and spans. Time is an argument everywhere else.
 
 Two clocks are needed. The wall clock goes into names, where another process, another host or a
 restart must be able to read it. The monotonic clock decides, in memory, when something is due, so
@@ -54,7 +54,7 @@ def second_text(second: int) -> str:
 
 
 def end_of_day(text: str) -> Millis | None:
-    """Return the Unix time at which a day of `day_of` is over; None for another text."""
+    """Return the Unix time at which a day of `day_of` ends; None for another text."""
     try:
         begin = Millis(timegm(time.strptime(text, "%Y-%m-%d")) * SECOND)
     except ValueError:
@@ -69,7 +69,7 @@ def stopwatch() -> float:
 
 
 class Clock(Protocol):
-    """Clock: the time, and waits. Thread-safe."""
+    """The time, and waits. Thread-safe."""
 
     def wall(self) -> Millis:
         """Unix time, which an operator or NTP may step in either direction."""

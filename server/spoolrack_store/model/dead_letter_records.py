@@ -29,7 +29,7 @@ _MAX_MILLIS: Final = 10**13 - 1
 
 
 class NotAHistory(Exception):
-    """The file holds something else."""
+    """The content is no history of dead letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ def records_in(history: bytes) -> tuple[DeadLetterRecord, ...]:
 
 
 def check_explanation(explanation: str) -> None:
-    """Raise `InvalidRequest` for what no history can hold."""
+    """Raise `InvalidRequest` for an explanation that a history can't hold."""
     rule = f"must be Unicode text of up to {MAX_EXPLANATION} characters"
     if len(explanation) > MAX_EXPLANATION:
         raise InvalidRequest(what="reason", value=explanation, rule=rule)

@@ -1,4 +1,4 @@
-"""The free room of the disk below which nothing is stored. Pure."""
+"""The disk's free space below which nothing is stored. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEPT_FILES: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class DiskWatermark:
-    """Bytes and files that sends and chunks leave free. Receives and deletes go on below them."""
+    """Bytes and files that sends and chunks leave free. Receives and deletes continue below them."""
 
     bytes: int = KEPT_BYTES
     files: int = KEPT_FILES

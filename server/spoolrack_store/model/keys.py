@@ -1,4 +1,4 @@
-"""Deduplication keys: the hash, in a name, of the id that a sender gave its message. Pure.
+"""Deduplication keys: the hash of a message's deduplication id, which is part of a name. Pure.
 
 A key is BLAKE2b-128 of the id, salted by the queue, so that the same id in another queue, or in one
 that was made again under the same name, is another key: wherever a name with a key is found, it means
@@ -37,7 +37,7 @@ def key_of(deduplication_id: str, salt: str) -> int:
 
 
 def key_text(key: int) -> str:
-    """26 digits of five bits, the highest first."""
+    """Return a key as 26 digits of five bits, the highest first."""
     return "".join([_PAIRS[(key >> shift) & 1023] for shift in range(120, -1, -10)])
 
 

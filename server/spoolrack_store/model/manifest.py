@@ -29,7 +29,7 @@ class Manifest:
 
     @property
     def expires_at(self) -> Millis:
-        """Unix time from which on the epoch needn't be remembered."""
+        """Unix time from which the epoch is not remembered."""
         return Millis(self.published_at + self.epoch_retention)
 
 

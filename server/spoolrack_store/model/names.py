@@ -80,7 +80,7 @@ def first_id_of(moment: Millis) -> str:
 
 
 class IdMaker:
-    """Makes ids that strictly rise. Not thread-safe."""
+    """A maker of strictly rising ids. Not thread-safe."""
 
     def __init__(self, clock: Clock, random: random.Random) -> None:
         self._clock = clock
@@ -129,7 +129,7 @@ class IdMaker:
 
 
 class FileIds:
-    """Makes ids that strictly rise, each above all messages of the file before. Not thread-safe."""
+    """A maker of strictly rising ids, each above all messages of the file before. Not thread-safe."""
 
     def __init__(self, clock: Clock, random: random.Random) -> None:
         self._maker = IdMaker(clock, random)
@@ -216,7 +216,7 @@ _RUNS_LIKE_A_RENAME: Final = 8
 
 
 def effort(mask: int) -> int:
-    """Return what it takes to move the members, in renames: a list of many runs takes longer."""
+    """Return the cost of moving the members, in renames: a list of many runs costs more."""
     return 1 + (mask ^ mask << 1).bit_count() // (2 * _RUNS_LIKE_A_RENAME)
 
 
@@ -353,7 +353,7 @@ _READY: Final = re.compile(rf"queues/(?P<queue>{QUEUE_NAME})/(?P<name>.+)")
 
 
 class NotAName(ValueError):
-    """The text is not a name of ours."""
+    """The text is not a valid name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,7 +412,7 @@ class Stem:
 
     @property
     def counted(self) -> int:
-        """Bytes that its messages together take of a queue."""
+        """Bytes of its messages together, as the queue's limits count them."""
         return self.size + self.attributes
 
     @property
@@ -439,7 +439,7 @@ class Stem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Name:
-    """One hard link: where it is and what it lists."""
+    """A hard link to a batch file: its place and its list of messages."""
 
     stem: Stem
     state: State
@@ -501,7 +501,7 @@ class Name:
 
 
 def members_room(name: Name) -> int:
-    """Return how many characters the tag of members may have in `name`, which lists all."""
+    """Return the number of characters that the tag of members may have in `name`, which lists all."""
     return MAX_BYTES - len(",") - name.bytes
 
 
@@ -521,7 +521,7 @@ def index_of(id: str) -> int:
 
 
 def parse(path: str) -> Name:
-    """Return the name at `path`; raise `NotAName` for anything that isn't spelled as ours are."""
+    """Return the name at `path`; raise `NotAName` for any other spelling."""
     place = _READY.fullmatch(path) or _PATH.fullmatch(path)
     if place is None:
         raise NotAName(path)
@@ -627,8 +627,8 @@ def make_token(random: Random) -> str:
 
 
 def make_set_token(owner: str, random: Random) -> str:
-    """Return the token that all leases of a reserved set share, and by which they are known as its; of
-    its 64 bits 44 are random, and the others are the mark of the process that makes it."""
+    """Return the token of all leases of a reserved set: 44 random bits, and 20 that are the mark of the
+    process that makes it."""
     token = _token(random.getrandbits(64) | 1 << 64)
     return token[0] + mark_of(owner) + token[1 + _MARK_LENGTH :]
 

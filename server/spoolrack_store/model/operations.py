@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
-from ..model.batch import Attributes, Line
+from ..model.batch_file import Attributes, Line
 from .clock import Millis
 from .credits import Credits
 from .dead_letter_records import DeadLetterRecord
@@ -70,7 +70,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageRun:
-    """Messages whose ids follow each other, and that have all in common but what is a column here."""
+    """Messages with consecutive ids, which share all properties that are no columns here."""
 
     first: Message
     """The first of them, without body, attributes and group."""
@@ -87,7 +87,7 @@ class MessageRun:
         return len(self.sizes)
 
     def messages(self) -> Iterator[Message]:
-        """Yield each message by itself."""
+        """Yield the messages one by one."""
         first, end = self.first, 0
         head, index = first.id[:-INDEX_DIGITS], int(first.id[-INDEX_DIGITS:], 16)
         for place, size in enumerate(self.sizes):
@@ -112,7 +112,7 @@ class MessageRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFilter:
-    """Selects messages of a queue: those that have all that is named."""
+    """A filter of a queue's messages: those that match all given properties."""
 
     states: frozenset[State] = frozenset()
     """Ready, leased or delayed. Empty: all."""
@@ -158,7 +158,7 @@ class SendResults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenBody:
-    """A body that is in a file of the root already, and on stable media."""
+    """A body in a file of the root, on stable media."""
 
     path: str
     """From the root, in `new/`."""
@@ -218,7 +218,7 @@ class Delivery:
     `MAX_BODY_IN_MEMORY` is empty in `bodies`."""
 
     def messages(self) -> Iterator[Message]:
-        """Yield them row by row."""
+        """Yield the messages row by row."""
         columns = zip(self.ids, self.receipts, self.bodies, strict=True)
         for position, (id, receipt, body) in enumerate(columns):
             yield Message(
@@ -277,7 +277,7 @@ class Receive(Request[list[Delivery]]):
 
 
 class LastReceive(NamedTuple):
-    """Identify a receive of a message by what the message's name keeps when the lease is over.
+    """A receive of a message, by the facts that its name keeps after the lease.
 
     The next receive changes it, and so does a redrive.
     """
@@ -304,7 +304,7 @@ class Delete(Request[list[StoreError | None]]):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ChangeVisibility(Request[list[Millis | StoreError]]):
-    """Let leases end so long after now; zero releases them.
+    """Extend leases to a time from now; zero releases them.
 
     The result is each one's new end, in Unix time, or 0.
     """
@@ -320,7 +320,7 @@ class ChangeVisibility(Request[list[Millis | StoreError]]):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ReleaseMessages(Request[list[Millis | StoreError]]):
-    """End leases, and hide the messages for a while.
+    """End leases, and hide the messages for a delay.
 
     The result is the Unix time at which each is ready again. One that has used up its receives goes to
     the dead-letter queue instead.
@@ -359,7 +359,7 @@ class GiveBack(Request[None]):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Purge(Request[int]):
-    """Delete messages of a queue, by default all of them; answers how many."""
+    """Delete messages of a queue, by default all of them; the answer is their number."""
 
     queue: str
     sent_before: Millis | None = None
@@ -376,7 +376,7 @@ class Purge(Request[int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocking:
-    """A message that comes back again and again, and why that matters."""
+    """A poison message, which is received again and again, and its effect."""
 
     id: str
     receives: int
@@ -441,8 +441,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateQueue(Request[Queue]):
-    """Create a queue, or find it there with equal settings and these labels; `QueueExists` if they
-    differ."""
+    """Create a queue, or find it with equal settings and these labels; `QueueExists` if they differ."""
 
     name: str
     settings: QueueSettings
@@ -465,7 +464,7 @@ class UpdateQueue(Request[Queue]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteQueue(Request[None]):
-    """Delete a queue with all its messages. The answer comes once that can't be undone."""
+    """Delete a queue with all its messages. The answer is durable."""
 
     name: str
     if_version: int = 0

@@ -27,7 +27,7 @@ class Ages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """A process that has the root open, or had, and died a moment ago."""
+    """A process that has the root open, or died with it open a moment ago."""
 
     name: str
     about: str

@@ -31,8 +31,7 @@ class Receipt(NamedTuple):
 
 
 def make(queue: str, token: str, messages: Iterable[tuple[int, str]]) -> list[str]:
-    """Return the receipt of each message, of which the index and the id are given, in ascending
-    order."""
+    """Return the receipt of each message, by its index and id, in ascending order."""
     receipts: list[str] = []
     block, tags = -1, ""
     for index, id in messages:
@@ -45,7 +44,7 @@ def make(queue: str, token: str, messages: Iterable[tuple[int, str]]) -> list[st
 
 
 def parse(queue: str, text: str) -> Receipt:
-    """Return what a receipt of a message of `queue` says; raise `InvalidReceipt`."""
+    """Parse a receipt of a message of `queue`; raise `InvalidReceipt`."""
     named, _, rest = text.partition(":")
     id, tilde, tag = rest[:ID_LENGTH], rest[ID_LENGTH : ID_LENGTH + 1], rest[ID_LENGTH + 1 :]
     if (

@@ -44,7 +44,7 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class MoveFailure:
-    """Why one message stays, and which queue that is about, if it is about one."""
+    """The reason why a message could not be moved, and the queue concerned, if any."""
 
     why: Stays
     queue: str = ""
@@ -54,13 +54,13 @@ class MoveFailure:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The reason as text."""
         return _TEXTS[self.why].format(queue=self.queue)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveName:
-    """The part of a redrive that changes."""
+    """The changing part of a redrive, which its file's name has."""
 
     id: str
     moved: int = 0

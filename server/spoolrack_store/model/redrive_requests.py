@@ -1,4 +1,4 @@
-"""The requests about redrives, and what each is answered with. Values, no behaviour.
+"""The requests about redrives, and their answers. Values, no behaviour.
 
 A redrive moves dead letters to the queues that they came from, or to another one: in the background,
 with a rate, and on after a restart.
@@ -53,7 +53,7 @@ class Redrive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRedrive(Request[Redrive]):
-    """Begin to move dead letters back; `RedriveRunning` if the queue has a redrive that goes on."""
+    """Start moving dead letters back; `RedriveRunning` if a redrive of the queue is running."""
 
     queue: str
     destination: str = ""

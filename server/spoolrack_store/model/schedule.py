@@ -1,4 +1,5 @@
-"""Schedules: messages that are sent again and again, as they lie in the settings file of their queue.
+"""Schedules: messages that are sent at each tick of a cron expression, as the queue's settings file
+stores them.
 
 A schedule says when in text that the store doesn't read: a cron expression and a time zone. A server
 evaluates it and asks for each tick by `Fire`; the store sends a tick once. Pure.
@@ -59,7 +60,7 @@ def is_schedule_name(text: str) -> bool:
 
 
 def attributes_of(name: str, schedule: Schedule, tick: str) -> Attributes:
-    """Return the attributes of the message of a tick, which say what sent it."""
+    """Return the attributes of a tick's message: the schedule and the tick."""
     return {**schedule.attributes, NAME_ATTRIBUTE: name, TICK_ATTRIBUTE: tick}
 
 
@@ -88,7 +89,7 @@ def _object(schedule: Schedule) -> dict[str, object]:
 
 
 def from_json(found: object) -> dict[str, Schedule]:
-    """Return the schedules in a settings file; raise `ValueError` for what can't be one."""
+    """Return the schedules in a settings file; raise `ValueError` for invalid ones."""
     if not isinstance(found, dict) or len(found) > MAX_SCHEDULES:
         raise ValueError(f"they are not an object of up to {MAX_SCHEDULES}")
     return {_name(name): _schedule(each) for name, each in found.items()}

@@ -1,17 +1,17 @@
-"""The requests about schedules, and what each is answered with. Values, no behaviour."""
+"""The requests about schedules, and their answers. Values, no behaviour."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..model.batch import Attributes
+from ..model.batch_file import Attributes
 from .operations import Request
 from .schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedSchedule:
-    """A schedule with its place, and how far it is."""
+    """A schedule with its queue and its last tick."""
 
     queue: str
     name: str
@@ -22,7 +22,7 @@ class QueuedSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateSchedule(Request[QueuedSchedule]):
-    """Create a schedule, or find it there with this content; `ScheduleExists` if that differs."""
+    """Create a schedule, or find it with this content; `ScheduleExists` if that differs."""
 
     queue: str
     name: str
@@ -35,7 +35,7 @@ class CreateSchedule(Request[QueuedSchedule]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseSchedule(Request[QueuedSchedule]):
-    """Pause a schedule, or resume it: ticks of the pause are not sent then."""
+    """Pause a schedule, or resume it: ticks of the pause are skipped."""
 
     queue: str
     name: str
@@ -52,8 +52,8 @@ class DeleteSchedule(Request[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fire(Request[bool]):
-    """Send the message of a tick, unless that tick or a later one was sent, or the schedule is another
-    one by now, or paused; answers whether it was sent by this request."""
+    """Send the message of a tick, unless that tick or a later one was sent, or the schedule was
+    replaced or paused; the answer is whether this request sent it."""
 
     queue: str
     name: str

@@ -11,11 +11,12 @@ _LINES: Final = 2
 
 
 class NotWhole(ValueError):
-    """The content is not that of such a file, as it was written."""
+    """The content is not that of a sealed file, as it was written."""
 
 
 class Torn(NotWhole):
-    """Its end was never written: a crash came before it was durable, so nothing rests on it."""
+    """The end of the file was never written: a crash came before it was durable, so no answer depends
+    on it."""
 
 
 def seal(values: Mapping[str, object]) -> bytes:

@@ -76,12 +76,12 @@ class Setting:
 
     @property
     def option(self) -> str:
-        """Its name on the command line, without the dashes before it."""
+        """The setting's name on the command line, without the dashes before it."""
         return self.name.replace("_", "-")
 
     @property
     def title(self) -> str:
-        """Its name for people."""
+        """The setting's name in text."""
         return self.name.replace("_", " ").replace("dead letter", "dead-letter")
 
     @property
@@ -89,7 +89,7 @@ class Setting:
         return self.kind is SettingKind.SPAN
 
     def check(self, value: object) -> None:
-        """Raise `InvalidSetting` for a value that it can't have."""
+        """Raise `InvalidSetting` for an invalid value."""
         match self.kind:
             case SettingKind.CHOICE:
                 if value not in self.choices:
@@ -296,7 +296,7 @@ def _within(name: str, value: object, least: int, most: int, *, is_span: bool = 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A settings file: the settings, or that the queue is deleted."""
+    """The content of a settings file: the settings, or a tombstone."""
 
     settings: QueueSettings | None
     created_at: Millis
@@ -308,7 +308,7 @@ class Record:
 
 
 def check_labels(labels: Mapping[str, object]) -> None:
-    """Raise `InvalidSetting` for labels that no queue can have."""
+    """Raise `InvalidSetting` for invalid labels."""
     if len(labels) > MAX_LABELS:
         raise InvalidSetting(name="labels", value=len(labels), rule=f"can be {MAX_LABELS} at most")
     for name, value in labels.items():

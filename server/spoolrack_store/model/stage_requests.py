@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..model.batch import Attributes
+from ..model.batch_file import Attributes
 from .clock import Millis
 from .operations import Request
 

@@ -80,7 +80,7 @@ class Statistics:
     def commit(
         self, requests: Sequence[Request[Any]], outcomes: Sequence[Outcome], began: float
     ) -> None:
-        """Count a commit that began then and is answered now.
+        """Count a commit from its start to its answers.
 
         One addition for each request, none for a message. All else is counted where a file moves:
         `send`, `requeue`, `expire`, `dead_letter`, `publish`, `commit` and `redrive`.
@@ -104,8 +104,7 @@ class Statistics:
             self.count(request.queue, "reserve", outcome.messages)
 
     def keep_only(self, queues: Sequence[str]) -> None:
-        """Drop the counts of all queues but these, so that deleted queues don't take memory for
-        ever."""
+        """Drop the counts of all queues but these, so that deleted queues take no memory."""
         known = set(queues)
         for queue in [queue for queue in list(self.messages) if queue not in known]:
             self.messages.pop(queue, None)
@@ -113,7 +112,7 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueMetrics:
-    """A queue at one moment, as far as it is known without looking into any folder."""
+    """The metrics of a queue at one moment, from memory."""
 
     name: str
     ready: int
@@ -133,7 +132,7 @@ class QueueMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootMetrics:
-    """Metrics of a root, but for those of its queues."""
+    """The metrics of a root, without those of its queues."""
 
     queues: int
     quarantined: int

@@ -1,4 +1,4 @@
-"""Import and export: messages between queues and other stores: archives, and the ancestors' folders.
+"""Import and export of queues: archives, and the folders of vsqs and softlayer/mq.
 
 The commands `import` and `export` are made of it. It knows queues by the client's surface alone, so
 that it works with a server and without one.

@@ -1,4 +1,4 @@
-"""The ancestors' folders as sources: a file is a message.
+"""The folders of vsqs and softlayer/mq as sources: a file is a message.
 
 Knows which files are messages, and touches none but to remove it. Other programs may use the folders
 meanwhile: nothing is lost, but a message that they take while it is imported is handled twice.
@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import quote
 
 from spoolrack import Settings
-from spoolrack.vsqs import State, stored_messages
+from spoolrack.vsqs import FileState, stored_messages
 
 from ..exit_codes import USAGE, Failed
 from ..line_reader import LARGEST
@@ -33,7 +33,7 @@ Listing = Callable[[], list[Item]]
 
 
 class Folders:
-    """A source whose messages are files. The listing is made anew for each look."""
+    """A source whose messages are files. Each listing is new."""
 
     def __init__(self, name: str, listing: Listing, queues: Collection[str]) -> None:
         self.name = name
@@ -56,7 +56,7 @@ class Folders:
         return iter(self._items)
 
     def check(self) -> None:
-        """Do nothing: a folder is whole, whatever is in it."""
+        """Do nothing: a folder can't be incomplete."""
 
     def remove(self, items: Sequence[Item]) -> int:
         return sum(not _unlinked(item.path) for item in items)
@@ -72,8 +72,8 @@ class Folders:
 
 
 def vsqs_source(folder: str, queue: str | None) -> Folders:
-    """Return the source of one vsqs queue's folder. Raises `Failed` for a folder of ours, or of several
-    queues, and `OSError`."""
+    """Return the source of one vsqs queue's folder. Raises `Failed` for a folder of Spoolrack, or of
+    several queues, and `OSError`."""
     folder = os.path.abspath(folder)
     _refuse_root(folder)
     _refuse_queues(folder)
@@ -91,21 +91,21 @@ def vsqs_source(folder: str, queue: str | None) -> Folders:
                 visible_at=None if stored.expiration is None else -(-stored.expiration // 1_000),
             )
             for stored in stored_messages(folder)
-            if stored.state is not State.NEW
+            if stored.state is not FileState.NEW
         ]
 
     return Folders(f"vsqs://{_quoted(folder)}", listing, [name])
 
 
 def unfinished_in(folder: str) -> int:
-    """Return how many files in a folder of vsqs are being written, or were left unfinished: they are no
-    messages."""
-    return sum(stored.state is State.NEW for stored in stored_messages(folder))
+    """Return the number of files in a vsqs folder that are being written, or were left unfinished: they
+    are no messages."""
+    return sum(stored.state is FileState.NEW for stored in stored_messages(folder))
 
 
 def mq_source(root: str, delay_ms: int) -> Folders:
     """Return the source of all queues of a root of softlayer/mq. `delay_ms` is the time that its mover
-    leaves messages in `delay/`. Raises `Failed` for a folder of ours, or a folder that is no root, and
+    leaves messages in `delay/`. Raises `Failed` for a folder of Spoolrack, or one that is no root, and
     `OSError`."""
     root = os.path.abspath(root)
     _refuse_root(root)

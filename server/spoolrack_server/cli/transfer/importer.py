@@ -79,7 +79,7 @@ class Importer:
         """Messages that others have taken from the source in the meantime."""
 
     def run(self) -> None:
-        """Send everything. Raises what ends it early; then a later run goes on."""
+        """Send everything. Raises the error that ends it early; a later run continues."""
         for name in _targets_first(self._source.queues):
             self._open_queue(name, self._source.queues[name])
         self._resolve_doubt()

@@ -28,7 +28,7 @@ _TRIES: Final = 100
 
 
 class Numbers(Collection[str]):
-    """A set of keys that are small numbers, in a bit each: an archive may have very many."""
+    """A set of small numbers, in a bit each: an archive may have very many."""
 
     def __init__(self) -> None:
         self._bits = bytearray()
@@ -52,7 +52,7 @@ class Numbers(Collection[str]):
 
 
 class Journal:
-    """Use it as a context: it is locked from the beginning to the end. Not thread-safe."""
+    """The journal of an import, as a context that locks its file. Not thread-safe."""
 
     def __init__(self, path: str, source: str, *, numbered: bool) -> None:
         """Open the journal of a source, or begin one. Raises `Failed` if it is another's, or is in use,
@@ -77,7 +77,8 @@ class Journal:
         return queue in self._queues
 
     def note_queue(self, name: str, created: int) -> None:
-        """Note where messages go; raises `Failed` if the name means another queue than it did.
+        """Note the destination of messages; raises `Failed` if the name means another queue than
+        before.
 
         `created` is the moment in Unix milliseconds: it tells a queue from one of the same name.
         """
@@ -93,13 +94,13 @@ class Journal:
             )
 
     def sending(self, queue: str, keys: Iterable[str]) -> None:
-        """Return once a later run would know that these were about to be sent."""
+        """Note durably that these messages are about to be sent."""
         self.doubtful, self.doubtful_queue = tuple(keys), queue
         self._write({"sending": self.doubtful, "to": queue})
 
     def sent(self, keys: Iterable[str]) -> None:
-        """Return once a later run would know that these are in their queue, and what else was being
-        sent is not."""
+        """Note durably that these messages are in their queue, and that others about to be sent are
+        not."""
         done = list(keys)
         self._write({"sent": done})
         self.done.update(done)
@@ -107,11 +108,11 @@ class Journal:
 
     @property
     def is_unused(self) -> bool:
-        """Whether there is nothing to go on from: no message was ever about to be sent."""
+        """Whether no message was ever about to be sent."""
         return not self._queues
 
     def remove(self) -> None:
-        """Clear the journal: the source has nothing left that could be imported again."""
+        """Remove the journal: the source has nothing left to import again."""
         os.unlink(self.path)
         self._is_removed = True
 

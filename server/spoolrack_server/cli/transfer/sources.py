@@ -1,4 +1,4 @@
-"""Sources of an import: the interface that all of them share."""
+"""Sources of an import: their common interface."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spoolrack import Attributes, Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """A message where it comes from."""
+    """A message in a source."""
 
     key: str
     """Names the message in its source, for good: it keeps its key when it changes folders."""
@@ -46,11 +46,11 @@ class ArchivedSchedule:
 
 
 class Source(Protocol):
-    """Messages in an order that is the same each time, as far as they are still there."""
+    """A source of messages, whose order is the same each time, without those that were removed."""
 
     @property
     def name(self) -> str:
-        """A URL of its own: with a key it names a message in all the world."""
+        """The URL of the source: with a key it identifies a message."""
 
     @property
     def length(self) -> int | None:
@@ -58,7 +58,7 @@ class Source(Protocol):
 
     @property
     def queues(self) -> Mapping[str, Settings]:
-        """The queues that its messages go to, with settings for those that are not there."""
+        """The destinations of its messages, with settings for missing queues."""
 
     @property
     def labels(self) -> Mapping[str, Mapping[str, str]]:
@@ -69,19 +69,19 @@ class Source(Protocol):
         """The schedules of its queues, by the queue's name; a queue may be missing."""
 
     def items(self) -> Iterator[Item]:
-        """Yield all messages, imported before or not. Where the source is broken it ends without an
+        """Yield all messages, imported before or not. At a fault of the source it ends without an
         error: `check` raises it."""
 
     def check(self) -> None:
-        """Raise what has ended the items too early."""
+        """Raise the fault that has ended the items early."""
 
     def remove(self, items: Sequence[Item]) -> int:
-        """Remove messages that were imported; answers how many of them were somewhere else meanwhile,
-        because other programs are at work on the source."""
+        """Remove imported messages; return how many of them had another state, because other programs
+        use the source."""
 
     def remove_rest(self, done: Collection[str]) -> bool:
-        """Remove what is left of messages with these keys, and make all removals durable. Answers
-        whether the source can do so at all."""
+        """Remove the rest of messages with these keys, and make all removals durable. Return whether
+        the source can do so."""
 
 
 def mark_of(source: Source, key: str) -> str:

@@ -1,4 +1,4 @@
-"""A clock that a test moves, for a store whose every rule about time is tested without a sleep.
+"""A clock that a test moves, so that all rules about time are tested without a sleep.
 
 Give a `ManualClock` to whatever takes a `Clock`. It stands still until the test advances it, so a
 test that waits for something which never comes hangs until the test's own time limit.
@@ -16,7 +16,7 @@ _SOME_UPTIME: Final = Millis(1_000_000)
 
 
 class ManualClock(Clock):
-    """Stands still until it is moved. Thread-safe.
+    """A clock that stands still until it is moved. Thread-safe.
 
     Locks: a waiter takes the clock's own lock while it holds its condition, never the other way round.
     `advance` and `step_wall` may therefore be called with any condition held, also one on which a
@@ -55,7 +55,7 @@ class ManualClock(Clock):
                 self._waiters.remove(condition)
 
     def advance(self, millis: int) -> None:
-        """Let time go by: move both clocks forward, and wake all waiting threads.
+        """Move both clocks forward, and wake all waiting threads.
 
         Returns before the waiters have done anything. Raises `ValueError` for a negative span.
         """
@@ -69,7 +69,7 @@ class ManualClock(Clock):
             _wake(condition)
 
     def step_wall(self, millis: int) -> None:
-        """Do what an operator or NTP does: move the wall clock alone, either way. Wakes no thread."""
+        """Move the wall clock alone, either way, as an operator or NTP does. Wakes no thread."""
         with self._lock:
             self._wall = Millis(self._wall + millis)
 

@@ -1,4 +1,4 @@
-"""Schedules: they lie in their queue's settings file, and each tick is a publication.
+"""Schedules: they are stored in their queue's settings file, and each tick is a publication.
 
 A tick is staged and published in one commit, under the lock, and its epoch is its Unix time in seconds.
 So it is sent once, whichever processes ask and whatever crashes between: the manifest says that it was
@@ -13,7 +13,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from ..model.batch import check_content, check_group
+from ..model.batch_file import check_content, check_group
 from ..model.clock import MINUTE, Clock, Millis, second_text
 from ..model.errors import InvalidRequest, ScheduleExists, ScheduleNotFound, StoreError
 from ..model.names import make_token
@@ -43,8 +43,8 @@ _SAME: Final = ("cron", "time_zone", "body", "attributes", "group")
 """Parts that a repeated creation must have again."""
 
 
-class Schedules:
-    """Not thread-safe."""
+class ScheduleCatalog:
+    """The schedules of all queues. Not thread-safe."""
 
     def __init__(self, catalog: Catalog, stages: Stages, clock: Clock, random: Random) -> None:
         self._catalog = catalog
@@ -89,7 +89,8 @@ class Schedules:
         self._catalog.change_schedules(record, left)
 
     def fire(self, requests: Sequence[Fire]) -> list[bool | StoreError]:
-        """Send ticks; the answers hold once the commit is synced. All of them are synced at once."""
+        """Send ticks; the answers are valid once the commit is synced. All of them are synced at
+        once."""
         publications: dict[int, Publish] = {}
         outcomes: list[bool | StoreError] = [False] * len(requests)
         for place, request in enumerate(requests):
@@ -109,7 +110,7 @@ class Schedules:
         return outcomes
 
     def listed(self, queue: str, after: tuple[str, str], limit: int) -> list[QueuedSchedule]:
-        """Return up to `limit` schedules whose queue and name stand above `after`, in order."""
+        """Return up to `limit` schedules above the queue and name `after`, in order."""
         if queue:
             self._catalog.require(queue)
         found = sorted(

@@ -39,7 +39,7 @@ from typing import Final
 
 from ..engine.moves import Part, Turn
 from ..files.disk import NOT_A_FILE, explained
-from ..model.batch import Attributes, Damaged, Entry, Groups, Line, size_of
+from ..model.batch_file import Attributes, Damaged, Entry, Groups, Line, size_of
 from ..model.clock import Clock, Millis
 from ..model.errors import (
     ReservationCommitted,
@@ -159,7 +159,7 @@ class _Commit:
     """The store's commit that made or found it."""
 
 
-class Reservations(Part):
+class Reserver(Part):
     """Not thread-safe."""
 
     folders = (FOLDER,)

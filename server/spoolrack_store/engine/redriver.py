@@ -1,4 +1,4 @@
-"""Redrives: dead letters go back to the queues that they came from, or to another one.
+"""Redrives: dead letters move back to their source queues, or to another one.
 
     redrives/<id>,m<moved>,f<failed>[,w<why>][,x][,o<owner>][@<ended>]
 
@@ -22,7 +22,7 @@ from typing import Final
 
 from ..engine.moves import Part
 from ..files.disk import explained
-from ..model.batch import Damaged, Entry
+from ..model.batch_file import Damaged, Entry
 from ..model.clock import SECOND, Millis
 from ..model.errors import InvalidQueueName, InvalidRequest, RedriveNotFound, RedriveRunning, StoreError
 from ..model.names import FileIds, NotAName, indexes, is_id, is_queue_name, lowest, sent_at
@@ -65,7 +65,7 @@ STAND_BY: Final = Millis(2 * SECOND)
 
 
 class Pace:
-    """A token bucket: so many messages a second, never more than a portion, or one, at once."""
+    """A token bucket: a number of messages a second, with a burst of a portion at most."""
 
     def __init__(self, rate: int, now: Millis) -> None:
         """A `rate` of 0 has no bound."""
@@ -89,7 +89,7 @@ class Pace:
             self._allowed -= count * SECOND
 
     def next(self, now: Millis) -> Millis:
-        """Return when so many are allowed that it is worth a commit."""
+        """Return the time at which enough messages are allowed to be worth a commit."""
         if not self._rate:
             return now
         return Millis(self._since + max(0, -(-(self._most - self._allowed) // self._rate)))
@@ -158,7 +158,7 @@ class _Room:
         return fitting
 
 
-class Redrives(Part):
+class Redriver(Part):
     """All redrives of a root. Not thread-safe."""
 
     folders = (FOLDER,)
@@ -313,7 +313,7 @@ class Redrives(Part):
 
     @property
     def running(self) -> int:
-        """How many redrives go on."""
+        """Number of running redrives."""
         return len(self._active)
 
     def find(self, id: str) -> Redrive:
@@ -380,7 +380,7 @@ class Redrives(Part):
         )
 
     def advance(self) -> None:
-        """Do a bounded part of what is due."""
+        """Do a bounded part of the due moves."""
         now, left = self._clock.monotonic(), AT_ONCE
         for id, drive in list(self._active.items()):
             if not _is_due(drive, now, self._moves.synced):
@@ -395,12 +395,12 @@ class Redrives(Part):
             self._keep(drive)
 
     def count_moved(self) -> None:
-        """Count what is durably moved, before this process leaves: no other one knows it."""
+        """Count the durable moves before this process leaves: no other process knows them."""
         for drive in self._active.values():
             self._count_synced(drive)
 
     def tick(self) -> None:
-        """Forget what ended long ago."""
+        """Unlink redrives that ended long ago."""
         for id, drive in list(self._all.items()):
             ended = drive.name.ended
             if ended is not None and ended + REDRIVE_MEMORY <= self._clock.wall():

@@ -1,4 +1,4 @@
-"""A batch: the rules of its names, and the content of its file.
+"""A batch file: the rules of its names, and its content.
 
 A batch is a file with one or more names (hard links). Each name lists some of the messages, and its
 folder is a state.
@@ -63,7 +63,7 @@ _BLOCK = 512
 
 
 class Damaged(ValueError):
-    """The bytes are not what the name says; `is_torn` says that some are only missing."""
+    """The bytes don't match the name; `is_torn`: some are only missing."""
 
     def __init__(self, why: str, *, is_torn: bool = False) -> None:
         super().__init__(why)
@@ -108,7 +108,7 @@ class Line:
 
 
 def check_group(group: str) -> None:
-    """Raise `InvalidMessage` for a group that no message can have."""
+    """Raise `InvalidMessage` for an invalid group."""
     if not 1 <= len(group) <= MAX_GROUP:
         raise InvalidMessage(why=f"its group has {len(group)} characters, not 1 to {MAX_GROUP}")
     try:
@@ -118,7 +118,7 @@ def check_group(group: str) -> None:
 
 
 def check_priority(priority: int) -> None:
-    """Raise `InvalidMessage` for a priority that no message can have."""
+    """Raise `InvalidMessage` for an invalid priority."""
     if not 0 <= priority <= MAX_PRIORITY:
         raise InvalidMessage(why=f"its priority is {priority}, not 0 to {MAX_PRIORITY}")
 
@@ -140,7 +140,7 @@ def size_of(attributes: Attributes) -> int:
 
 
 def check_content(queue: str, body_size: int, attributes: Attributes, max_message_size: int) -> None:
-    """Raise the error that a message of this content deserves, before a byte of it is written."""
+    """Raise the error of invalid content, before a byte of it is written."""
     if body_size > max_message_size:
         raise MessageTooLarge(queue=queue, size=body_size, limit=max_message_size)
     if len(attributes) > MAX_ATTRIBUTES:
@@ -180,7 +180,7 @@ def line_of(
 
 
 def encode(line: Line) -> bytes:
-    """Return the line as it stands behind the bodies; nothing for a lone message that needs none."""
+    """Return the line that follows the bodies; nothing for a lone message that needs none."""
     if len(line.sizes) == 1 and not (line.attributes or line.groups or line.deaths or line.is_external):
         return b""
     parts: dict[str, object] = {"sizes": line.sizes, "crcs": line.crcs}
@@ -206,12 +206,12 @@ def encode(line: Line) -> bytes:
 
 
 def checksum(line: Line, encoded: bytes) -> int:
-    """Return the CRC-32 that a name has: of the line, or of the body where there is none."""
+    """Return the CRC-32 in a name: of the line, or of the body if there is no line."""
     return zlib.crc32(encoded) if encoded else line.crcs[0] or 0
 
 
 def stem_of(id: str, line: Line, encoded: bytes, *, deaths: int = 0, priority: int = 0) -> Stem:
-    """Return what all names of a file with this line have in common."""
+    """Return the stem of the names of a file with this line."""
     count = len(line.sizes)
     return Stem(
         id=id,
@@ -235,7 +235,7 @@ def is_torn(content: bytes) -> bool:
 
 
 def decode(stem: Stem, tail: bytes, length: int) -> Line:
-    """Return what `tail`, the last bytes of a file of `length` bytes, says of the messages.
+    """Parse the line in `tail`, the last bytes of a file of `length` bytes.
 
     Raise `Damaged` if the file isn't as long as its name says, or the line is another one. The bodies'
     own checksums are for the reader of a body.
@@ -273,7 +273,7 @@ def decode(stem: Stem, tail: bytes, length: int) -> Line:
 
 
 def body(line: Line, content: bytes, index: int) -> bytes:
-    """Return the body with this index; raise `Damaged` if it isn't the one that was sent.
+    """Return the body with this index; raise `Damaged` if its checksum differs.
 
     `content` begins with the bodies: it is that of the body's own file, if it has one.
     """
@@ -292,8 +292,8 @@ def decode_whole(stem: Stem, content: bytes) -> Line:
 
 
 def joined_bodies(line: Line, content: bytes, first: int, last: int) -> bytes:
-    """Return the bodies from the index `first` to `last`, one after the other; raise `Damaged` if one
-    isn't the one that was sent."""
+    """Return the bodies from the index `first` to `last`, joined; raise `Damaged` if a checksum
+    differs."""
     starts, crcs, view = line.starts, line.crcs, memoryview(content)
     for index in range(first, last + 1):
         if zlib.crc32(view[starts[index] : starts[index + 1]]) != crcs[index]:
@@ -342,7 +342,7 @@ _OVER = frozenset({State.REMOVED, State.QUARANTINED})
 
 
 class Groups:
-    """Which messages of a file are of which group; those without one are of the group ""."""
+    """The groups of a file's messages; those without one are of the group ""."""
 
     __slots__ = ("_members", "_names")
 
@@ -364,7 +364,7 @@ class Groups:
 
 
 class LeaseShare(NamedTuple):
-    """Leased messages of one entry that one receive got."""
+    """The leased messages of one entry that one receive got."""
 
     members: int
     size: int
@@ -377,11 +377,11 @@ class LeaseShare(NamedTuple):
 
 
 class Entry:
-    """A name of a batch that is there now."""
+    """A name of a batch that exists."""
 
     __slots__ = ("batch", "counted", "due", "held", "name", "shares", "taken")
 
-    def __init__(self, batch: Batch, name: Name) -> None:
+    def __init__(self, batch: BatchFile, name: Name) -> None:
         self.batch = batch
         self.name = name
         self.held = name.members
@@ -398,15 +398,15 @@ class Entry:
 
     @property
     def first_id(self) -> str:
-        """The id of the first message that it holds; it holds one."""
+        """The id of the first message that the entry holds, which must hold one."""
         return self.batch.stem.message_id(lowest(self.held))
 
     def __repr__(self) -> str:
         return f"Entry({self.name.path}, held={self.held:b})"
 
 
-class Batch:
-    """The names of one file."""
+class BatchFile:
+    """A batch file and its names."""
 
     __slots__ = ("changed", "entries", "groups", "line", "stem", "top")
 
@@ -424,8 +424,7 @@ class Batch:
         """Its groups, once they are known, if its messages have any."""
 
     def add(self, name: Name, commit: int) -> tuple[Entry, list[Entry]]:
-        """Take in a name that is there now; return its entry, and the entries that lost messages to
-        it."""
+        """Add a name; return its entry, and the entries that lost messages to it."""
         entry = Entry(self, name)
         losers: list[Entry] = []
         at = len(self.entries)
@@ -446,7 +445,7 @@ class Batch:
         return entry, losers
 
     def drop(self, entry: Entry, commit: int) -> None:
-        """Forget a name that was unlinked or renamed."""
+        """Remove a name that was unlinked or renamed."""
         self.entries.remove(entry)
         self.changed = commit
 
@@ -465,8 +464,8 @@ class Batch:
         return None
 
     def bytes_of(self, members: int) -> int:
-        """Return the bytes of the bodies of `members`: of a part of a file that wasn't read, its
-        share."""
+        """Return the bytes of the bodies of `members`: an average share if the file's line wasn't
+        read."""
         stem = self.stem
         if members == stem.full:
             return stem.size
@@ -475,8 +474,8 @@ class Batch:
         return self.line.bytes_of(members)
 
     def counted_bytes_of(self, members: int) -> int:
-        """Return the bytes that `members` take of a queue, of bodies and attributes: of a part of a
-        file that wasn't read, its share."""
+        """Return the bytes of bodies and attributes of `members`: an average share if the file's line
+        wasn't read."""
         stem = self.stem
         if members == stem.full:
             return stem.counted
@@ -486,7 +485,7 @@ class Batch:
 
     @property
     def was_sent(self) -> bool:
-        """Whether it counts: rule 4."""
+        """Whether the batch is complete: rule 4."""
         if any(entry.name.state is not State.SENT for entry in self.entries):
             return True
         listed = 0
@@ -508,21 +507,20 @@ class Batch:
         return all(entry.name.state in _OVER for entry in self.entries)
 
     def stale(self, synced: int) -> Iterator[Entry]:
-        """Yield the entries outside `remove/` that hold nothing, durably: they may be unlinked."""
+        """Yield the entries outside `remove/` that durably hold nothing: they may be unlinked."""
         for entry in self.entries:
             if not entry.held and entry.taken <= synced and entry.name.state not in _OVER:
                 yield entry
 
     def reapable(self, synced: int) -> list[Entry]:
-        """Return the entries in `remove/`, if it is durable that there are none but those and
-        quarantine's."""
+        """Return the entries in `remove/`, if it is durable that all others are in quarantine."""
         if self.changed > synced or not self.is_over:
             return []
         return [entry for entry in self.entries if entry.name.state is State.REMOVED]
 
     @property
     def is_loose(self) -> bool:
-        """Whether it has a name outside `remove/` that may be unlinked now or after a sync."""
+        """Whether the batch has a name outside `remove/` that may be unlinked, now or after a sync."""
         return any(not entry.held and entry.name.state not in _OVER for entry in self.entries)
 
     def extendable(self, queue: str) -> Entry | None:
@@ -538,18 +536,18 @@ class Batch:
 
 
 def may_rename(entry: Entry, members: int, synced: int) -> bool:
-    """Return whether a rename of the name may take the place of a link to `members`: rule 3."""
+    """Return whether a rename of the name may replace a link to `members`: rule 3."""
     return members == entry.held and entry.taken <= synced
 
 
-def resolve(names: Iterable[Name]) -> dict[str, Batch]:
-    """Return the batches that the names of a listing make, by the text of their stems."""
-    batches: dict[str, Batch] = {}
+def resolve(names: Iterable[Name]) -> dict[str, BatchFile]:
+    """Return the batches of the names in a listing, by the text of their stems."""
+    batches: dict[str, BatchFile] = {}
     for name in names:
         text = name.stem.text
         batch = batches.get(text)
         if batch is None:
-            batch = batches[text] = Batch(name.stem)
+            batch = batches[text] = BatchFile(name.stem)
         batch.add(name, 0)
     return batches
 
