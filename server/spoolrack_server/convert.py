@@ -26,6 +26,7 @@ from spoolrack_store.model.errors import (
     InvalidRequest,
     InvalidSetting,
 )
+from spoolrack_store.model.field_checks import check_number, check_span, check_word
 from spoolrack_store.model.names import is_id, is_queue_name
 from spoolrack_store.model.operations import (
     CreateQueue,
@@ -37,7 +38,6 @@ from spoolrack_store.model.operations import (
     Queue,
     UpdateQueue,
 )
-from spoolrack_store.model.request_checks import check_number, check_span, check_word
 from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, SCHEMA, QueueSettings, SettingKind
 from spoolrack_store.model.transitions import State
 

@@ -19,9 +19,9 @@ from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord as StoreRecord
 from spoolrack_store.model.errors import InvalidMessage, StoreError
+from spoolrack_store.model.field_checks import check_number, check_span
 from spoolrack_store.model.names import body_path, sent_at
 from spoolrack_store.model.operations import Delete, Delivery, LastReceive, Send, SendResults
-from spoolrack_store.model.request_checks import check_number, check_span
 from spoolrack_store.model.settings import MIB, SCHEMA
 from spoolrack_store.model.stage_requests import Stage
 from spoolrack_store.model.transitions import State as StoreState

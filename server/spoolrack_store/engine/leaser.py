@@ -24,6 +24,7 @@ from ..model.clock import Clock, Millis
 from ..model.dead_letter_records import MAX_RECEIVES as MAX_RECEIVES_REASON
 from ..model.dead_letter_records import REJECTED, check_explanation
 from ..model.errors import NoDeadLetterQueue, StaleReceipt, StoreError
+from ..model.field_checks import check_number, check_span
 from ..model.names import Name, effort, indexes, is_set_token, lowest, make_token, sent_at
 from ..model.operations import (
     ChangeVisibility,
@@ -34,7 +35,6 @@ from ..model.operations import (
     RejectMessages,
     ReleaseMessages,
 )
-from ..model.request_checks import check_number, check_span
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord

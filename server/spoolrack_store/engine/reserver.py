@@ -48,6 +48,7 @@ from ..model.errors import (
     ReservationUnread,
     StoreError,
 )
+from ..model.field_checks import check_number, check_span, check_word
 from ..model.names import (
     NotAName,
     below,
@@ -61,7 +62,6 @@ from ..model.names import (
     sent_at,
 )
 from ..model.operations import MAX_BODY_IN_MEMORY, Message, MessageRun
-from ..model.request_checks import check_number, check_span, check_word
 from ..model.reservation_names import Marker, ReservationName, parse_reservation_name
 from ..model.reservation_records import ReservationRecord
 from ..model.reservation_requests import (
@@ -150,7 +150,7 @@ class HeldSet:
 
 
 @dataclass(frozen=True, slots=True)
-class _Commit:
+class _StreamCommit:
     """The newest marker of a stream."""
 
     sequence_number: int
@@ -182,7 +182,7 @@ class Reserver(Part):
         self._clock = clock
         self._random = random
         self.sets: dict[Key, HeldSet] = {}
-        self.markers: dict[str, _Commit] = {}
+        self.markers: dict[str, _StreamCommit] = {}
         """By stream."""
         self._partial: dict[Key, _PartialSet] = {}
         self._reads: dict[str, int] = {}
@@ -370,7 +370,7 @@ class Reserver(Part):
             marker = Marker(sets=tuple(numbers), made_at=self._clock.wall())
             path = _marker_path(stream, last_sequence_number)
             self._moves.create_file(path, marker.encode(), urgent=True)
-            self._mark(stream, _Commit(last_sequence_number, marker, self._moves.commit))
+            self._mark(stream, _StreamCommit(last_sequence_number, marker, self._moves.commit))
             for held in lost:
                 if held.name.sequence_number <= before:
                     self._discard(held)
@@ -721,7 +721,7 @@ class Reserver(Part):
             self._changed[name.stream, name.sequence_number] = None
             content = self._moves.disk.read(path, afresh=True)
             if name.due is None:
-                commit = _Commit(name.sequence_number, Marker.decode(content), self._moves.commit)
+                commit = _StreamCommit(name.sequence_number, Marker.decode(content), self._moves.commit)
                 self._mark(name.stream, commit)
             else:
                 self._keep(name, ReservationRecord.decode(content))
@@ -766,7 +766,7 @@ class Reserver(Part):
         self.sets.pop(held.key, None)
         self._active.pop(held, None)
 
-    def _mark(self, stream: str, commit: _Commit) -> None:
+    def _mark(self, stream: str, commit: _StreamCommit) -> None:
         """Take in a marker: of a stream the greatest counts, any other goes once that is durable."""
         other = self.markers.get(stream)
         if other is not None and other.sequence_number > commit.sequence_number:

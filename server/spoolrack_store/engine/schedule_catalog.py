@@ -16,8 +16,8 @@ from typing import Final
 from ..model.batch_file import check_content, check_group
 from ..model.clock import MINUTE, Clock, Millis, second_text
 from ..model.errors import InvalidRequest, ScheduleExists, ScheduleNotFound, StoreError
+from ..model.field_checks import check_word
 from ..model.names import make_token
-from ..model.request_checks import check_word
 from ..model.schedule import (
     MAX_BODY,
     MAX_NAME,

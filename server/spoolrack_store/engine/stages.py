@@ -48,9 +48,9 @@ from ..model.errors import (
     StageNotFound,
     StoreError,
 )
+from ..model.field_checks import check_number, check_span, check_word
 from ..model.manifest import Manifest
 from ..model.names import MAX_BYTES, MOST, FileIds, Name, NotAName
-from ..model.request_checks import check_number, check_span, check_word
 from ..model.sealed import NotWhole, Torn
 from ..model.stage_names import (
     DROPPED,
