@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -48,11 +47,3 @@ class Redrive:
     started_at: datetime
     ended_at: datetime | None
     """None: it goes on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedrivePage:
-    """A page of redrives, and the token of the next page; empty on the last."""
-
-    redrives: Sequence[Redrive]
-    next_token: str = ""

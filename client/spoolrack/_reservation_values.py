@@ -51,11 +51,3 @@ class CommitResult:
     lost_sequence_numbers: Sequence[int] = ()
     """The numbers of sets whose hold was over before: unread, released, or with messages that other
     readers have leased since."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservationPage:
-    """Some reservations, and the token that asks for the next page; empty on the last."""
-
-    reservations: Sequence[Reservation]
-    next_token: str = ""

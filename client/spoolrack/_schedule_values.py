@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -28,11 +27,3 @@ class Schedule:
     """None: no tick was sent."""
     next_tick_at: datetime | None
     """None: it is paused."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulePage:
-    """A page of schedules, and the token of the next page; empty on the last."""
-
-    schedules: Sequence[Schedule]
-    next_token: str = ""

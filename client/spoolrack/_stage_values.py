@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, TypedDict
+from typing import TypedDict
 
 from ._values import Seconds
-
-MAX_STAGES: Final = 10_000
-"""In one publication."""
 
 
 class BatchOptions(TypedDict, total=False):
@@ -66,11 +63,3 @@ class StageInfo:
     """How many, by queue."""
     expires_at: datetime
     """When it expires, unless it is published."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagePage:
-    """Some stages, and the token that asks for the next page; empty on the last."""
-
-    stages: Sequence[StageInfo]
-    next_token: str = ""

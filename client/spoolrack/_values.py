@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from ._settings import QueueSettings
 from .errors import SpoolrackError
@@ -282,14 +282,6 @@ class LeaseResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuePage:
-    """A page of queues, and the token of the next page; empty on the last."""
-
-    queues: list[QueueInfo]
-    next_token: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFilter:
     """A filter of a queue's messages: those that match all given properties."""
 
@@ -300,11 +292,14 @@ class MessageFilter:
     attributes: Attributes = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessagePage:
-    """A page of messages, and the token of the next page; empty on the last."""
+Item = TypeVar("Item", covariant=True)
 
-    messages: list[Envelope]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[Item]):
+    """Some items of a list, and the token that asks for the next page; empty on the last."""
+
+    items: Sequence[Item]
     next_token: str = ""
 
 

@@ -7,18 +7,18 @@ it; checks that depend on a queue are the store's. Absent and zero mean what the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, MutableMapping
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.message import Message as AnyMessage
 from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.batch_file import Attributes
-from spoolrack_store.model.clock import HOUR, LAST_MOMENT, Millis, span_text
+from spoolrack_store.model.clock import HOUR, LAST_MOMENT, Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import (
     InvalidMessage,
@@ -26,6 +26,7 @@ from spoolrack_store.model.errors import (
     InvalidRequest,
     InvalidSetting,
 )
+from spoolrack_store.model.field_checks import check_number, check_span, check_word
 from spoolrack_store.model.names import is_id, is_queue_name
 from spoolrack_store.model.operations import (
     CreateQueue,
@@ -39,6 +40,8 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, SCHEMA, QueueSettings, SettingKind
 from spoolrack_store.model.transitions import State
+
+T = TypeVar("T")
 
 MAX_COUNT: Final = 1_000
 """Messages, targets, changes or items of a page in one request."""
@@ -61,7 +64,6 @@ MAX_DEDUPLICATION_ID: Final = 128
 LARGEST_RECORD: Final = 256
 """Bytes that one of them takes in a message, without its explanation."""
 
-_WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 _MAX_SECONDS: Final = 315_576_000_000
 """The most that a `google.protobuf.Duration` may hold: 10,000 years."""
 
@@ -103,17 +105,21 @@ _CHOICES_BACK: Final = {
 def millis(duration: Duration, what: str, *, least: int = 0, most: int) -> Millis:
     """Return a span in milliseconds, rounded up; raise `InvalidRequest` about `what` if it is beyond
     its bounds."""
+    span = _valid_span(duration, what)
+    check_span(what, span, least, most)
+    return span
+
+
+def optional_span(message: AnyMessage, field: str, default: T) -> Millis | T:
+    """Return a span whose bounds the store checks, in milliseconds; `default` if it is absent."""
+    return _valid_span(getattr(message, field), field) if message.HasField(field) else default
+
+
+def _valid_span(duration: Duration, what: str) -> Millis:
     try:
-        span = _span(duration)
+        return _span(duration)
     except ValueError as error:
         raise InvalidRequest(what=what, value=str(error), rule="must be a valid duration") from error
-    if not least <= span <= most:
-        raise InvalidRequest(
-            what=what,
-            value=span_text(span),
-            rule=f"must be from {span_text(least)} to {span_text(most)}",
-        )
-    return span
 
 
 def _span(duration: Duration) -> Millis:
@@ -181,24 +187,20 @@ def message_id(id: str) -> str:
 
 def number(value: int, what: str, *, default: int, most: int) -> int:
     """Return a field that is from 1 to `most`, with 0 for `default`."""
-    if not 0 <= value <= most:
-        raise InvalidRequest(what=what, value=value, rule=f"must be from 1 to {most}")
+    if value:
+        check_number(what, value, 1, most)
     return value or default
 
 
 def place(value: int, what: str, *, most: int) -> int:
     """Return a field that counts from 0, up to `most`."""
-    if not 0 <= value <= most:
-        raise InvalidRequest(what=what, value=value, rule=f"must be from 0 to {most}")
+    check_number(what, value, 0, most)
     return value
 
 
 def word(name: str, what: str, *, most: int) -> str:
-    """Return a valid name that becomes part of a file's name; raise `InvalidRequest`."""
-    if len(name) > most or not _WORD.fullmatch(name):
-        raise InvalidRequest(
-            what=what, value=name, rule=f"must have 1 to {most} letters, digits, '_' and '-'"
-        )
+    """Return a name that its user has chosen and that becomes part of a file's."""
+    check_word(what, name, most)
     return name
 
 
@@ -212,10 +214,7 @@ def deduplication_id(id: str) -> str:
 
 
 def check_count(count: int, what: str) -> None:
-    if not 1 <= count <= MAX_COUNT:
-        raise InvalidRequest(
-            what=f"the number of {what}", value=count, rule=f"must be from 1 to {MAX_COUNT}"
-        )
+    check_number(f"the number of {what}", count, 1, MAX_COUNT)
 
 
 # Queues.

@@ -9,15 +9,16 @@ nothing of gRPC or HTTP.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.operations import Delivery, GiveBack, Receive, Request
-from spoolrack_store.model.reservation_requests import Reservation, Reserve, UndoReservation
+from spoolrack_store.model.operations import Delivery, GiveBack, Request
+from spoolrack_store.model.reservation_requests import Reservation, UndoReservation, undo_of
 from spoolrack_store.store import Store
 
 from .concurrency import ConcurrencyLimit
@@ -25,7 +26,6 @@ from .logs import Log
 from .loop_answers import answer
 
 T = TypeVar("T")
-Undo = Callable[[T], Coroutine[Any, Any, None]]
 
 
 class LeaseRequests:
@@ -37,41 +37,33 @@ class LeaseRequests:
         self._log = log
         self._returns: set[asyncio.Task[None]] = set()
 
-    async def lease(self, request: Receive) -> list[Delivery]:
-        """Lease messages; when the caller is cancelled before, nothing stays leased."""
-        at_once = replace(request, wait=Millis(0)) if self._workers.is_bounded else None
-        return await self._await_leases(request, at_once, self._undo_receive)
-
-    async def reserve(self, request: Reserve) -> Reservation | None:
-        """Reserve messages; when the caller is cancelled before, nothing new stays reserved."""
-        at_once = replace(request, wait=Millis(0)) if self._workers.is_bounded else None
-        return await self._await_leases(request, at_once, self._unreserve)
-
-    async def _await_leases(self, request: Request[T], at_once: Request[T] | None, undo: Undo[T]) -> T:
-        if at_once is not None:
+    async def lease(self, request: Request[T]) -> T:
+        """Receive or reserve; when the caller is cancelled before, nothing new stays leased."""
+        if self._workers.is_bounded:
+            at_once: Request[T] = replace(cast(Any, request), wait=Millis(0))
             async with self._workers.fetching():
-                taken = await self._answer(at_once, undo)
-            if taken or at_once == request:
-                return taken
+                leased = await self._answer(at_once)
+            if leased or at_once == request:
+                return leased
         # A receive that waits keeps no worker busy.
-        return await self._answer(request, undo)
+        return await self._answer(request)
 
-    async def _answer(self, request: Request[T], undo: Undo[T]) -> T:
+    async def _answer(self, request: Request[T]) -> T:
         future = self._store.submit(request)
         try:
             return await answer(future)
         except asyncio.CancelledError:
             if not future.cancel():
-                self._run(self._undo(future, undo))
+                self._run(self._undo(future))
             raise
 
     def release(self, queue: str, receipts: Sequence[str]) -> None:
-        """Undo leases that no client has seen. Returns at once: the call is over."""
-        self._run(self._give_back(queue, receipts))
+        """Undo leases that no client has seen. Returns at once: the call they were for is over."""
+        self._run(self._take_back(GiveBack(queue=queue, receipts=receipts)))
 
     def unreserve(self, reservation: Reservation | None) -> None:
-        """Release a reservation that no transport took."""
-        self._run(self._unreserve(reservation))
+        """Undo a reservation that no transport took."""
+        self._run(self._take_back(undo_of(reservation)))
 
     async def close(self) -> None:
         """Return once every release in flight is done. No lease may begin any more."""
@@ -84,41 +76,23 @@ class LeaseRequests:
         self._returns.add(task)
         task.add_done_callback(self._returns.discard)
 
-    async def _undo(self, future: Future[T], undo: Undo[T]) -> None:
-        try:
-            taken = await answer(future)
-        except StoreError:
-            return  # Nothing was leased.
-        await undo(taken)
+    async def _undo(self, future: Future[Any]) -> None:
+        with suppress(StoreError):  # Nothing was leased.
+            await self._take_back(undo_of(await answer(future)))
 
-    async def _undo_receive(self, deliveries: Sequence[Delivery]) -> None:
-        if deliveries:
-            await self._give_back(deliveries[0].queue, receipts_of(deliveries))
-
-    async def _give_back(self, queue: str, receipts: Sequence[str]) -> None:
-        try:
-            await answer(self._store.submit(GiveBack(queue=queue, receipts=receipts)))
-        except StoreError as error:
-            # They come back when they are due.
-            self._log.warning("leases could not be released", why=str(error), leases=len(receipts))
-
-    async def _unreserve(self, reservation: Reservation | None) -> None:
-        # One that was there before is its first asker's.
-        if reservation is None or not reservation.is_new:
+    async def _take_back(self, undo: GiveBack | UndoReservation | None) -> None:
+        if undo is None:
             return
-        request = UndoReservation(
-            stream=reservation.stream, sequence_number=reservation.sequence_number
-        )
         try:
-            await answer(self._store.submit(request))
+            await answer(self._store.submit(undo))
         except StoreError as error:
-            # It is found by its name, or its hold ends.
-            self._log.warning(
-                "a reservation could not be undone",
-                why=str(error),
-                stream=reservation.stream,
-                sequence_number=reservation.sequence_number,
+            # Leases come back when they are due; a reservation is found by its name, or its hold ends.
+            facts: dict[str, object] = (
+                {"leases": len(undo.receipts)}
+                if isinstance(undo, GiveBack)
+                else {"stream": undo.stream, "sequence_number": undo.sequence_number}
             )
+            self._log.warning("leases could not be released", why=str(error), **facts)
 
 
 def receipts_of(deliveries: Sequence[Delivery]) -> list[str]:

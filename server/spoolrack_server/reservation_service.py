@@ -14,9 +14,7 @@ from typing import Final
 
 from spoolrack.v1 import reservation_service_pb2 as rpc
 from spoolrack_store.model import reservation_requests as ops
-from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import Draining, InvalidRequest, ReservationNotFound
-from spoolrack_store.model.settings import MAX_VISIBILITY
 
 from . import convert
 from .access.authorization import queues_for
@@ -28,7 +26,6 @@ from .page_tokens import PageTokens, page_size
 from .rpc import CallIsOver, Context, write
 from .store_access import StoreAccess
 
-MAX_STREAM_NAME: Final = 80
 _FIRST_PAGE: Final = ("", -1)
 _LONGEST_SEQ: Final = len(str(ops.MAX_SEQUENCE_NUMBER))
 
@@ -47,7 +44,7 @@ class ReservationService:
         self._draining = True
 
     async def Reserve(self, request: rpc.ReserveRequest, context: Context) -> None:
-        made = await self._leases.reserve(_operation(request))
+        made = await self._leases.lease(_operation(request))
         allowed = queues_for(Permission.RECEIVE)
         if made is not None and allowed is not None and not allowed(made.queue):
             # Another caller's, of another queue: it is left alone.
@@ -64,9 +61,9 @@ class ReservationService:
     ) -> rpc.ExtendReservationResponse:
         held = await self._access.submit(
             ops.ExtendReservation(
-                stream=_stream(request.stream),
-                sequence_number=_seq(request.sequence_number),
-                visibility_timeout=_hold(request),
+                stream=request.stream,
+                sequence_number=request.sequence_number,
+                visibility_timeout=convert.optional_span(request, "visibility_timeout", None),
                 allowed=queues_for(Permission.RECEIVE),
             )
         )
@@ -81,8 +78,8 @@ class ReservationService:
             )
         begin_reading = partial(
             self._access.store.read_reservation,
-            _stream(request.stream),
-            _seq(request.sequence_number),
+            request.stream,
+            request.sequence_number,
             begin=begin,
             end=end,
             allowed=queues_for(Permission.RECEIVE),
@@ -104,10 +101,8 @@ class ReservationService:
     ) -> rpc.CommitReservationsResponse:
         committed = await self._access.submit(
             ops.CommitReservations(
-                stream=_stream(request.stream),
-                last_sequence_number=convert.place(
-                    request.last_sequence_number, "last_sequence_number", most=ops.MAX_SEQUENCE_NUMBER
-                ),
+                stream=request.stream,
+                last_sequence_number=request.last_sequence_number,
                 only_read=request.only_read,
                 allowed=queues_for(Permission.RECEIVE),
             )
@@ -121,8 +116,8 @@ class ReservationService:
     ) -> rpc.ReleaseReservationResponse:
         await self._access.submit(
             ops.Release(
-                stream=_stream(request.stream),
-                sequence_number=_seq(request.sequence_number),
+                stream=request.stream,
+                sequence_number=request.sequence_number,
                 allowed=queues_for(Permission.RECEIVE),
             )
         )
@@ -157,11 +152,7 @@ class ReservationService:
 
 
 def _stream(name: str) -> str:
-    return convert.word(name, "stream", most=MAX_STREAM_NAME)
-
-
-def _seq(sequence_number: int) -> int:
-    return convert.place(sequence_number, "sequence_number", most=ops.MAX_SEQUENCE_NUMBER)
+    return convert.word(name, "stream", most=ops.MAX_STREAM_NAME)
 
 
 def _operation(request: rpc.ReserveRequest) -> ops.Reserve:
@@ -169,28 +160,12 @@ def _operation(request: rpc.ReserveRequest) -> ops.Reserve:
         raise InvalidRequest(what="max_bytes", value=request.max_bytes, rule="must not be negative")
     return ops.Reserve(
         queue=convert.queue_name(request.queue),
-        stream=_stream(request.stream),
-        sequence_number=_seq(request.sequence_number),
-        max_messages=convert.number(
-            request.max_messages,
-            "max_messages",
-            default=ops.DEFAULT_RESERVED_MESSAGES,
-            most=ops.MAX_RESERVED_MESSAGES,
-        ),
+        stream=request.stream,
+        sequence_number=request.sequence_number,
+        max_messages=request.max_messages or ops.DEFAULT_RESERVED_MESSAGES,
         max_bytes=request.max_bytes or ops.DEFAULT_RESERVED_BYTES,
-        visibility_timeout=_hold(request),
+        visibility_timeout=convert.optional_span(request, "visibility_timeout", None),
         wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
-    )
-
-
-def _hold(request: rpc.ReserveRequest | rpc.ExtendReservationRequest) -> Millis | None:
-    if not request.HasField("visibility_timeout"):
-        return None
-    return convert.millis(
-        request.visibility_timeout,
-        "visibility_timeout",
-        least=ops.MIN_RESERVATION_TIMEOUT,
-        most=MAX_VISIBILITY,
     )
 
 
@@ -220,4 +195,4 @@ def _place(token: str) -> tuple[str, int]:
         sequence_number.isascii() and sequence_number.isdigit() and len(sequence_number) <= _LONGEST_SEQ
     ):
         raise InvalidRequest(what="sequence_number", value=sequence_number, rule="must be a number")
-    return _stream(stream), _seq(int(sequence_number))
+    return _stream(stream), int(sequence_number)

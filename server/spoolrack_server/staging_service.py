@@ -7,10 +7,8 @@ A chunk is stored whole or not at all, so one invalid message fails the request,
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Final
 
 from spoolrack.v1 import staging_service_pb2 as rpc
 from spoolrack_store.model import stage_requests as ops
@@ -25,10 +23,6 @@ from .page_tokens import PageTokens, page_size
 from .rpc import Context
 from .send_requests import columns
 from .store_access import StoreAccess
-
-MAX_STAGE_NAME: Final = 64
-MAX_WRITER_NAME: Final = 80
-MAX_DIGEST: Final = 64
 
 
 class StagingService:
@@ -48,8 +42,18 @@ class StagingService:
         )
 
     async def Publish(self, request: rpc.PublishRequest, context: Context) -> rpc.PublishResponse:
-        allowed = queues_for(Permission.SEND)
-        published = await self._access.submit(_publication(request, allowed))
+        published = await self._access.submit(
+            ops.Publish(
+                writer=request.writer,
+                epoch=request.epoch,
+                stages=list(request.stages),
+                epoch_retention=convert.optional_span(
+                    request, "epoch_retention", ops.DEFAULT_EPOCH_RETENTION
+                ),
+                digest=request.digest,
+                allowed=queues_for(Permission.SEND),
+            )
+        )
         return rpc.PublishResponse(
             message_count=published.messages,
             duplicate=published.is_already,
@@ -60,7 +64,7 @@ class StagingService:
         self, request: rpc.AbortStageRequest, context: Context
     ) -> rpc.AbortStageResponse:
         dropped = await self._access.submit(
-            ops.Abort(stage=_stage_name(request.stage), allowed=queues_for(Permission.SEND))
+            ops.Abort(stage=request.stage, allowed=queues_for(Permission.SEND))
         )
         return rpc.AbortStageResponse(message_count=dropped)
 
@@ -69,14 +73,13 @@ class StagingService:
     ) -> rpc.ListStagesResponse:
         size = page_size(request.page_size)
         tokens = PageTokens("ListStages")
-        after = tokens.after(request.page_token, _stage_name, "")
         look = partial(
             shown,
             self._access.store.stages,
             lambda stage: stage.name,
             lambda stage: stage.messages,
             queues_for(Permission.MONITOR),
-            after=after,
+            after=tokens.after(request.page_token, str, ""),
             limit=size + 1,
         )
         stages = await self._access.read(look)
@@ -86,29 +89,16 @@ class StagingService:
         )
 
 
-def _stage_name(name: str) -> str:
-    return convert.word(name, "stage", most=MAX_STAGE_NAME)
-
-
 def _chunk(request: rpc.StageRequest) -> Stage:
-    lives = ops.DEFAULT_TIME_TO_LIVE
-    if request.HasField("time_to_live"):
-        lives = convert.millis(
-            request.time_to_live,
-            "time_to_live",
-            least=ops.MIN_TIME_TO_LIVE,
-            most=ops.MAX_TIME_TO_LIVE,
-        )
     empty = Stage(
-        stage=_stage_name(request.stage),
-        chunk=convert.place(request.chunk_number, "chunk_number", most=ops.MAX_CHUNK),
+        stage=request.stage,
+        chunk=request.chunk_number,
         queue=convert.queue_name(request.queue),
         bodies=[],
-        time_to_live=lives,
+        time_to_live=convert.optional_span(request, "time_to_live", ops.DEFAULT_TIME_TO_LIVE),
     )
-    return (
-        _with_columns(empty, request) if request.HasField("columns") else _with_messages(empty, request)
-    )
+    with_bodies = _with_columns if request.HasField("columns") else _with_messages
+    return with_bodies(empty, request)
 
 
 def _with_columns(stage: Stage, request: rpc.StageRequest) -> Stage:
@@ -159,26 +149,6 @@ def _with_messages(stage: Stage, request: rpc.StageRequest) -> Stage:
 
 def _refused(position: int, why: object) -> InvalidMessage:
     return InvalidMessage(why=f"number {position}: {why}")
-
-
-def _publication(request: rpc.PublishRequest, allowed: Callable[[str], bool] | None) -> ops.Publish:
-    convert.place(len(request.stages), "the number of stages", most=ops.MAX_STAGES)
-    epoch_retention = ops.DEFAULT_EPOCH_RETENTION
-    if request.HasField("epoch_retention"):
-        epoch_retention = convert.millis(
-            request.epoch_retention,
-            "epoch_retention",
-            least=ops.MIN_EPOCH_RETENTION,
-            most=ops.MAX_EPOCH_RETENTION,
-        )
-    return ops.Publish(
-        writer=convert.word(request.writer, "writer", most=MAX_WRITER_NAME),
-        epoch=convert.place(request.epoch, "epoch", most=ops.MAX_EPOCH),
-        stages=[_stage_name(stage) for stage in request.stages],
-        epoch_retention=epoch_retention,
-        digest=request.digest and convert.word(request.digest, "digest", most=MAX_DIGEST),
-        allowed=allowed,
-    )
 
 
 def _stage(stage: ops.StageInfo) -> rpc.Stage:

@@ -40,7 +40,7 @@ from .model.operations import (
     Request,
     Send,
 )
-from .model.reservation_requests import UNFINISHED, Reservation, Reserve, UndoReservation
+from .model.reservation_requests import UNFINISHED, Reserve, undo_of
 
 Waiting = Receive | Reserve
 """Requests that may wait until something is ready, and that can be cancelled as long as they do."""
@@ -152,21 +152,6 @@ class Parking:
         self._queues.clear()
         self._deadlines.clear()
         return parked_all
-
-
-def undo_of(
-    request: Waiting, outcome: list[Delivery] | Reservation | None
-) -> GiveBack | UndoReservation | None:
-    """Return the request that undoes an answer whose caller is gone; None if there is nothing to
-    undo."""
-    if not outcome:
-        return None
-    if isinstance(outcome, Reservation):
-        # A set that was there before was an answer already.
-        undone = UndoReservation(stream=outcome.stream, sequence_number=outcome.sequence_number)
-        return undone if outcome.is_new else None
-    receipts = [receipt for delivery in outcome for receipt in delivery.receipts]
-    return GiveBack(queue=request.queue, receipts=receipts)
 
 
 log = logging.getLogger(__name__)
@@ -614,7 +599,7 @@ class Committer:
             _fail(future, outcome)
         elif not _answer(future, outcome):
             # Cancelled in the meantime: no consumer will ever see these leases.
-            undo = undo_of(request, outcome)
+            undo = undo_of(outcome)
             if undo is not None:
                 with self._wakened:
                     self._waiting.append(_QueuedRequest(undo, Future(), self._clock.monotonic()))

@@ -16,7 +16,6 @@ from typing import Any, Final, TypeVar
 from .committer import Committer, Driver, ThreadDriver
 from .engine.engine import Engine
 from .engine.questions import Questions
-from .engine.reserver import check_places
 from .files.body_file import BodyFile, discard_body, link_body
 from .files.changes import LockHolder, Poisoned, describe_holder, try_for
 from .files.disk import SyncFailed
@@ -263,16 +262,15 @@ class Store:
         `ReservationCommitted`, `DiskError`; `RootInUse` if another process holds the lock and goes on
         holding it; `StoreFailed`.
         """
-        check_places(begin, end)
+        begin_reading = self._engine.reservations.begin_reading
+        last = self._questions.exact(
+            partial(begin_reading, stream, sequence_number, begin, end, allowed)
+        )
         if mark_read:
             # Before the first message is seen: a set that was read must never look unread.
             self.submit(
                 MarkRead(stream=stream, sequence_number=sequence_number, allowed=allowed)
             ).result()
-        begin_reading = self._engine.reservations.begin_reading
-        last = self._questions.exact(
-            partial(begin_reading, stream, sequence_number, begin, end, allowed)
-        )
         return self._pages(stream, sequence_number, begin, last)
 
     def _pages(self, stream: str, sequence_number: int, begin: int, last: int) -> Iterator[Page]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from spoolrack._redrive_values import Redrive, RedrivePage, RedriveState
-from spoolrack._values import moment_of
+from spoolrack._redrive_values import Redrive, RedriveState
+from spoolrack._values import Page, moment_of
 from spoolrack.errors import InvalidRequest, RedriveNotFound, RedriveRunning
 
 from tests.client.memory import PAGE, Memory, Redriven
@@ -71,7 +71,7 @@ class MemoryRedriving:
             self._memory.called("get_redrive")
             return self._found(id).told
 
-    async def list_redrives(self, *, queue: str, token: str, limit: int, timeout: float) -> RedrivePage:
+    async def list_redrives(self, *, queue: str, token: str, timeout: float) -> Page[Redrive]:
         with self._memory.lock:
             self._memory.called("list_redrives")
             self._drive()
@@ -80,8 +80,8 @@ class MemoryRedriving:
                 for id, redriven in sorted(self._memory.redrives.items())
                 if id > token and queue in ("", redriven.told.queue)
             ]
-            page = found[: limit or PAGE]
-            return RedrivePage(redrives=page, next_token=page[-1].id if len(found) > len(page) else "")
+            page = found[:PAGE]
+            return Page(items=page, next_token=page[-1].id if len(found) > len(page) else "")
 
     async def cancel(self, id: str, *, timeout: float) -> Redrive:
         with self._memory.lock:

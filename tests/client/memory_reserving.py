@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from spoolrack._reservation_values import CommitResult, Reservation, ReservationPage, ReservationState
+from spoolrack._reservation_values import CommitResult, Reservation, ReservationState
 from spoolrack._runtime import Runtime
-from spoolrack._values import Envelope, MessageState, moment_of
+from spoolrack._values import Envelope, MessageState, Page, moment_of
 from spoolrack.errors import (
     ClientClosed,
     ReservationCommitted,
@@ -215,8 +215,8 @@ class MemoryReserving:
         self._memory.wake()
 
     async def list_reservations(
-        self, *, queue: str, stream: str, token: str, limit: int, timeout: float
-    ) -> ReservationPage:
+        self, *, queue: str, stream: str, token: str, timeout: float
+    ) -> Page[Reservation]:
         with self._memory.lock:
             self._memory.called("list_reservations")
             of, _, sequence_number = token.partition(".")
@@ -226,10 +226,10 @@ class MemoryReserving:
                 for name, each in sorted(self._memory.reserved.items())
                 if name > after and queue in ("", each.queue) and stream in ("", name[0])
             ]
-            page = found[: limit or PAGE]
+            page = found[:PAGE]
             more = len(found) > len(page)
-            return ReservationPage(
-                reservations=page,
+            return Page(
+                items=page,
                 next_token=f"{page[-1].stream}.{page[-1].sequence_number}" if more else "",
             )
 

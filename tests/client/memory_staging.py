@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from spoolrack._stage_values import PublishResult, StageInfo, StagePage, StageResult
-from spoolrack._values import Outgoing, QueueSettings, moment_of, seconds_of
+from spoolrack._stage_values import PublishResult, StageInfo, StageResult
+from spoolrack._values import Outgoing, Page, QueueSettings, moment_of, seconds_of
 from spoolrack.errors import (
     AttributesTooLarge,
     InvalidMessage,
@@ -130,14 +130,14 @@ class MemoryStaging:
             del self._memory.stages[stage]
             return sum(map(len, found.chunks.values()))
 
-    async def list_stages(self, *, token: str, limit: int, timeout: float) -> StagePage:
+    async def list_stages(self, *, token: str, timeout: float) -> Page[StageInfo]:
         with self._memory.lock:
             self._memory.called("list_stages")
             names = [name for name in sorted(self._memory.stages) if name > token]
-            page = names[: limit or PAGE]
+            page = names[:PAGE]
             stages = [self._info(name) for name in page]
-            return StagePage(
-                stages=[stage for stage in stages if stage is not None],
+            return Page(
+                items=[stage for stage in stages if stage is not None],
                 next_token=page[-1] if len(names) > len(page) else "",
             )
 

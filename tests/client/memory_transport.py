@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from spoolrack._runtime import Runtime
-from spoolrack._transports.no_schedules import NoSchedules
+from spoolrack._transports.missing_features import NO_SCHEDULES, missing
 from spoolrack._transports.whole_files import WholeFiles
 from spoolrack._values import (
     ById,
@@ -16,14 +16,13 @@ from spoolrack._values import (
     Envelope,
     LeaseResult,
     MessageFilter,
-    MessagePage,
     MessageRejection,
     MessageRelease,
     MessageState,
     Outgoing,
+    Page,
     QueueCounts,
     QueueInfo,
-    QueuePage,
     QueueSettings,
     SendResult,
     Target,
@@ -58,7 +57,7 @@ class MemoryTransport:
         self._runtime = runtime
         self.staging = MemoryStaging(memory)
         self.redrives = MemoryRedriving(memory)
-        self.schedules = NoSchedules()
+        self.schedules = missing(NO_SCHEDULES)
         self.files = WholeFiles(self.send, runtime)
         self.reservations = MemoryReserving(memory, runtime)
 
@@ -103,17 +102,15 @@ class MemoryTransport:
             self._memory.called("get_queue")
             return self._info(name)
 
-    async def list_queues(self, *, prefix: str, token: str, limit: int, timeout: float) -> QueuePage:
+    async def list_queues(self, *, prefix: str, token: str, timeout: float) -> Page[QueueInfo]:
         with self._memory.lock:
             self._memory.called("list_queues")
             names = sorted(
                 name for name in self._memory.boxes if name.startswith(prefix) and name > token
             )
-            page = names[: limit or PAGE]
+            page = names[:PAGE]
             more = len(names) > len(page)
-            return QueuePage(
-                queues=[self._info(name) for name in page], next_token=page[-1] if more else ""
-            )
+            return Page(items=[self._info(name) for name in page], next_token=page[-1] if more else "")
 
     async def update_queue(
         self,
@@ -360,7 +357,7 @@ class MemoryTransport:
         limit: int,
         max_body_bytes: int | None,
         timeout: float,
-    ) -> MessagePage:
+    ) -> Page[Envelope]:
         with self._memory.lock:
             self._memory.called("list_messages")
             found = [
@@ -374,8 +371,8 @@ class MemoryTransport:
                 and all(held.attributes.get(name) == each for name, each in wanted.attributes.items())
             ]
             page = found[: limit or PAGE]
-            return MessagePage(
-                messages=[held.envelope(max_body=max_body_bytes) for held in page],
+            return Page(
+                items=[held.envelope(max_body=max_body_bytes) for held in page],
                 next_token=page[-1].id if len(found) > len(page) else "",
             )
 

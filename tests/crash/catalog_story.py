@@ -65,6 +65,8 @@ class CatalogStory:
                 self._step()
             self._power_cut(Cut(Keep.ALL))
             self._end()
+        except AttributeError:
+            raise
         except Exception as error:
             raise Broken("\n".join([*self.told[-30:], repr(error)])) from error
 

@@ -160,6 +160,8 @@ class EverythingStory:
             if self.random.random() < 0.5:
                 self._cut_power(Cut(Keep.ALL))
             self._end()
+        except AttributeError:
+            raise
         except Exception as error:
             raise Broken("\n".join([*self.told[-400:], repr(error)])) from error
 

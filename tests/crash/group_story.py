@@ -44,6 +44,8 @@ class GroupStory(Story):
         super().run(steps)
         try:
             self._drain()
+        except AttributeError:
+            raise
         except Exception as error:
             raise Broken("\n".join([*self.told[-400:], repr(error)])) from error
 

@@ -48,6 +48,8 @@ class RedriveStory(Story):
         super().run(steps)
         try:
             self._end_all()
+        except AttributeError:
+            raise
         except Exception as error:
             raise Broken("\n".join([*self.told[-40:], repr(error)])) from error
 

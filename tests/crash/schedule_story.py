@@ -89,6 +89,8 @@ class ScheduleStory:
             for _ in range(steps):
                 self._step()
             self._drain()
+        except AttributeError:
+            raise
         except Exception as error:
             raise Broken("\n".join([*self.told[-200:], repr(error)])) from error
 

@@ -122,6 +122,8 @@ class SetStory(Story):
         super().run(steps)
         try:
             self._finish_all()
+        except AttributeError:
+            raise
         except Exception as error:
             raise Broken("\n".join([*self.told[-40:], repr(error)])) from error
 
@@ -149,8 +151,8 @@ class SetStory(Story):
                     raise Broken(f"{fate.key} is committed, and {id} is {seen}")
                 if fate.now in (LOST, ABSENT) and seen[0] == "held" and seen[2] == token:
                     raise Broken(f"{fate.key} is {fate.now}, and {id} is {seen}")
-        if any(len(markers) > 1 for markers in engine.reservations.markers.values()):
-            raise Broken(f"old markers stay: {engine.reservations.markers}")
+        if engine.reservations._stale:
+            raise Broken(f"old files stay: {engine.reservations._stale}")
 
     # Time, and what processes do by themselves.
 
@@ -253,9 +255,8 @@ class SetStory(Story):
     def _check(self, engine: Engine) -> None:
         super()._check(engine)
         self.last, mine = engine, engine.reservations
-        known = {held.path for held in mine.sets.values()} | mine._useless.keys()
-        for stream, markers in mine.markers.items():
-            known |= {f"reserved/{stream}.{sequence_number}" for sequence_number in markers}
+        known = {held.path for held in mine.sets.values()} | mine._stale.keys()
+        known |= {f"reserved/{stream}.{mine.committed(stream)}" for stream in mine.markers}
         there = {f"reserved/{each.name}" for each in self.disk.scan("reserved")}
         if known != there:
             raise Broken(f"there is {sorted(there)}, known is {sorted(known)}")

@@ -47,9 +47,9 @@ def _forgotten_in_time(self: Catalog, writer: str) -> bool:
 
 
 def _an_older_one_forgotten_in_time(self: Stages, end: _End) -> bool:
-    if end.by is None or end.manifest is None or end.manifest.expires_at > self._clock.wall():
+    if end.manifest is None or end.manifest.expires_at > self._clock.wall():
         return False
-    return self._last_of(end.by.writer) is not end or not self._catalog.has_writer(end.by.writer)
+    return self._last_of(end.writer) is not end or not self._catalog.has_writer(end.writer)
 
 
 def _not_synced(self: Stages, stages: object) -> None:

@@ -11,6 +11,7 @@ from spoolrack_store.engine import leaser, reserver
 from spoolrack_store.engine.reserver import HeldSet, Reserver
 from spoolrack_store.files import changes
 from spoolrack_store.model.batch_file import Entry
+from spoolrack_store.model.reservation_names import ReservationName
 from spoolrack_store.model.transitions import State
 
 from tests.crash.set_story import SetStory
@@ -21,7 +22,8 @@ MOST_STORIES = 600
 
 _finish = Reserver._finish
 _lease_again = Reserver._lease_again
-_unlink_old_markers = Reserver._unlink_old_markers
+_rename = Reserver._rename
+_unlink_stale = Reserver._unlink_stale
 
 
 def _as_if_synced(self: Reserver, step: Callable[[], None]) -> None:
@@ -31,13 +33,13 @@ def _as_if_synced(self: Reserver, step: Callable[[], None]) -> None:
 
 
 def _back_before_the_loss_is_durable(self: Reserver, held: HeldSet) -> None:
-    if held not in self._void and not self._is_committed(held):
+    if not self._is_committed(held):
         held.changed = 0
     _finish(self, held)
 
 
 def _deleted_before_the_marker_is_durable(self: Reserver, held: HeldSet) -> None:
-    if held in self._void or not self._is_committed(held) or not self._leases(held):
+    if not self._is_committed(held) or not self._leases(held):
         _finish(self, held)
         return
     for entry in self._leases(held):
@@ -45,11 +47,10 @@ def _deleted_before_the_marker_is_durable(self: Reserver, held: HeldSet) -> None
 
 
 def _record_unlinked_with_the_deletes(self: Reserver, held: HeldSet) -> None:
-    if held in self._void or not self._is_committed(held):
+    if not self._is_committed(held):
         _finish(self, held)
         return
-    marked = self.markers[held.name.stream][self.committed(held.name.stream)][1]
-    if marked <= self._moves.synced:
+    if self._committed_in(held) <= self._moves.synced:
         _as_if_synced(self, lambda: _finish(self, held))
 
 
@@ -57,17 +58,21 @@ def _record_unlinked_after_the_first_slice(self: Reserver, held: HeldSet) -> Non
     _finish(self, held)
     if self._is_committed(held) and self._committed_in(held) <= self._moves.synced:
         self._moves.unlink_file(held.path)
-        self.sets.pop(held.key, None)
-        self._busy.pop(held, None)
+        self._drop(held)
 
 
-def _markers_unlinked_too_early(self: Reserver, stream: str) -> None:
-    _as_if_synced(self, lambda: _unlink_old_markers(self, stream))
+def _markers_unlinked_too_early(self: Reserver) -> None:
+    _as_if_synced(self, lambda: _unlink_stale(self))
 
 
 def _leased_again_but_not_after_a_cut(self: Reserver, held: HeldSet) -> None:
     if not self._is_committed(held):
         _lease_again(self, held)
+
+
+def _renamed_before_it_is_durable(self: Reserver, held: HeldSet, name: ReservationName) -> None:
+    held.changed = 0
+    _rename(self, held, name)
 
 
 def _counted(self: Reserver, entry: Entry) -> None:
@@ -101,7 +106,7 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
     ),
     "an old marker unlinked before the new one is durable": (
         Reserver,
-        "_unlink_old_markers",
+        "_unlink_stale",
         _markers_unlinked_too_early,
         True,
     ),
@@ -133,9 +138,9 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
         True,
     ),
     "a record renamed before it is durable, without syncfs": (
-        reserver,
-        "_sync_file",
-        lambda disk, path: None,
+        Reserver,
+        "_rename",
+        _renamed_before_it_is_durable,
         False,
     ),
 }

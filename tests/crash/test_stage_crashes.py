@@ -45,6 +45,11 @@ def test_processes_that_share_a_root_share_its_stages(model: Model, processes: i
     _tell(SEEDS, model, processes=processes)
 
 
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_a_history_that_has_found_a_fault_is_told_again(model: Model) -> None:
+    StageStory(46, model, processes=3).run(100)
+
+
 def test_a_process_that_others_have_overtaken_reads_the_stages_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -70,7 +75,7 @@ _leave_end = Stages._leave_end
 
 
 def _not_waiting_for_the_record(self: Stages) -> None:
-    for end in self._unfinished.values():
+    for end in self._unfinished:
         end.commit = 0
     _advance(self)
 
@@ -90,7 +95,6 @@ def _not_waiting_for_the_moves(self: Stages, end: _End) -> None:
 def _taken_at_once(self: Stages, end: _End) -> None:
     _leave_end(self, end)
     for life in end.lives:
-        self._unlinked.pop(life, None)
         self._ended.pop(life, None)
 
 

@@ -363,7 +363,7 @@ STORE_MUTANTS: Final = (
         breaks="the last tick is remembered as long as its schedule is there",
         edits=edit(
             "engine/stages.py:Stages._is_to_be_forgotten",
-            "return not self._catalog.has_writer(end.by.writer)",
+            "return not self._catalog.has_writer(end.writer)",
             "return True",
         ),
         caught_by=(_SCHEDULES,),
@@ -371,7 +371,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-receive-is-not-counted",
         breaks="a message tells how often it was received",
-        edits=edit("engine/leaser.py:Leaser._lease", "old.receives + 1", "old.receives"),
+        edits=edit("engine/moves.py:received", "entry.name.receives + 1", "entry.name.receives"),
         caught_by=(_CATALOG,),
     ),
     Mutant(
@@ -654,8 +654,8 @@ STORE_MUTANTS: Final = (
         breaks="a chunk that is there already is not stored again",
         edits=edit(
             "engine/stages.py:Stages.stage",
-            "        if there is None:\n",
-            "        if there is None or request.chunk >= 0:\n",
+            "        if stage is None or there is None:\n",
+            "        if stage is None or request.chunk >= 0:\n",
         ),
         caught_by=(_STAGES,),
     ),
@@ -664,8 +664,8 @@ STORE_MUTANTS: Final = (
         breaks="an epoch that is not above the writer's last publishes nothing",
         edits=edit(
             "engine/stages.py:Stages.publish",
-            "request.epoch <= last.by.epoch:\n",
-            "request.epoch == last.by.epoch:\n",
+            "request.epoch <= last.epoch:\n",
+            "request.epoch == last.epoch:\n",
         ),
         caught_by=(_STAGES,),
     ),
@@ -690,6 +690,16 @@ STORE_MUTANTS: Final = (
         caught_by=(_STAGES,),
     ),
     Mutant(
+        name="a-stage-begun-anew-is-hidden-by-the-former",
+        breaks="a process finds a stage that another one has begun anew",
+        edits=edit(
+            "engine/stages.py:Stages._add_chunk",
+            "            self._open[chunk.life.stage] = stage\n",
+            "            self._open.setdefault(chunk.life.stage, stage)\n",
+        ),
+        caught_by=(_STAGES_ENDS,),
+    ),
+    Mutant(
         name="a-torn-chunk-is-kept",
         breaks="a chunk is stored whole or not at all",
         edits=edit(
@@ -705,7 +715,7 @@ STORE_MUTANTS: Final = (
         breaks="a commit of a lost set leaves the messages that other readers have leased since",
         edits=edit(
             "engine/reserver.py:Reserver._untouched",
-            "                        and name.receives == receives\n",
+            "                    and name.receives == receives\n",
             "",
         ),
         caught_by=(_SETS,),
@@ -729,6 +739,26 @@ STORE_MUTANTS: Final = (
             "runs(entry.name.members & wanted)",
         ),
         caught_by=(_SET_READS,),
+    ),
+    Mutant(
+        name="an-overtaken-process-goes-on-without-a-folder",
+        breaks="a process that others have overtaken lists the whole root before it goes on",
+        edits=edit(
+            "engine/engine.py:Sharing.enter",
+            "                self._is_overtaken = True\n",
+            "",
+        ),
+        caught_by=(_SETS,),
+    ),
+    Mutant(
+        name="a-hold-ends-while-the-marker-cannot-be-read",
+        breaks="committed messages stay deleted, also while the record of the commit can't be read",
+        edits=edit(
+            "engine/reserver.py:Reserver._attempt",
+            "            self._moves.require_read(self.folders)\n",
+            "",
+        ),
+        caught_by=(_SETS,),
     ),
     Mutant(
         name="a-committed-set-is-reserved-again",
@@ -1005,8 +1035,8 @@ STORE_MUTANTS: Final = (
         breaks="a queue holds no more bytes than max_bytes",
         edits=edit(
             "engine/sender.py:Sender._require_room",
-            "held_bytes + size > settings.max_bytes",
-            "held_bytes > settings.max_bytes",
+            "record.require_room(held, (1, size))",
+            "record.require_room(held, (1, 0))",
         ),
         caught_by=(_MODEL,),
     ),

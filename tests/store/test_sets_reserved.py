@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from spoolrack_store.engine import reserver
+from spoolrack_store.files import changes
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.errors import (
+    DiskError,
     DiskFull,
     InvalidRequest,
     QueueNotFound,
@@ -660,6 +662,55 @@ def test_a_record_that_cannot_be_read_stops_reservations_and_nothing_else(rig: S
     rig.advance(1_000)
 
     assert rig.ids_in() == ids[:1]
+
+
+def test_a_committed_set_whose_marker_cannot_be_read_is_not_brought_back(rig: SetRig) -> None:
+    rig.send(b"1", b"2")
+    rig.reserve()
+    rig.ask(CommitReservations(stream="s", last_sequence_number=0))
+    read = rig.disk.read
+
+    def refused(path: str, limit: int | None = None, **named: Any) -> bytes:
+        if path == "reserved/s.0":
+            raise OSError(5, "Input/output error")
+        return read(path, limit, **named)
+
+    rig.disk.read = refused  # type: ignore[method-assign]
+    rig.restart()
+    for span in (HOLD, 1_000, 1_000):
+        rig.advance(span)
+        rig.send(b"3", queue="other")
+    assert rig.receive() == []
+    rig.disk.read = read  # type: ignore[method-assign]
+    rig.advance(1_000)
+
+    assert (rig.receive(), rig.names()) == ([], ["s.0"])
+
+
+def test_an_overtaken_process_lists_the_sets_until_the_disk_shows_them(
+    rig: SetRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "RING", 2_000)
+    other = rig.join()
+    rig.send(b"1")
+    rig.settle(engine=other)
+    made = rig.reserve()
+    for _ in range(60):
+        rig.send(b"x", queue="other")
+    scan = rig.disk.scan
+
+    def refused(folder: str) -> Any:
+        if folder == "reserved":
+            raise OSError(5, "Input/output error")
+        return scan(folder)
+
+    rig.disk.scan = refused  # type: ignore[method-assign]
+    for _ in range(2):
+        with pytest.raises(DiskError):
+            rig.reserve(engine=other)
+    rig.disk.scan = scan  # type: ignore[method-assign]
+
+    assert rig.reserve(engine=other) == made
 
 
 def test_a_damaged_record_is_put_aside_and_its_messages_are_ready_again(rig: SetRig) -> None:

@@ -352,6 +352,22 @@ def test_a_stage_that_one_process_drops_another_cannot_publish(rig: Rig) -> None
         rig.publish("w", 0, "s")
 
 
+def test_a_stage_that_is_begun_anew_is_found_by_a_process_that_saw_the_former_only(rig: Rig) -> None:
+    other = rig.open("p9")
+    rig.stage("s", 0, b"a")
+    rig.commit(engine=other)
+    works = [rig.engine.apply([Abort(stage="s")]), rig.engine.apply([chunk("s", 0, b"b")])]
+    for work in works:
+        assert work is not None
+        assert work.commit is not None
+        work.commit.sync()
+        rig.engine.finish(work)
+    rig.ticks()
+
+    assert rig.ask(publication("w", 0, "s"), other).messages == 1
+    assert rig.receive(engine=other) == [b"b"]
+
+
 @pytest.mark.parametrize("request_", [Abort(stage="s"), publication("w", 0, "s")])
 def test_another_process_finishes_the_work_of_a_dead_one(rig: Rig, request_: Abort) -> None:
     other = rig.open("p9")

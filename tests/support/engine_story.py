@@ -151,6 +151,8 @@ class Story:
             for _ in range(steps):
                 self._step()
             self._power_cut(Cut(Keep.ALL))
+        except AttributeError:
+            raise  # A planted bug that uses what is gone breaks the story by that alone.
         except Exception as error:
             raise Broken("\n".join([*self.told[-400:], repr(error)])) from error
 

@@ -13,24 +13,24 @@ from spoolrack_store.model.settings import MAX_DELAY
 from spoolrack_store.model.stage_names import (
     Chunk,
     Publication,
-    StageFolder,
+    StageLife,
     parse_chunk,
     parse_published,
-    parse_stage_folder,
+    parse_stage_life,
 )
 from spoolrack_store.model.stage_requests import MAX_CHUNK, MAX_EPOCH
 
 ID = "018bcfe5-6700-7000-8000-000000000001"
 DUE = Millis(1_700_000_000_000)
-LIFE = StageFolder(stage="s", due=DUE)
+LIFE = StageLife(stage="s", due=DUE)
 LONE = Stem(id=ID, size=5, crc=0)
 BATCH = Stem(id="018bcfe5-6700-7000-8000-000000000000", count=9, size=5, crc=0, line=80)
 
 
 @pytest.mark.parametrize("is_dropped", [False, True])
 def test_a_stages_folder_comes_back_from_its_name(is_dropped: bool) -> None:
-    folder = StageFolder(stage="a_-Z9", due=DUE, is_dropped=is_dropped)
-    assert parse_stage_folder(str(folder)) == folder
+    folder = StageLife(stage="a_-Z9", due=DUE, is_dropped=is_dropped)
+    assert parse_stage_life(str(folder)) == folder
 
 
 @pytest.mark.parametrize("delay", [None, 0, 5_000])
@@ -62,7 +62,7 @@ def test_a_published_name_is_parsed_to_its_value() -> None:
 )
 def test_an_invalid_stage_folder_is_refused(text: str) -> None:
     with pytest.raises(NotAName):
-        parse_stage_folder(text)
+        parse_stage_life(text)
 
 
 @pytest.mark.parametrize(

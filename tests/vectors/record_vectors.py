@@ -17,13 +17,13 @@ from spoolrack_store.model.names import NotAName, Stem
 from spoolrack_store.model.redrive_names import parse_redrive
 from spoolrack_store.model.reservation_names import parse_reservation_name
 from spoolrack_store.model.sealed import NotWhole, unseal
-from spoolrack_store.model.stage_names import parse_chunk, parse_published, parse_stage_folder
+from spoolrack_store.model.stage_names import parse_chunk, parse_published, parse_stage_life
 
 from tests.vectors import record_lists as lists
 
 Parse = Callable[[str], Any]
 GRAMMARS: Final[dict[str, tuple[Parse, tuple[str, ...], tuple[str, ...]]]] = {
-    "stage": (parse_stage_folder, lists.STAGES, lists.NO_STAGES),
+    "stage": (parse_stage_life, lists.STAGES, lists.NO_STAGES),
     "chunk": (parse_chunk, lists.CHUNKS, lists.NO_CHUNKS),
     "published": (parse_published, lists.PUBLISHED, lists.NOT_PUBLISHED),
     "redrive": (parse_redrive, lists.REDRIVES, lists.NO_REDRIVES),

@@ -46,10 +46,9 @@ class Reservations:
         out. A read goes on by itself after broken connections; `timeout` is for each part of it.
         Raises `ReservationLost`, `ReservationCommitted` or `ReservationNotFound`, also in the middle.
         """
-        envelopes = self._core._read_envelopes(
-            stream, sequence_number, begin_index, end_index, timeout=timeout
+        return closing_iterator(
+            self._core.read(stream, sequence_number, begin_index, end_index, timeout=timeout)
         )
-        return (MessageFacts(envelope, "") for envelope in closing_iterator(envelopes))
 
     def commit(
         self, stream: str, last_sequence_number: int, *, timeout: Seconds | None = None

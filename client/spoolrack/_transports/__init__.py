@@ -13,22 +13,21 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from .._redrive_values import Redrive, RedrivePage
-from .._reservation_values import CommitResult, Reservation, ReservationPage
-from .._schedule_values import Schedule, SchedulePage
-from .._stage_values import PublishResult, StagePage, StageResult
+from .._redrive_values import Redrive
+from .._reservation_values import CommitResult, Reservation
+from .._schedule_values import Schedule
+from .._stage_values import PublishResult, StageInfo, StageResult
 from .._values import (
     DeleteResult,
     Envelope,
     LeaseResult,
     MessageFilter,
-    MessagePage,
     MessageRejection,
     MessageRelease,
     MessageState,
     Outgoing,
+    Page,
     QueueInfo,
-    QueuePage,
     SendResult,
     Target,
     VisibilityChange,
@@ -87,8 +86,8 @@ class StagingTransport(Protocol):
     async def abort(self, stage: str, *, timeout: float) -> int:
         """Drop a stage; answers how many messages it had."""
 
-    async def list_stages(self, *, token: str, limit: int, timeout: float) -> StagePage:
-        """Return a page by name; `limit` 0 leaves the page's size to the server."""
+    async def list_stages(self, *, token: str, timeout: float) -> Page[StageInfo]:
+        """Return a page by name."""
 
 
 class ReservationTransport(Protocol):
@@ -122,8 +121,8 @@ class ReservationTransport(Protocol):
     async def release(self, stream: str, sequence_number: int, *, timeout: float) -> None: ...
 
     async def list_reservations(
-        self, *, queue: str, stream: str, token: str, limit: int, timeout: float
-    ) -> ReservationPage:
+        self, *, queue: str, stream: str, token: str, timeout: float
+    ) -> Page[Reservation]:
         """Return a page by stream and number; an empty queue or stream means all."""
 
 
@@ -144,7 +143,7 @@ class RedriveTransport(Protocol):
 
     async def get(self, id: str, *, timeout: float) -> Redrive: ...
 
-    async def list_redrives(self, *, queue: str, token: str, limit: int, timeout: float) -> RedrivePage:
+    async def list_redrives(self, *, queue: str, token: str, timeout: float) -> Page[Redrive]:
         """Return a page, the oldest first; an empty queue means all."""
 
     async def cancel(self, id: str, *, timeout: float) -> Redrive:
@@ -166,9 +165,7 @@ class ScheduleTransport(Protocol):
     ) -> Schedule:
         """Create a schedule, or find it with this content. The message has no delay."""
 
-    async def list_schedules(
-        self, *, queue: str, token: str, limit: int, timeout: float
-    ) -> SchedulePage:
+    async def list_schedules(self, *, queue: str, token: str, timeout: float) -> Page[Schedule]:
         """Return a page by queue and name; an empty queue means all."""
 
     async def pause(self, queue: str, name: str, *, timeout: float) -> Schedule: ...
@@ -215,8 +212,8 @@ class ClientTransport(Protocol):
 
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo: ...
 
-    async def list_queues(self, *, prefix: str, token: str, limit: int, timeout: float) -> QueuePage:
-        """Return a page by name; `limit` 0 leaves the page's size to the server."""
+    async def list_queues(self, *, prefix: str, token: str, timeout: float) -> Page[QueueInfo]:
+        """Return a page by name."""
 
     async def update_queue(
         self,
@@ -299,7 +296,7 @@ class ClientTransport(Protocol):
         limit: int,
         max_body_bytes: int | None,
         timeout: float,
-    ) -> MessagePage:
+    ) -> Page[Envelope]:
         """Return a page of the messages that pass the filter, in order; `max_body_bytes` None means
         whole bodies.
 

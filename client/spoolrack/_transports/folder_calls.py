@@ -8,23 +8,26 @@ messages that it had leased are released, and the receive isn't counted.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, Final, TypeVar
 
 from spoolrack_store.model.errors import Draining, StoreError
-from spoolrack_store.model.operations import Delivery, GiveBack, Receive, Request
-from spoolrack_store.model.reservation_requests import Reservation, Reserve, UndoReservation
+from spoolrack_store.model.operations import Request
+from spoolrack_store.model.reservation_requests import undo_of
 from spoolrack_store.store import Store
 
 from .._runtime import Runtime, Signal, Tasks
+from .._values import Page
 from ..errors import ClientClosed, RootUnusable, SpoolrackError, Timeout, Unsupported
 from . import folder_values as convert
 from .folder_stores import SharedStore
-from .folder_values import FolderUrl
+from .folder_values import DEFAULT_PAGE, FolderUrl
 from .thread_runner import ThreadRunner
 
 Answer = TypeVar("Answer")
+Found = TypeVar("Found")
+Shown = TypeVar("Shown")
 
 
 def _nothing(*_: object) -> None:
@@ -66,6 +69,21 @@ class FolderCalls:
         """Return the answer to a query, which waits for no commit, but perhaps for the disk."""
         return await self.work(query, timeout)
 
+    async def page(
+        self,
+        fetch: Callable[..., Sequence[Found]],
+        shown: Callable[[Found], Shown],
+        place: Callable[[Found], str],
+        timeout: float,
+    ) -> Page[Shown]:
+        """Return a page of what a query of the store finds; `place` is the token of an item."""
+        found = await self.query(lambda store: fetch(store, limit=DEFAULT_PAGE + 1), timeout)
+        has_more = len(found) > DEFAULT_PAGE
+        return Page(
+            items=[shown(each) for each in found[:DEFAULT_PAGE]],
+            next_token=place(found[DEFAULT_PAGE - 1]) if has_more else "",
+        )
+
     async def work(
         self,
         work: Callable[[Store], Answer],
@@ -84,7 +102,8 @@ class FolderCalls:
         except StoreError as error:
             raise self._ours(error) from error
 
-    async def receive(self, request: Receive, timeout: float) -> list[Delivery]:
+    async def lease(self, request: Request[Answer], timeout: float) -> Answer:
+        """Receive or reserve."""
         store = await self._store(timeout)
         return await self.leased(store, self.begin(store, request), timeout)
 
@@ -102,32 +121,14 @@ class FolderCalls:
             self._waiting.add(future)
         return future
 
-    async def leased(
-        self, store: Store, future: Future[list[Delivery]], timeout: float | None
-    ) -> list[Delivery]:
-        """Return the leases of a receive; release them if no caller gets them."""
+    async def leased(self, store: Store, future: Future[Answer], timeout: float | None) -> Answer:
+        """Return what a receive or a reserve has leased; release it if no caller gets it."""
         try:
             if not await self._landed(future, timeout):
                 raise Timeout(f"No answer from {self.target} within {timeout:.3g} s.")
         except BaseException:
             if not future.cancel():
-                future.add_done_callback(lambda done: _give_back(store, done))
-            raise
-        finally:
-            with self._lock:
-                self._waiting.discard(future)
-        return self._result(future)
-
-    async def reserve(self, request: Reserve, timeout: float) -> Reservation | None:
-        """Return a reservation; undo it if no caller gets it."""
-        store = await self._store(timeout)
-        future = self.begin(store, request)
-        try:
-            if not await self._landed(future, timeout):
-                raise Timeout(f"No answer from {self.target} within {timeout:.3g} s.")
-        except BaseException:
-            if not future.cancel():
-                future.add_done_callback(lambda done: _unreserve(store, done))
+                future.add_done_callback(lambda done: _take_back(store, done))
             raise
         finally:
             with self._lock:
@@ -191,20 +192,11 @@ class FolderCalls:
         return convert.error(error)
 
 
-def _give_back(store: Store, done: Future[list[Delivery]]) -> None:
-    """Undo leases that no consumer ever saw. If that fails, they come back when they are due."""
+def _take_back(store: Store, done: Future[Any]) -> None:
+    """Undo leases that no caller ever saw. If that fails, they come back when they are due, and a
+    reservation is found by its name."""
     if done.cancelled() or done.exception() is not None:
         return
-    deliveries = done.result()
-    receipts = [receipt for delivery in deliveries for receipt in delivery.receipts]
-    if receipts:
-        store.submit(GiveBack(queue=deliveries[0].queue, receipts=receipts))
-
-
-def _unreserve(store: Store, done: Future[Reservation | None]) -> None:
-    """Undo a reservation whose caller is gone. If that fails, it is found by its name."""
-    if done.cancelled() or done.exception() is not None:
-        return
-    made = done.result()
-    if made is not None and made.is_new:
-        store.submit(UndoReservation(stream=made.stream, sequence_number=made.sequence_number))
+    undo = undo_of(done.result())
+    if undo is not None:
+        store.submit(undo)

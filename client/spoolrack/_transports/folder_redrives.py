@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from spoolrack_store.model import redrive_requests as ops
+from spoolrack_store.store import Store
 
-from .._redrive_values import Redrive, RedrivePage, RedriveState
-from .._values import moment_of
-from . import folder_values as convert
+from .._redrive_values import Redrive, RedriveState
+from .._values import Page, moment_of
 from .folder_calls import FolderCalls
 
 _STATES: Final[Mapping[ops.RedriveState, RedriveState]] = {
@@ -47,15 +48,12 @@ class FolderRedrives:
     async def get(self, id: str, *, timeout: float) -> Redrive:
         return _redrive(await self._calls.query(lambda store: store.redrive(id.lower()), timeout))
 
-    async def list_redrives(self, *, queue: str, token: str, limit: int, timeout: float) -> RedrivePage:
-        with convert.errors():
-            size = convert.page_size(limit)
-        found = await self._calls.query(
-            lambda store: store.redrives(queue=queue, after=token, limit=size + 1), timeout
-        )
-        return RedrivePage(
-            redrives=[_redrive(each) for each in found[:size]],
-            next_token=found[size - 1].id if len(found) > size else "",
+    async def list_redrives(self, *, queue: str, token: str, timeout: float) -> Page[Redrive]:
+        return await self._calls.page(
+            partial(Store.redrives, queue=queue, after=token),
+            _redrive,
+            lambda redrive: redrive.id,
+            timeout,
         )
 
     async def cancel(self, id: str, *, timeout: float) -> Redrive:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from spoolrack_store.model import operations
 from spoolrack_store.model import reservation_requests as ops
 from spoolrack_store.store import Store
 
-from .._reservation_values import CommitResult, Reservation, ReservationPage, ReservationState
-from .._values import Envelope, moment_of
+from .._reservation_values import CommitResult, Reservation, ReservationState
+from .._values import Envelope, Page, moment_of
 from . import folder_values as convert
 from .folder_calls import FolderCalls
 
@@ -66,17 +67,12 @@ class FolderReservations:
                 queue=queue,
                 stream=stream,
                 sequence_number=sequence_number,
-                max_messages=convert.number(
-                    max_messages,
-                    "max_messages",
-                    default=ops.DEFAULT_RESERVED_MESSAGES,
-                    most=ops.MAX_RESERVED_MESSAGES,
-                ),
+                max_messages=max_messages or ops.DEFAULT_RESERVED_MESSAGES,
                 max_bytes=max_bytes or ops.DEFAULT_RESERVED_BYTES,
                 visibility_timeout=convert.optional_millis(visibility_timeout),
                 wait=convert.wait(wait),
             )
-        made = await self._calls.reserve(request, timeout)
+        made = await self._calls.lease(request, timeout)
         return None if made is None else _reservation(made)
 
     async def extend(
@@ -103,21 +99,18 @@ class FolderReservations:
         await self._calls.submit(ops.Release(stream=stream, sequence_number=sequence_number), timeout)
 
     async def list_reservations(
-        self, *, queue: str, stream: str, token: str, limit: int, timeout: float
-    ) -> ReservationPage:
-        with convert.errors():
-            size = convert.page_size(limit)
-        found = await self._calls.query(
-            lambda store: store.reservations(
-                queue=queue, stream=stream, after=_after(token), limit=size + 1
-            ),
+        self, *, queue: str, stream: str, token: str, timeout: float
+    ) -> Page[Reservation]:
+        return await self._calls.page(
+            partial(Store.reservations, queue=queue, stream=stream, after=_after(token)),
+            _reservation,
+            _token,
             timeout,
         )
-        last = found[size - 1] if len(found) > size else None
-        return ReservationPage(
-            reservations=[_reservation(each) for each in found[:size]],
-            next_token="" if last is None else f"{last.stream}.{last.sequence_number}",
-        )
+
+
+def _token(found: ops.Reservation) -> str:
+    return f"{found.stream}.{found.sequence_number}"
 
 
 def _after(token: str) -> tuple[str, int]:

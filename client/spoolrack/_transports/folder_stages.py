@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from spoolrack_store.model import stage_requests as ops
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.store import Store
 
-from .._stage_values import PublishResult, StageInfo, StagePage, StageResult
-from .._values import Outgoing, moment_of
+from .._stage_values import PublishResult, StageInfo, StageResult
+from .._values import Outgoing, Page, moment_of
 from . import folder_values as convert
 from .folder_calls import FolderCalls
 
@@ -29,9 +31,8 @@ class FolderStaging:
         time_to_live: float | None,
         timeout: float,
     ) -> StageResult:
+        lives = _span(time_to_live, ops.DEFAULT_TIME_TO_LIVE)
         with convert.errors():
-            convert.check_count(len(messages), "messages")
-            lives = _span(time_to_live, ops.DEFAULT_TIME_TO_LIVE)
             request = convert.stage(stage, chunk, queue, messages, lives)
         staged = await self._calls.submit(request, timeout)
         return StageResult(
@@ -65,15 +66,9 @@ class FolderStaging:
     async def abort(self, stage: str, *, timeout: float) -> int:
         return await self._calls.submit(ops.Abort(stage=stage), timeout)
 
-    async def list_stages(self, *, token: str, limit: int, timeout: float) -> StagePage:
-        with convert.errors():
-            size = convert.page_size(limit)
-        found = await self._calls.query(
-            lambda store: store.stages(after=token, limit=size + 1), timeout
-        )
-        return StagePage(
-            stages=[_info(stage) for stage in found[:size]],
-            next_token=found[size - 1].name if len(found) > size else "",
+    async def list_stages(self, *, token: str, timeout: float) -> Page[StageInfo]:
+        return await self._calls.page(
+            partial(Store.stages, after=token), _info, lambda stage: stage.name, timeout
         )
 
 

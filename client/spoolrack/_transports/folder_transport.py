@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
+from functools import partial
 
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model.clock import Millis
@@ -33,13 +34,12 @@ from .._values import (
     Envelope,
     LeaseResult,
     MessageFilter,
-    MessagePage,
     MessageRejection,
     MessageRelease,
     MessageState,
     Outgoing,
+    Page,
     QueueInfo,
-    QueuePage,
     SendResult,
     Target,
     VisibilityChange,
@@ -61,7 +61,7 @@ from .folder_reservations import FolderReservations
 from .folder_stages import FolderStaging
 from .folder_stores import SharedStore
 from .folder_values import FolderUrl
-from .no_schedules import NoSchedules
+from .missing_features import NO_SCHEDULES, missing
 
 
 class FolderDeliveries:
@@ -109,7 +109,7 @@ class FolderTransport:
         self.staging: StagingTransport = FolderStaging(self._calls)
         self.reservations: ReservationTransport = FolderReservations(self._calls)
         self.redrives: RedriveTransport = FolderRedrives(self._calls)
-        self.schedules: ScheduleTransport = NoSchedules()
+        self.schedules: ScheduleTransport = missing(NO_SCHEDULES)
         self.files: FileTransport = FolderFiles(self._calls)
         # A client that was never closed must not keep the store open for ever. At the interpreter's end
         # the system does what is needed.
@@ -129,15 +129,12 @@ class FolderTransport:
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
         return self._info(await self._calls.query(lambda store: store.queue(name), timeout))
 
-    async def list_queues(self, *, prefix: str, token: str, limit: int, timeout: float) -> QueuePage:
-        with convert.errors():
-            size = convert.page_size(limit)
-        queues = await self._calls.query(
-            lambda store: store.queues(prefix=prefix, after=token, limit=size + 1), timeout
-        )
-        return QueuePage(
-            queues=[self._info(queue) for queue in queues[:size]],
-            next_token=queues[size - 1].name if len(queues) > size else "",
+    async def list_queues(self, *, prefix: str, token: str, timeout: float) -> Page[QueueInfo]:
+        return await self._calls.page(
+            partial(Store.queues, prefix=prefix, after=token),
+            self._info,
+            lambda queue: queue.name,
+            timeout,
         )
 
     async def update_queue(
@@ -197,7 +194,7 @@ class FolderTransport:
                 wait=convert.wait(wait),
                 consumer=self._consumer,
             )
-        return convert.envelopes(await self._calls.receive(request, timeout), self._calls.root)
+        return convert.envelopes(await self._calls.lease(request, timeout), self._calls.root)
 
     def stream(
         self,
@@ -305,7 +302,7 @@ class FolderTransport:
         limit: int,
         max_body_bytes: int | None,
         timeout: float,
-    ) -> MessagePage:
+    ) -> Page[Envelope]:
         with convert.errors():
             size = convert.page_size(limit)
         found = await self._calls.query(
@@ -318,8 +315,8 @@ class FolderTransport:
             ),
             timeout,
         )
-        return MessagePage(
-            messages=[convert.envelope(message, self._calls.root) for message in found.messages],
+        return Page(
+            items=[convert.envelope(message, self._calls.root) for message in found.messages],
             next_token=found.last,
         )
 

@@ -16,9 +16,10 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model import settings as store_settings
 from spoolrack_store.model.batch_file import Attributes
-from spoolrack_store.model.clock import HOUR, Millis, span_text
+from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord as StoreRecord
-from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
+from spoolrack_store.model.errors import InvalidMessage, StoreError
+from spoolrack_store.model.field_checks import check_number, check_span
 from spoolrack_store.model.names import body_path, sent_at
 from spoolrack_store.model.operations import Delete, Delivery, LastReceive, Send, SendResults
 from spoolrack_store.model.settings import MIB, SCHEMA
@@ -116,19 +117,14 @@ def optional_millis(seconds: float | None) -> Millis | None:
 
 def number(value: int, what: str, *, default: int, most: int) -> int:
     """Return `value` if it is from 1 to `most`, and `default` for 0."""
-    if not 0 <= value <= most:
-        raise InvalidRequest(what=what, value=value, rule=f"must be from 1 to {most}")
+    if value:
+        check_number(what, value, 1, most)
     return value or default
 
 
 def wait(seconds: float) -> Millis:
     span = millis(seconds)
-    if not 0 <= span <= MAX_WAIT:
-        raise InvalidRequest(
-            what="wait",
-            value=span_text(span),
-            rule=f"must be from {span_text(0)} to {span_text(MAX_WAIT)}",
-        )
+    check_span("wait", span, 0, MAX_WAIT)
     return span
 
 
@@ -137,10 +133,7 @@ def page_size(limit: int) -> int:
 
 
 def check_count(count: int, what: str) -> None:
-    if not 1 <= count <= MAX_BATCH:
-        raise InvalidRequest(
-            what=f"the number of {what}", value=count, rule=f"must be from 1 to {MAX_BATCH}"
-        )
+    check_number(f"the number of {what}", count, 1, MAX_BATCH)
 
 
 # Queues.

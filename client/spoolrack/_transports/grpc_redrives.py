@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from .._redrive_values import Redrive, RedrivePage, RedriveState
-from .._values import moment_of
+from .._redrive_values import Redrive, RedriveState
+from .._values import Page, moment_of
 from ..v1 import redrive_service_pb2 as pb
 from . import grpc_values as convert
 from .grpc_calls import ChannelCalls
@@ -52,13 +52,13 @@ class GrpcRedrives:
         )
         return _redrive(response.redrive)
 
-    async def list_redrives(self, *, queue: str, token: str, limit: int, timeout: float) -> RedrivePage:
-        request = pb.ListRedrivesRequest(queue=queue, page_size=limit, page_token=token)
+    async def list_redrives(self, *, queue: str, token: str, timeout: float) -> Page[Redrive]:
+        request = pb.ListRedrivesRequest(queue=queue, page_token=token)
         response = await self._calls.unary(
             self._calls.stub.ListRedrives, request, pb.ListRedrivesResponse, timeout
         )
-        return RedrivePage(
-            redrives=[_redrive(each) for each in response.redrives],
+        return Page(
+            items=[_redrive(each) for each in response.redrives],
             next_token=response.next_page_token,
         )
 

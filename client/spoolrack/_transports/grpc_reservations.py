@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from .._reservation_values import CommitResult, Reservation, ReservationPage, ReservationState
-from .._values import Envelope, moment_of
+from .._reservation_values import CommitResult, Reservation, ReservationState
+from .._values import Envelope, Page, moment_of
 from ..v1 import reservation_service_pb2 as pb
 from . import grpc_values as convert
 from .grpc_calls import ChannelCalls, Frames
@@ -102,16 +102,14 @@ class GrpcReservations:
         )
 
     async def list_reservations(
-        self, *, queue: str, stream: str, token: str, limit: int, timeout: float
-    ) -> ReservationPage:
-        request = pb.ListReservationsRequest(
-            queue=queue, stream=stream, page_size=limit, page_token=token
-        )
+        self, *, queue: str, stream: str, token: str, timeout: float
+    ) -> Page[Reservation]:
+        request = pb.ListReservationsRequest(queue=queue, stream=stream, page_token=token)
         response = await self._calls.unary(
             self._calls.stub.ListReservations, request, pb.ListReservationsResponse, timeout
         )
-        return ReservationPage(
-            reservations=[_reservation(each) for each in response.reservations],
+        return Page(
+            items=[_reservation(each) for each in response.reservations],
             next_token=response.next_page_token,
         )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from .._schedule_values import Schedule, SchedulePage
-from .._values import Outgoing, moment_of
+from .._schedule_values import Schedule
+from .._values import Outgoing, Page, moment_of
 from ..v1 import schedule_service_pb2 as pb
 from . import grpc_values as convert
 from .grpc_calls import ChannelCalls
@@ -44,15 +44,13 @@ class GrpcSchedules:
         )
         return _schedule(response.schedule)
 
-    async def list_schedules(
-        self, *, queue: str, token: str, limit: int, timeout: float
-    ) -> SchedulePage:
-        request = pb.ListSchedulesRequest(queue=queue, page_size=limit, page_token=token)
+    async def list_schedules(self, *, queue: str, token: str, timeout: float) -> Page[Schedule]:
+        request = pb.ListSchedulesRequest(queue=queue, page_token=token)
         response = await self._calls.unary(
             self._calls.stub.ListSchedules, request, pb.ListSchedulesResponse, timeout
         )
-        return SchedulePage(
-            schedules=[_schedule(each) for each in response.schedules],
+        return Page(
+            items=[_schedule(each) for each in response.schedules],
             next_token=response.next_page_token,
         )
 

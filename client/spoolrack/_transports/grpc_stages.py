@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .._stage_values import PublishResult, StageInfo, StagePage, StageResult
-from .._values import Outgoing, moment_of
+from .._stage_values import PublishResult, StageInfo, StageResult
+from .._values import Outgoing, Page, moment_of
 from ..v1 import staging_service_pb2 as pb
 from . import grpc_values as convert
 from .grpc_calls import ChannelCalls
@@ -72,13 +72,13 @@ class GrpcStaging:
         )
         return response.message_count
 
-    async def list_stages(self, *, token: str, limit: int, timeout: float) -> StagePage:
-        request = pb.ListStagesRequest(page_size=limit, page_token=token)
+    async def list_stages(self, *, token: str, timeout: float) -> Page[StageInfo]:
+        request = pb.ListStagesRequest(page_token=token)
         response = await self._calls.unary(
             self._calls.stub.ListStages, request, pb.ListStagesResponse, timeout
         )
-        return StagePage(
-            stages=[_info(stage) for stage in response.stages], next_token=response.next_page_token
+        return Page(
+            items=[_info(stage) for stage in response.stages], next_token=response.next_page_token
         )
 
 

@@ -19,13 +19,12 @@ from .._values import (
     Envelope,
     LeaseResult,
     MessageFilter,
-    MessagePage,
     MessageRejection,
     MessageRelease,
     MessageState,
     Outgoing,
+    Page,
     QueueInfo,
-    QueuePage,
     SendResult,
     Target,
     VisibilityChange,
@@ -106,13 +105,13 @@ class GrpcTransport:
         response = await self._calls.unary(self._stub.GetQueue, request, rpc.GetQueueResponse, timeout)
         return convert.queue_info(response.queue)
 
-    async def list_queues(self, *, prefix: str, token: str, limit: int, timeout: float) -> QueuePage:
-        request = rpc.ListQueuesRequest(page_size=limit, page_token=token, prefix=prefix)
+    async def list_queues(self, *, prefix: str, token: str, timeout: float) -> Page[QueueInfo]:
+        request = rpc.ListQueuesRequest(page_token=token, prefix=prefix)
         response = await self._calls.unary(
             self._stub.ListQueues, request, rpc.ListQueuesResponse, timeout
         )
-        return QueuePage(
-            queues=[convert.queue_info(queue) for queue in response.queues],
+        return Page(
+            items=[convert.queue_info(queue) for queue in response.queues],
             next_token=response.next_page_token,
         )
 
@@ -274,7 +273,7 @@ class GrpcTransport:
         limit: int,
         max_body_bytes: int | None,
         timeout: float,
-    ) -> MessagePage:
+    ) -> Page[Envelope]:
         request = rpc.ListMessagesRequest(
             queue=queue,
             page_size=limit,
@@ -292,8 +291,8 @@ class GrpcTransport:
         response = await self._calls.unary(
             self._stub.ListMessages, request, rpc.ListMessagesResponse, timeout
         )
-        return MessagePage(
-            messages=[convert.envelope(message) for message in response.messages],
+        return Page(
+            items=[convert.envelope(message) for message in response.messages],
             next_token=response.next_page_token,
         )
 

@@ -19,10 +19,10 @@ from .._values import (
     Envelope,
     LeaseResult,
     MessageFilter,
-    MessagePage,
     MessageRelease,
     MessageState,
     Outgoing,
+    Page,
     QueueCounts,
     QueueInfo,
     SendResult,
@@ -378,7 +378,7 @@ class VsqsCalls:
         token: str,
         limit: int,
         max_body_bytes: int | None,
-    ) -> MessagePage:
+    ) -> Page[Envelope]:
         with self._opened(queue) as folder:
             after = number_of(token, queue) if token else -1
             moment = now()
@@ -387,10 +387,10 @@ class VsqsCalls:
                 if name.number <= after or not _is_wanted(wanted, name, moment):
                     continue
                 if len(page) == (limit or PAGE):
-                    return MessagePage(messages=page, next_token=page[-1].id)
+                    return Page(items=page, next_token=page[-1].id)
                 with contextlib.suppress(FileNotFoundError):
                     page.append(self._envelope(folder, name, max_body_bytes))
-            return MessagePage(messages=page)
+            return Page(items=page)
 
 
 def _is_wanted(wanted: MessageFilter, name: FileName, now: int) -> bool:

@@ -11,13 +11,12 @@ from .._values import (
     Envelope,
     LeaseResult,
     MessageFilter,
-    MessagePage,
     MessageRejection,
     MessageRelease,
     MessageState,
     Outgoing,
+    Page,
     QueueInfo,
-    QueuePage,
     SendResult,
     Target,
     VisibilityChange,
@@ -31,10 +30,9 @@ from . import (
     ScheduleTransport,
     StagingTransport,
 )
-from .no_schedules import NoSchedules
+from .missing_features import NO_REDRIVES, NO_RESERVATIONS, NO_SCHEDULES, NO_STAGES, missing
 from .thread_runner import ThreadRunner
 from .vsqs_calls import Stop, VsqsCalls
-from .vsqs_unsupported import NoRedrives, NoReservations, NoStages
 from .vsqs_values import VsqsUrl
 from .whole_files import WholeFiles
 
@@ -95,10 +93,10 @@ class VsqsTransport:
     def __init__(self, place: VsqsUrl, runtime: Runtime) -> None:
         self._calls = VsqsCalls(place)
         self._threads = ThreadRunner(runtime)
-        self.staging: StagingTransport = NoStages()
-        self.reservations: ReservationTransport = NoReservations()
-        self.redrives: RedriveTransport = NoRedrives()
-        self.schedules: ScheduleTransport = NoSchedules()
+        self.staging: StagingTransport = missing(NO_STAGES)
+        self.reservations: ReservationTransport = missing(NO_RESERVATIONS)
+        self.redrives: RedriveTransport = missing(NO_REDRIVES)
+        self.schedules: ScheduleTransport = missing(NO_SCHEDULES)
         self.files: FileTransport = WholeFiles(self.send, runtime)
 
     @property
@@ -113,9 +111,9 @@ class VsqsTransport:
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
         return await self._threads.run(lambda: self._calls.info(name))
 
-    async def list_queues(self, *, prefix: str, token: str, limit: int, timeout: float) -> QueuePage:
+    async def list_queues(self, *, prefix: str, token: str, timeout: float) -> Page[QueueInfo]:
         queues = await self._threads.run(lambda: self._calls.queues(prefix))
-        return QueuePage(queues=[info for info in queues if info.name > token])
+        return Page(items=[info for info in queues if info.name > token])
 
     async def update_queue(
         self,
@@ -216,7 +214,7 @@ class VsqsTransport:
         limit: int,
         max_body_bytes: int | None,
         timeout: float,
-    ) -> MessagePage:
+    ) -> Page[Envelope]:
         return await self._threads.run(
             lambda: self._calls.page(
                 queue, wanted=wanted, token=token, limit=limit, max_body_bytes=max_body_bytes

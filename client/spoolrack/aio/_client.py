@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import fields
 from datetime import timedelta
+from functools import partial
 from random import Random
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
@@ -18,14 +19,10 @@ from .._settings import CHOICES, MOST, QueueSettings, Settings
 from .._stage_values import BatchOptions
 from .._transports import ClientTransport
 from .._transports.url import open_transport
-from .._values import (
-    QueueInfo,
-    QueuePage,
-    Seconds,
-)
+from .._values import QueueInfo, Seconds
 from ..errors import InvalidRequest, InvalidSetting, QueueNotFound
 from ._batch import Batch
-from ._pagination import pages
+from ._pagination import items
 from ._queue import Queue
 from ._redrives import Redrives
 from ._reservations import Reservations
@@ -99,19 +96,9 @@ class Client:
     def list_queues(
         self, prefix: str = "", *, timeout: Seconds | None = None
     ) -> AsyncIterator[QueueInfo]:
-        """Return all queues whose names begin with `prefix`, by name. `timeout` is for each page of
-        them."""
-        return self._list_queues(arguments.text("prefix", prefix), arguments.timeout(timeout))
-
-    async def _list_queues(self, prefix: str, timeout: float | None) -> AsyncIterator[QueueInfo]:
-        transport = self._context.transport
-
-        async def fetch(token: str, left: float) -> QueuePage:
-            return await transport.list_queues(prefix=prefix, token=token, limit=0, timeout=left)
-
-        async for page in pages(self._context, fetch, timeout):
-            for queue in page.queues:
-                yield queue
+        """Return all queues whose names begin so, by name. `timeout` is for each page of them."""
+        fetch = partial(self._context.transport.list_queues, prefix=arguments.text("prefix", prefix))
+        return items(self._context, fetch, arguments.timeout(timeout))
 
     async def update_queue(
         self,

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable
 from typing import Protocol, TypeVar
 
 from .._client_context import ClientContext
-from .._values import Seconds
+from .._values import Item, Page, Seconds
+
+T = TypeVar("T")
 
 
-class _Paginated(Protocol):
-    @property
-    def next_token(self) -> str: ...
+class Fetch(Protocol[Item]):
+    """Fetches the page of a token; the first one has an empty token."""
 
-
-Page = TypeVar("Page", bound=_Paginated)
+    def __call__(self, *, token: str, timeout: float) -> Awaitable[Page[Item]]: ...
 
 
 async def pages(
-    context: ClientContext, fetch: Callable[[str, float], Awaitable[Page]], timeout: Seconds | None
-) -> AsyncGenerator[Page, None]:
-    """Fetch one page after the other: `fetch(token, seconds)`. `timeout` is for each of them."""
+    context: ClientContext, fetch: Fetch[T], timeout: Seconds | None
+) -> AsyncGenerator[Page[T], None]:
+    """Fetch one page after the other. `timeout` is for each of them."""
     token = ""
     while True:
 
-        async def once(left: float, token: str = token) -> Page:
-            return await fetch(token, left)
+        async def once(left: float, token: str = token) -> Page[T]:
+            return await fetch(token=token, timeout=left)
 
         page = await context.call(once, timeout)
         yield page
         token = page.next_token
         if not token:
             return
+
+
+async def items(
+    context: ClientContext, fetch: Fetch[T], timeout: Seconds | None
+) -> AsyncGenerator[T, None]:
+    """Yield the items of all pages."""
+    async for page in pages(context, fetch, timeout):
+        for item in page.items:
+            yield item

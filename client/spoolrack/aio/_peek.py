@@ -7,15 +7,7 @@ from datetime import datetime
 
 from .. import _arguments as arguments
 from .._client_context import ClientContext
-from .._values import (
-    MAX_BATCH,
-    Attributes,
-    Envelope,
-    MessageFilter,
-    MessagePage,
-    MessageState,
-    Seconds,
-)
+from .._values import MAX_BATCH, Attributes, Envelope, MessageFilter, MessageState, Page, Seconds
 from ._pagination import pages
 
 
@@ -79,7 +71,7 @@ async def _envelopes(
 ) -> AsyncIterator[Envelope]:
     left_over = limit
 
-    async def fetch(token: str, left: float) -> MessagePage:
+    async def fetch(*, token: str, timeout: float) -> Page[Envelope]:
         return await context.transport.list_messages(
             queue,
             wanted=wanted,
@@ -87,15 +79,15 @@ async def _envelopes(
             # 0 leaves the page's size to the server.
             limit=0 if left_over is None else min(left_over, MAX_BATCH),
             max_body_bytes=max_body_bytes,
-            timeout=left,
+            timeout=timeout,
         )
 
     if limit == 0:
         return
     async for page in pages(context, fetch, timeout):
-        for envelope in page.messages[:left_over]:
+        for envelope in page.items[:left_over]:
             yield envelope
         if left_over is not None:
-            left_over -= len(page.messages)
+            left_over -= len(page.items)
             if left_over <= 0:
                 return

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from functools import partial
 
 from .. import _arguments as arguments
 from .._client_context import ClientContext
-from .._redrive_values import MAX_REDRIVEN_IDS, Redrive, RedrivePage
+from .._redrive_values import MAX_REDRIVEN_IDS, Redrive
 from .._values import Seconds
 from ..errors import InvalidRequest, RedriveRunning, Unreachable
-from ._pagination import pages
+from ._pagination import items
 
 
 class Redrives:
@@ -32,17 +33,10 @@ class Redrives:
 
     def list(self, queue: str = "", *, timeout: Seconds | None = None) -> AsyncIterator[Redrive]:
         """Return the redrives of a dead-letter queue, or all: see `spoolrack.Redrives.list`."""
-        return self._list(arguments.text("queue", queue), arguments.timeout(timeout))
-
-    async def _list(self, queue: str, timeout: float | None) -> AsyncIterator[Redrive]:
-        redriving = self._context.transport.redrives
-
-        async def fetch(token: str, left: float) -> RedrivePage:
-            return await redriving.list_redrives(queue=queue, token=token, limit=0, timeout=left)
-
-        async for page in pages(self._context, fetch, timeout):
-            for redrive in page.redrives:
-                yield redrive
+        fetch = partial(
+            self._context.transport.redrives.list_redrives, queue=arguments.text("queue", queue)
+        )
+        return items(self._context, fetch, arguments.timeout(timeout))
 
 
 async def start_redrive(

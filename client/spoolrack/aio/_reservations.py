@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from functools import partial
 
 from .. import _arguments as arguments
 from .._client_context import ClientContext
 from .._message_base import MessageFacts
-from .._reservation_reader import ReservationReader
-from .._reservation_values import CommitResult, Reservation, ReservationPage
+from .._reservation_values import CommitResult, Reservation
+from .._transports import Pages
 from .._values import Envelope, Seconds
-from ._pagination import pages
+from ..errors import SpoolrackError
+from ._pagination import items
 
 
 class Reservations:
@@ -47,34 +48,14 @@ class Reservations:
         end_index: int | None = None,
         *,
         timeout: Seconds | None = None,
-    ) -> AsyncIterator[MessageFacts]:
+    ) -> AsyncGenerator[MessageFacts, None]:
         """Return the messages of a reservation in order: see `spoolrack.Reservations.read`."""
-        return _unbound(
-            self._read_envelopes(stream, sequence_number, begin_index, end_index, timeout=timeout)
-        )
-
-    def _read_envelopes(
-        self,
-        stream: str,
-        sequence_number: int,
-        begin_index: int,
-        end_index: int | None,
-        *,
-        timeout: Seconds | None,
-    ) -> AsyncGenerator[Envelope, None]:
         _check_name(stream, sequence_number)
         arguments.integer("begin_index", begin_index)
         if end_index is not None:
             arguments.integer("end_index", end_index)
-        reading = ReservationReader(
-            self._context,
-            stream,
-            sequence_number,
-            begin=begin_index,
-            end=end_index,
-            timeout=arguments.timeout(timeout),
-        )
-        return reading.envelopes()
+        span = arguments.timeout(timeout)
+        return _read(self._context, stream, sequence_number, begin_index, end_index, span)
 
     async def commit(
         self, stream: str, last_sequence_number: int, *, timeout: Seconds | None = None
@@ -103,23 +84,12 @@ class Reservations:
     ) -> AsyncIterator[Reservation]:
         """Return the reservations of a queue, of a stream, or all, by stream and number. `timeout` is
         for each page of them."""
-        return self._list(
-            arguments.text("queue", queue),
-            arguments.text("stream", stream),
-            arguments.timeout(timeout),
+        fetch = partial(
+            self._context.transport.reservations.list_reservations,
+            queue=arguments.text("queue", queue),
+            stream=arguments.text("stream", stream),
         )
-
-    async def _list(self, queue: str, stream: str, timeout: float | None) -> AsyncIterator[Reservation]:
-        reserving = self._context.transport.reservations
-
-        async def fetch(token: str, left: float) -> ReservationPage:
-            return await reserving.list_reservations(
-                queue=queue, stream=stream, token=token, limit=0, timeout=left
-            )
-
-        async for page in pages(self._context, fetch, timeout):
-            for reservation in page.reservations:
-                yield reservation
+        return items(self._context, fetch, arguments.timeout(timeout))
 
 
 def _check_name(stream: str, sequence_number: int) -> None:
@@ -127,7 +97,44 @@ def _check_name(stream: str, sequence_number: int) -> None:
     arguments.integer("sequence_number", sequence_number)
 
 
-async def _unbound(envelopes: AsyncGenerator[Envelope, None]) -> AsyncGenerator[MessageFacts, None]:
-    async with aclosing(envelopes):
-        async for envelope in envelopes:
-            yield MessageFacts(envelope, "")
+async def _read(
+    context: ClientContext,
+    stream: str,
+    sequence_number: int,
+    begin: int,
+    end: int | None,
+    timeout: float | None,
+) -> AsyncGenerator[MessageFacts, None]:
+    """Read a reservation, through broken connections and restarts of the server.
+
+    A read that is resumed begins after as many messages as were read. Messages deleted meanwhile are
+    left out and not counted, so it may begin too early: messages already returned are recognised by id,
+    and skipped.
+    """
+    seen: set[str] = set()
+    reading: Pages | None = None
+
+    async def following(left: float) -> Sequence[Envelope]:
+        nonlocal reading
+        if reading is None:
+            reading = context.transport.reservations.read(
+                stream, sequence_number, begin=begin + len(seen), end=end or 0
+            )
+        try:
+            return await reading.next()
+        except SpoolrackError:
+            reading = None
+            raise
+
+    try:
+        while end is None or begin + len(seen) < end:
+            page = await context.call(following, timeout)
+            if not page:
+                return
+            for envelope in page:
+                if envelope.id not in seen:
+                    seen.add(envelope.id)
+                    yield MessageFacts(envelope, "")
+    finally:
+        if reading is not None:
+            reading.cancel()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 from .. import _arguments as arguments
 from .._client_context import ClientContext
-from .._schedule_values import Schedule, SchedulePage
+from .._schedule_values import Schedule
 from .._values import Attributes, Outgoing, Seconds
-from ._pagination import pages
+from ._pagination import items
 
 
 class Schedules:
@@ -50,17 +51,10 @@ class Schedules:
 
     def list(self, queue: object = "", *, timeout: Seconds | None = None) -> AsyncIterator[Schedule]:
         """Return the schedules of a queue, or all: see `spoolrack.Schedules.list`."""
-        return self._list(arguments.queue_name(queue), arguments.timeout(timeout))
-
-    async def _list(self, queue: str, timeout: float | None) -> AsyncIterator[Schedule]:
-        schedules = self._context.transport.schedules
-
-        async def fetch(token: str, left: float) -> SchedulePage:
-            return await schedules.list_schedules(queue=queue, token=token, limit=0, timeout=left)
-
-        async for page in pages(self._context, fetch, timeout):
-            for schedule in page.schedules:
-                yield schedule
+        fetch = partial(
+            self._context.transport.schedules.list_schedules, queue=arguments.queue_name(queue)
+        )
+        return items(self._context, fetch, arguments.timeout(timeout))
 
     async def pause(self, queue: object, name: str, *, timeout: Seconds | None = None) -> Schedule:
         """Send no message of a schedule until it is resumed; raises `ScheduleNotFound`."""

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterable
 from .. import _arguments as arguments
 from .._client_context import ClientContext
 from .._outgoing import outgoing_of_all
-from .._stage_values import PublishResult, StageInfo, StagePage, StageResult
+from .._stage_values import PublishResult, StageInfo, StageResult
 from .._values import MAX_BATCH, Outgoing, Seconds
-from ._pagination import pages
+from ._pagination import items
 
 
 class Staging:
@@ -71,14 +71,5 @@ class Staging:
 
     def list(self, *, timeout: Seconds | None = None) -> AsyncIterator[StageInfo]:
         """Return all stages, by name. `timeout` is for each page of them."""
-        return self._list(arguments.timeout(timeout))
-
-    async def _list(self, timeout: float | None) -> AsyncIterator[StageInfo]:
-        staging = self._context.transport.staging
-
-        async def fetch(token: str, left: float) -> StagePage:
-            return await staging.list_stages(token=token, limit=0, timeout=left)
-
-        async for page in pages(self._context, fetch, timeout):
-            for stage in page.stages:
-                yield stage
+        fetch = self._context.transport.staging.list_stages
+        return items(self._context, fetch, arguments.timeout(timeout))

@@ -13,16 +13,17 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 from spoolrack import MessageFacts, MessageState, QueueInfo, Redrive, Reservation, Schedule, StageInfo
 from spoolrack_store.model.terminal_text import printable
 
 PROGRAM: Final = "spoolrack"
+T = TypeVar("T")
 
 
 class Output:
@@ -254,6 +255,18 @@ def redrive_json(redrive: Redrive) -> str:
 
 def _moment(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat(timespec="milliseconds")
+
+
+def print_list(
+    found: Sequence[T],
+    to_json: Callable[[T], str] | None,
+    table_of: Callable[[Sequence[T]], Sequence[str]],
+) -> None:
+    """Print a line of JSON for each item, or a table of all; nothing if there are none."""
+    if to_json is not None:
+        print_results(*map(to_json, found))
+    elif found:
+        print_results(*table_of(found))
 
 
 def columns(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from . import apply_command
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import NOTHING, OK, Failed
-from .output import columns, print_results, print_status, queue_json
+from .output import columns, print_list, print_results, print_status, queue_json
 from .units import (
     SETTING_TYPES,
     Label,
@@ -123,11 +123,7 @@ def list_(connection: Connection, prefix: str, json: bool) -> int:
     """List the queues, or those whose names begin with PREFIX."""
     with connection.client() as client:
         found = list(client.list_queues(prefix))
-    if json:
-        for info in found:
-            print_results(queue_json(info))
-    elif found:
-        print_results(*table_of(found))
+    print_list(found, queue_json if json else None, table_of)
     return OK
 
 
@@ -144,7 +140,7 @@ def value_text(setting: Setting, value: Any) -> str:
     return str(value)
 
 
-def table_of(found: list[QueueInfo]) -> list[str]:
+def table_of(found: Sequence[QueueInfo]) -> list[str]:
     rows = [
         (
             info.name,

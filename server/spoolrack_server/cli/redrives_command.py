@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import click
@@ -10,7 +11,7 @@ from spoolrack import Redrive, RedriveState
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import OK
-from .output import columns, print_results, print_status, redrive_json
+from .output import columns, print_list, print_status, redrive_json
 from .units import plural, span_text
 
 
@@ -30,15 +31,14 @@ def list_(connection: Connection, queue: str | None, json: bool) -> int:
     """
     with connection.client() as client:
         found = list(client.redrives.list(queue or ""))
-    if json:
-        for redrive in found:
-            print_results(redrive_json(redrive))
-    elif found:
-        now = datetime.now(UTC)
-        headers = ("ID", "QUEUE", "TO", "STATE", "MOVED", "STAY", "LEFT", "BEGAN", "WHY SOME STAY")
-        rows = [_row(redrive, now) for redrive in found]
-        print_results(*columns(headers, rows, right=frozenset({4, 5, 6})))
+    print_list(found, redrive_json if json else None, _table)
     return OK
+
+
+def _table(found: Sequence[Redrive]) -> list[str]:
+    now = datetime.now(UTC)
+    headers = ("ID", "QUEUE", "TO", "STATE", "MOVED", "STAY", "LEFT", "BEGAN", "WHY SOME STAY")
+    return columns(headers, [_row(redrive, now) for redrive in found], right=frozenset({4, 5, 6}))
 
 
 def _row(redrive: Redrive, now: datetime) -> tuple[str, ...]:

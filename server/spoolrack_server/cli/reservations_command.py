@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -12,7 +13,7 @@ from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import NOTHING, OK
-from .output import Output, columns, message_line, print_results, print_status, reservation_json
+from .output import Output, columns, message_line, print_list, print_status, reservation_json
 from .peek_command import print_table
 from .units import COUNT, STREAM, size_text, span_text
 
@@ -34,26 +35,26 @@ def list_(connection: Connection, queue: str | None, stream: str | None, json: b
     """
     with connection.client() as client:
         found = list(client.reservations.list(queue=queue or "", stream=stream or ""))
-    if json:
-        for reservation in found:
-            print_results(reservation_json(reservation))
-    elif found:
-        now = datetime.now(UTC)
-        rows = [
-            (
-                each.stream,
-                str(each.sequence_number),
-                each.queue,
-                f"{each.message_count:,}",
-                size_text(each.byte_count),
-                f"{each.read_count:,}",
-                _state(each, now),
-            )
-            for each in found
-        ]
-        headers = ("STREAM", "SEQ", "QUEUE", "MESSAGES", "BYTES", "READS", "STATE")
-        print_results(*columns(headers, rows, right=frozenset({1, 3, 4, 5})))
+    print_list(found, reservation_json if json else None, _table)
     return OK
+
+
+def _table(found: Sequence[Reservation]) -> list[str]:
+    now = datetime.now(UTC)
+    rows = [
+        (
+            each.stream,
+            str(each.sequence_number),
+            each.queue,
+            f"{each.message_count:,}",
+            size_text(each.byte_count),
+            f"{each.read_count:,}",
+            _state(each, now),
+        )
+        for each in found
+    ]
+    headers = ("STREAM", "SEQ", "QUEUE", "MESSAGES", "BYTES", "READS", "STATE")
+    return columns(headers, rows, right=frozenset({1, 3, 4, 5}))
 
 
 def _state(reservation: Reservation, now: datetime) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 from spoolrack import Schedule
 
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import OK
-from .output import columns, print_results, schedule_json
+from .output import columns, print_list, print_results, schedule_json
 from .send_command import attribute_of
 from .units import Text, moment_text
 
@@ -76,13 +78,13 @@ def list_(connection: Connection, queue: str | None, json: bool) -> int:
     """List the schedules, or those of QUEUE."""
     with connection.client() as client:
         found = list(client.schedules.list(queue or ""))
-    if json:
-        for schedule in found:
-            print_results(schedule_json(schedule))
-    elif found:
-        headers = ("QUEUE", "NAME", "CRON", "ZONE", "LAST", "NEXT")
-        print_results(*columns(headers, [_row(schedule) for schedule in found], right=frozenset()))
+    print_list(found, schedule_json if json else None, _table)
     return OK
+
+
+def _table(found: Sequence[Schedule]) -> list[str]:
+    headers = ("QUEUE", "NAME", "CRON", "ZONE", "LAST", "NEXT")
+    return columns(headers, [_row(schedule) for schedule in found], right=frozenset())
 
 
 def _row(schedule: Schedule) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import click
@@ -11,7 +12,7 @@ from spoolrack_store.model.stage_requests import MAX_EPOCH, MAX_EPOCH_RETENTION,
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import NOTHING, OK
-from .output import columns, print_results, print_status, stage_json
+from .output import columns, print_list, print_status, stage_json
 from .units import STAGE, WRITER, Span, plural, span_text
 
 
@@ -27,15 +28,15 @@ def list_(connection: Connection, json: bool) -> int:
     """List the stages, with their messages by queue and the time at which they expire."""
     with connection.client() as client:
         found = list(client.staging.list())
-    if json:
-        for stage in found:
-            print_results(stage_json(stage))
-    elif found:
-        now = datetime.now(UTC)
-        rows = [row for stage in found for row in _rows(stage, now)]
-        headers = ("STAGE", "CHUNKS", "EXPIRES IN", "QUEUE", "MESSAGES")
-        print_results(*columns(headers, rows, right=frozenset({1, 4})))
+    print_list(found, stage_json if json else None, _table)
     return OK
+
+
+def _table(found: Sequence[StageInfo]) -> list[str]:
+    now = datetime.now(UTC)
+    rows = [row for stage in found for row in _rows(stage, now)]
+    headers = ("STAGE", "CHUNKS", "EXPIRES IN", "QUEUE", "MESSAGES")
+    return columns(headers, rows, right=frozenset({1, 4}))
 
 
 def _rows(stage: StageInfo, now: datetime) -> list[tuple[str, ...]]:

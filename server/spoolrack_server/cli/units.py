@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from spoolrack_store.model.names import is_word
+from spoolrack_store.model.reservation_requests import MAX_STREAM_NAME
 from spoolrack_store.model.settings import (
     MAX_BYTES,
     MAX_COUNT,
@@ -21,6 +23,7 @@ from spoolrack_store.model.settings import (
     Setting,
     SettingKind,
 )
+from spoolrack_store.model.stage_requests import MAX_STAGE_NAME, MAX_WRITER_NAME
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
@@ -37,7 +40,6 @@ _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _ADDRESS: Final = re.compile(
     r"(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:\[\]/@]*)):(?P<port>[0-9]{1,5})"
 )
-_WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 LONGEST: Final = 100 * 365 * 86400.0
 """Seconds of the longest span if nothing else bounds it: 100 years, which every timer can wait for."""
 _SHOWN: Final = 60
@@ -198,7 +200,7 @@ class Word(_ParamType):
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> str:
-        if len(value) > self.most or not _WORD.fullmatch(value):
+        if not is_word(value, self.most):
             self.fail(
                 f"{quoted(value)} is not a name of 1 to {self.most} letters, digits, '_' and '-'",
                 parameter,
@@ -273,9 +275,9 @@ class FolderPath(Text):
 
 VISIBILITY: Final = Span(0.001, MAX_VISIBILITY / 1_000)
 DELAY: Final = Span(0, MAX_DELAY / 1_000)
-STAGE: Final = Word(64)
-STREAM: Final = Word(80)
-WRITER: Final = Word(80)
+STAGE: Final = Word(MAX_STAGE_NAME)
+STREAM: Final = Word(MAX_STREAM_NAME)
+WRITER: Final = Word(MAX_WRITER_NAME)
 
 
 def setting_type(setting: Setting) -> click.ParamType[Any]:

@@ -71,10 +71,7 @@ class Adoption(Part):
         if not self._adopts or now < self._next_look:
             return
         self._next_look = Millis(now + LOOK_EVERY)
-        try:
-            found = self._moves.disk.scan("new")
-        except OSError as error:
-            raise explained(error) from error
+        found = self._moves.scan("new")
         there: dict[str, tuple[Facts, Millis]] = {}
         for each in found:
             queue = adoptable(each.name)

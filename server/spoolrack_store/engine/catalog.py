@@ -20,7 +20,7 @@ from random import Random
 from typing import Any, Final
 
 from ..engine.moves import Part
-from ..files.disk import FileKind, Found, explained
+from ..files.disk import FileKind, explained
 from ..model.batch_file import Entry
 from ..model.clock import Millis
 from ..model.errors import (
@@ -29,6 +29,7 @@ from ..model.errors import (
     InvalidSetting,
     QueueBeingDeleted,
     QueueExists,
+    QueueFull,
     QueueNotFound,
     SendingPaused,
     StoreError,
@@ -66,6 +67,13 @@ class QueueRecord:
         """Raise `SendingPaused` if the queue takes no sends now."""
         if self.settings.sending == "paused":
             raise SendingPaused(queue=self.name)
+
+    def require_room(self, held: tuple[int, int], more: tuple[int, int]) -> None:
+        """Raise `QueueFull` if `more` messages and bytes don't fit beside those that are `held`."""
+        limits = self.settings.max_messages, self.settings.max_bytes
+        for limit, has, adds, unit in zip(limits, held, more, ("messages", "bytes"), strict=True):
+            if limit and has + adds > limit:
+                raise QueueFull(queue=self.name, held=has, limit=limit, unit=unit)
 
 
 @dataclass(slots=True)
@@ -273,7 +281,7 @@ class Catalog(Part):
         self._old.clear()
         known = dict(self.records)
         found: dict[str, list[int]] = {}
-        for each in self._scan(CONFIG):
+        for each in self._moves.scan(CONFIG):
             match = _FILE.fullmatch(each.name)
             if match is None or each.kind is not FileKind.FILE:
                 self._moves.foreign[f"{CONFIG}/{each.name}"] = "it is not a settings file"
@@ -305,7 +313,7 @@ class Catalog(Part):
     def remove_unused_folders(self) -> None:
         """Remove the folders of queues that were never made: their processes died, or the disk refused
         the settings."""
-        for each in self._scan("queues"):
+        for each in self._moves.scan("queues"):
             if each.name not in self.records and each.name not in self._tombstones:
                 with suppress(OSError):  # It has something foreign in it.
                     self._moves.disk.remove_folder(f"queues/{each.name}")
@@ -411,7 +419,7 @@ class Catalog(Part):
             if changed == was and is_settled:
                 return
             self._looked = changed, changed == was
-            there = {each.name for each in self._scan(CONFIG)}
+            there = {each.name for each in self._moves.scan(CONFIG)}
         except FileNotFoundError:
             there = set()
         except OSError as error:
@@ -477,7 +485,7 @@ class Catalog(Part):
         index = self._moves.index
         if name in index.queues:
             yield from list(index.queues[name].entries)
-        for each in self._scan("new"):
+        for each in self._moves.scan("new"):
             with suppress(NotAName):
                 found = parse(f"new/{each.name}")
                 if found.queue == name:
@@ -503,17 +511,11 @@ class Catalog(Part):
         except OSError as error:
             raise explained(error) from error
         moves.syncer.folder_changed("queues")
-        for each in self._scan(CONFIG):
+        for each in self._moves.scan(CONFIG):
             match = _FILE.fullmatch(each.name)
             if match is not None and match["queue"] == name and int(match["version"]) < version:
                 moves.unlink_file(f"{CONFIG}/{each.name}")
         return True
-
-    def _scan(self, folder: str) -> list[Found]:
-        try:
-            return self._moves.disk.scan(folder)
-        except OSError as error:
-            raise explained(error) from error
 
     def _is_known(self, path: str) -> bool:
         try:

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator
 
 from ..engine.moves import Part
 from ..files.disk import explained
-from ..model.batch_file import BatchFile, Damaged, Entry, Line, body, decode
+from ..model.batch_file import BatchFile, Damaged, Entry, Line, decode_whole
 from ..model.clock import Clock
 from ..model.errors import DiskError, StoreError, TooManyDeduplicationIds
 from ..model.keys import MAX_KEYS, first_number_of, id_number, id_text
-from ..model.names import FileIds, Name, NotAName, Stem, indexes, is_id, parse
+from ..model.names import FileIds, Name, NotAName, Stem, is_id, parse
 from ..model.sealed import Torn, seal, unseal
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
@@ -112,10 +112,7 @@ class Deduplication(Part):
     def recover(self) -> None:
         self._segments.clear()
         for folder in self.folders:
-            try:
-                found = self._moves.disk.scan(folder)
-            except OSError as error:
-                raise explained(error) from error
+            found = self._moves.scan(folder)
             self._changed.update((f"{folder}/{each.name}", None) for each in found)
         for path in self._changed:
             if path.startswith(f"{FOLDER}/"):
@@ -229,12 +226,9 @@ class Deduplication(Part):
         if content is None:
             return None
         try:
-            line = decode(stem, content, len(content))
-            for index in indexes(stem.full):
-                body(line, content, index)
+            return decode_whole(stem, content)
         except Damaged:
             return None
-        return line
 
     def _read(self, path: str) -> bytes | None:
         try:

@@ -96,8 +96,8 @@ class Sharing:
         """Files of dead processes in `new/`: the commit that makes them durable, owners, files."""
         self.rests_on_others = False
         """Whether this commit has taken in what others did since the last sync."""
-        self._unnotified: dict[tuple[Part, str], None] = {}
-        """Files of parts that others have touched, and the disk refused to show."""
+        self._is_overtaken = False
+        """Whether the root must be listed again: the disk may have refused a part of the last try."""
         self.is_over = False
         """Whether this process has left the root: its index stays as it was."""
         self.replayed = 0
@@ -147,16 +147,19 @@ class Sharing:
             self._changes.read_header()
             self._decide()
             try:
-                unheard, self._unnotified = self._unnotified, {}
-                for part, path in unheard:
-                    self._notify(part, path)
+                if self._is_overtaken:
+                    raise Overtaken
+                for path in list(self._moves.unread):
+                    self._notify_parts(path)
                 for change in self._changes.news():
                     self._replay(change)
             except Overtaken:
+                self._is_overtaken = True
                 relist(self._moves, self._changes.members)
                 self._changes.skip()
                 for part in self._parts:
                     part.recover()
+                self._is_overtaken = False
                 self._built_on_others()
         except BaseException:
             self._release()  # A move in doubt stays in doubt, and what wasn't replayed is news.
@@ -306,9 +309,8 @@ class Sharing:
             try:
                 gone = parse(change.source)
             except NotAName:
-                self._notify_parts(
-                    change.source
-                )  # It became a message's: of a stage, or put in by hand.
+                # It became a message's: of a stage, or put in by hand.
+                self._notify_parts(change.source)
                 return
             entry = index.entry_at(gone)
             if entry is None:
@@ -317,16 +319,18 @@ class Sharing:
                 index.disappear(entry, commit)
 
     def _notify_parts(self, path: str) -> None:
+        """Let its part look at a file; one that the disk refuses to show is looked at again."""
+        unread = self._moves.unread
         for part in self._parts:
             if path.startswith(tuple(f"{folder}/" for folder in part.folders)):
-                self._notify(part, path)
-
-    def _notify(self, part: Part, path: str) -> None:
-        try:
-            part.path_changed(path)
-        except StoreError as error:
-            log.error("%s can't be looked at for now: %s", path, error)
-            self._unnotified[part, path] = None
+                try:
+                    part.path_changed(path)
+                except StoreError as error:
+                    if path not in unread:
+                        log.error("%s can't be looked at for now: %s", path, error)
+                    unread[path] = None
+                    return
+        unread.pop(path, None)
 
     def _built_on_others(self) -> None:
         """Let the next answers wait for this process's own sync of all that others did."""

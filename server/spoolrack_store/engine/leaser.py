@@ -20,11 +20,12 @@ from ..engine.moves import Part
 from ..model import backoff, receipts
 from ..model.background_work import BackgroundWork
 from ..model.batch_file import Attributes, Damaged, Entry, Groups, LeaseShare, size_of
-from ..model.clock import Clock, Millis, span_text
+from ..model.clock import Clock, Millis
 from ..model.dead_letter_records import MAX_RECEIVES as MAX_RECEIVES_REASON
 from ..model.dead_letter_records import REJECTED, check_explanation
-from ..model.errors import InvalidRequest, NoDeadLetterQueue, StaleReceipt, StoreError
-from ..model.names import MAX_RECEIVES, Name, effort, indexes, is_set_token, lowest, make_token, sent_at
+from ..model.errors import NoDeadLetterQueue, StaleReceipt, StoreError
+from ..model.field_checks import check_number, check_span
+from ..model.names import Name, effort, indexes, is_set_token, lowest, make_token, sent_at
 from ..model.operations import (
     ChangeVisibility,
     Delivery,
@@ -39,7 +40,7 @@ from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .dead_letters import DeadLetters, records_of
 from .index import Index
-from .moves import RETRY, Moves, NameVanished, deliver
+from .moves import RETRY, Moves, NameVanished, begin_lease, deliver
 from .reader import Reader
 
 log = logging.getLogger(__name__)
@@ -141,10 +142,9 @@ class Leaser(Part):
         visibility = request.visibility
         if visibility is None:
             visibility = record.settings.visibility_timeout
-        _require_visibility(visibility, 1)
+        check_span("visibility", visibility, 1, MAX_VISIBILITY)
         room = request.max_messages
-        if room < 1:
-            raise InvalidRequest(what="max_messages", value=room, rule="must be at least 1")
+        check_number("max_messages", room, 1)
         max_bytes = request.max_bytes
         if request.credits is not None:
             room = min(room, request.credits.free)
@@ -319,15 +319,7 @@ class Leaser(Part):
         until = Millis(wall + lease.visibility), self._clock.monotonic() + lease.visibility
         token = make_token(self._random)
         try:
-            lease.leased = self._moves.move(
-                lease.entry,
-                lease.members,
-                State.SENT if old.state is State.SENT else State.LEASED,
-                receives=min(old.receives + 1, MAX_RECEIVES),
-                first=old.first if old.first is not None else wall,
-                until=until,
-                token=token,
-            )
+            lease.leased = begin_lease(self._moves, lease.entry, lease.members, until, token)
         except StoreError as error:
             # It stays ready, but for a part of a list that is divided over several names.
             if old.state is State.READY and not isinstance(error, NameVanished):
@@ -447,7 +439,7 @@ class Leaser(Part):
     def _change(self, request: ChangeVisibility) -> list[Millis | StoreError]:
         record = self._catalog.require(request.queue)
         visibility = request.visibility
-        _require_visibility(visibility, 0)
+        check_span("visibility", visibility, 0, MAX_VISIBILITY)
         results: list[Millis | StoreError] = [Millis(0)] * len(request.receipts)
         is_strict = record.settings.group_order == "strict"
         together = self._find_all(
@@ -503,12 +495,8 @@ class Leaser(Part):
         Messages of one name move together."""
         record = self._catalog.require(request.queue)
         check_explanation(request.explanation)
-        if request.delay is not None and not 0 <= request.delay <= MAX_DELAY:
-            raise InvalidRequest(
-                what="delay",
-                value=span_text(request.delay),
-                rule=f"must be from {span_text(Millis(0))} to {span_text(MAX_DELAY)}",
-            )
+        if request.delay is not None:
+            check_span("delay", request.delay, 0, MAX_DELAY)
         results: list[Millis | StoreError] = [Millis(0)] * len(request.receipts)
         together = self._find_all(record.name, request.receipts, results)
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
@@ -691,12 +679,3 @@ def _groups_of(groups: Groups | None, where: Sequence[int]) -> dict[int, str]:
         return {}
     named = ((position, groups.of(index)) for position, index in enumerate(where))
     return {position: group for position, group in named if group}
-
-
-def _require_visibility(visibility: int, least: int) -> None:
-    if not least <= visibility <= MAX_VISIBILITY:
-        raise InvalidRequest(
-            what="visibility",
-            value=span_text(visibility),
-            rule=f"must be from {span_text(least)} to {span_text(MAX_VISIBILITY)}",
-        )

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from ..engine.index import COUNTED, Index
 from ..files.changes import Change, ChangeKind, Changes
-from ..files.disk import NO_ROOM, Commit, Disk, ReservedRoom, Syncer, SyncFailed, explained
+from ..files.disk import NO_ROOM, Commit, Disk, Found, ReservedRoom, Syncer, SyncFailed, explained
 from ..files.layout import BODIES, COPY, FORMAT, QUARANTINE
 from ..files.removed import Removed
 from ..model.batch_file import Entry, may_rename
@@ -28,6 +28,7 @@ from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, StoreError
 from ..model.names import (
     MAX_BYTES,
+    MAX_RECEIVES,
     FileIds,
     Name,
     NotAName,
@@ -177,6 +178,8 @@ class Moves:
         """The monotonic time at which the disk refused something last."""
         self.unlinked = 0
         """Messages that were unlinked from `remove/`."""
+        self.unread: dict[str, None] = {}
+        """Files of parts that the disk refused to show: each commit looks at them again."""
 
     @property
     def statistics(self) -> Statistics:
@@ -403,6 +406,13 @@ class Moves:
         """Unlink a file; a missing one is a success."""
         self._change(ChangeKind.FILE, path, "", 0, lambda: self._unlink(path), urgent=True)
 
+    def require_read(self, folders: Sequence[str]) -> None:
+        """Raise `DiskError` as long as the disk refuses to show a file in `folders`: an answer may rest
+        on it."""
+        for path in self.unread:
+            if path.partition("/")[0] in folders:
+                raise DiskError(detail=f"{path!r} can't be read for now; try again")
+
     def quarantine(self, path: str, why: str) -> bool:
         """Move what is foreign or damaged into a folder of its own in quarantine, beside a note that
         says why; return whether it was there. Raise `DiskFull` or `DiskError`."""
@@ -486,13 +496,23 @@ class Moves:
 
     def is_there(self, path: str) -> bool:
         """Return whether anything is at `path`; raise `DiskError` if that can't be told."""
+        return self.size_of(path) is not None
+
+    def size_of(self, path: str) -> int | None:
+        """Return the size of a file, None if it isn't there; raise `DiskError`."""
         try:
-            self.disk.facts(path)
+            return self.disk.facts(path).size
         except FileNotFoundError:
-            return False
+            return None
         except OSError as error:
             raise explained(error) from error
-        return True
+
+    def scan(self, folder: str) -> list[Found]:
+        """Return what is in a folder; raise `DiskError`."""
+        try:
+            return self.disk.scan(folder)
+        except OSError as error:
+            raise explained(error) from error
 
     def require_there(self, entry: Entry) -> None:
         """Raise `NameVanished` if a name was removed by hand, and remove it from the index."""
@@ -611,11 +631,7 @@ class Moves:
         those live. Raise `DiskError`."""
         if self.changes is None or not self.changes.is_shared:
             return
-        try:
-            listed = self.disk.scan("new")
-        except OSError as error:
-            raise explained(error) from error
-        for each in listed:
+        for each in self.scan("new"):
             with suppress(NotAName):
                 name = parse(f"new/{each.name}")
                 if name.owner != self.owner:
@@ -663,6 +679,27 @@ class Moves:
             token=token,
         )
         return pieces(members, members_room(longest))
+
+
+def received(entry: Entry) -> int:
+    """Return how often the messages of an entry are received with one more lease."""
+    return min(entry.name.receives + 1, MAX_RECEIVES)
+
+
+def begin_lease(
+    moves: Moves, entry: Entry, members: int, until: tuple[Millis, int], token: str
+) -> list[Entry]:
+    """Lease messages, which counts as a receive; those in `new/` are leased there."""
+    old = entry.name
+    return moves.move(
+        entry,
+        members,
+        State.SENT if old.state is State.SENT else State.LEASED,
+        receives=received(entry),
+        first=moves.clock.wall() if old.first is None else old.first,
+        until=until,
+        token=token,
+    )
 
 
 def deliver(moves: Moves, entry: Entry) -> None:

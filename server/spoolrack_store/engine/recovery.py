@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from ..files.disk import FileKind, Found, explained
+from ..files.disk import FileKind, explained
 from ..files.layout import BODIES, BODY, NEW, QUARANTINE, body_owner
 from ..model.batch_file import BatchFile, Damaged, Entry, body, decode
 from ..model.errors import StoreError
@@ -142,7 +142,7 @@ def _remove_bodies_left(moves: Moves, sent_by_others: Collection[str]) -> None:
     """Unlink each body of which there is no message: the process that wrote it died before it made
     that. A power cut may have left the body of an archived message behind: it follows that."""
     left: list[str] = []
-    for each in _scan(moves, BODIES):
+    for each in moves.scan(BODIES):
         path = f"{BODIES}/{each.name}"
         if each.kind is not FileKind.FILE or not is_id(each.name):
             moves.foreign[path] = "it is no message's body"
@@ -160,7 +160,7 @@ def _listed(moves: Moves) -> Iterator[Name]:
 
 
 def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
-    for each in _scan(moves, folder):
+    for each in moves.scan(folder):
         path = f"{folder}/{each.name}"
         try:
             if each.kind is FileKind.FILE:
@@ -207,20 +207,13 @@ def relist(moves: Moves, members: Collection[str]) -> None:
 
 def _queue_folders(moves: Moves) -> list[str]:
     found: list[str] = []
-    for each in _scan(moves, "queues"):
+    for each in moves.scan("queues"):
         path = f"queues/{each.name}"
         if each.kind is FileKind.FOLDER and is_queue_name(each.name):
             found.append(path)
         else:
             moves.foreign[path] = "it is no queue's folder"
     return found
-
-
-def _scan(moves: Moves, folder: str) -> list[Found]:
-    try:
-        return moves.disk.scan(folder)
-    except OSError as error:
-        raise explained(error) from error
 
 
 def _is_whole(moves: Moves, batch: BatchFile) -> bool:

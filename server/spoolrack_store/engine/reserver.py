@@ -23,7 +23,8 @@ here only: `leaser` passes over them, and no consumer has a receipt of them.
   Their records go when that is durable; an older marker goes when a newer one is.
 
 The token is random: a set that is made again under its number has another one. Any process may finish
-work that several could.
+work that several could. While a file of `reserved/` can't be read, no request about sets is answered,
+and no hold ends: the file may be the marker of a commit.
 """
 
 from __future__ import annotations
@@ -32,26 +33,23 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from heapq import heappop, heappush
 from operator import itemgetter
 from random import Random
 from typing import Final
 
 from ..engine.moves import Part, Turn
-from ..files.disk import NOT_A_FILE, Disk, SyncFailed, explained
+from ..files.disk import NOT_A_FILE, explained
 from ..model.batch_file import Attributes, Damaged, Entry, Groups, Line, size_of
-from ..model.clock import MINUTE, Clock, Millis, span_text
+from ..model.clock import Clock, Millis
 from ..model.errors import (
-    DiskError,
-    InvalidRequest,
     ReservationCommitted,
     ReservationLost,
     ReservationNotFound,
     ReservationUnread,
     StoreError,
 )
+from ..model.field_checks import check_number, check_span, check_word
 from ..model.names import (
-    MAX_RECEIVES,
     NotAName,
     below,
     body_path,
@@ -64,12 +62,13 @@ from ..model.names import (
     sent_at,
 )
 from ..model.operations import MAX_BODY_IN_MEMORY, Message, MessageRun
-from ..model.reservation_names import Marker, ReservationName, is_stream, parse_reservation_name
+from ..model.reservation_names import Marker, ReservationName, parse_reservation_name
 from ..model.reservation_records import ReservationRecord
 from ..model.reservation_requests import (
     MAX_EFFORT,
     MAX_RESERVED_MESSAGES,
     MAX_SEQUENCE_NUMBER,
+    MAX_STREAM_NAME,
     MEMORY,
     MIN_RESERVATION_TIMEOUT,
     SLICE_EFFORT,
@@ -92,7 +91,7 @@ from ..model.transitions import State
 from .catalog import Catalog
 from .dead_letters import DeadLetters
 from .leaser import Leaser
-from .moves import RETRY, Moves
+from .moves import RETRY, Moves, begin_lease, received
 from .reader import Reader
 
 log = logging.getLogger(__name__)
@@ -150,6 +149,16 @@ class HeldSet:
         return self.name.is_lost or self.ends <= now
 
 
+@dataclass(frozen=True, slots=True)
+class _StreamCommit:
+    """The newest marker of a stream."""
+
+    sequence_number: int
+    marker: Marker
+    made: int
+    """The store's commit that made or found it."""
+
+
 class Reserver(Part):
     """Not thread-safe."""
 
@@ -173,32 +182,24 @@ class Reserver(Part):
         self._clock = clock
         self._random = random
         self.sets: dict[Key, HeldSet] = {}
-        self.markers: dict[str, dict[int, tuple[Marker, int]]] = {}
-        """By stream and number, each with the commit that made or found it; the greatest counts."""
+        self.markers: dict[str, _StreamCommit] = {}
+        """By stream."""
         self._partial: dict[Key, _PartialSet] = {}
-        self._reads: dict[Key, int] = {}
-        self._doubted: dict[Key, None] = {}
+        self._reads: dict[str, int] = {}
+        """How often each set was read from its beginning, by its token."""
+        self._changed: dict[Key, None] = {}
         """Sets and markers whose files were read: all of a set's leases may not be there."""
-        self._busy: dict[HeldSet, None] = {}
-        """Sets that are lost or committed, and not done with."""
+        self._active: dict[HeldSet, None] = {}
+        """Sets that are held, or lost or committed and not done with."""
         self._unnamed: dict[str, None] = {}
         """Tokens of leases that are of no set, and are to be undone."""
-        self._useless: dict[str, None] = {}
-        """Files that don't count."""
-        self._damaged: dict[str, str] = {}
-        """Files that are to be put aside, and why."""
-        self._unread: dict[str, None] = {}
-        """Files that can't be read for now."""
-        self._old_markers: dict[str, None] = {}
-        """Streams that have more than one marker."""
-        self._ends: list[tuple[int, int, HeldSet]] = []
-        """When holds end, the next one first."""
-        self.pending = (self._doubted, self._busy, self._unnamed, self._old_markers, self._ends)
-        self._pushed = 0
+        self._stale: dict[str, int] = {}
+        """Files that don't count, and the commit that must be durable before they go."""
+        self.pending = (self._changed, self._active, self._unnamed, self._stale)
         self.slice_effort = SLICE_EFFORT
         self._effort_left = SLICE_EFFORT
         """For what this commit may still bring back, undo or delete."""
-        self._retry_at = self._next_forget = Millis(0)
+        self._retry_at = Millis(0)
         self.turns = (
             Turn(UndoReservation, self._unreserve),
             Turn(QuarantineReserved, self._quarantine),
@@ -215,15 +216,15 @@ class Reserver(Part):
         """Lease what is ready under a name, or find it there; None if nothing is ready."""
         key = request.stream, request.sequence_number
         _check_name(*key)
-        _check("max_messages", request.max_messages, 1, MAX_RESERVED_MESSAGES)
-        _check("max_bytes", request.max_bytes, 1, None)
+        check_number("max_messages", request.max_messages, 1, MAX_RESERVED_MESSAGES)
+        check_number("max_bytes", request.max_bytes, 1)
         _check_hold(request.visibility_timeout)
         begun = _PartialSet(request.queue, make_set_token(self._moves.owner, self._random))
         partial_set = self._partial.setdefault(key, begun)
         outcome: Reservation | Unfinished | None = None
         try:
             self._refuse_committed(*key)
-            self._unlink_useless()
+            self._unlink_stale()
             if key in self.sets:
                 held = self._find(*key)
                 held.is_told = True
@@ -253,7 +254,7 @@ class Reserver(Part):
             max_effort=most,
             at_least_one=not runs,
         )
-        runs += [(entry.batch.stem.text, members, _received(entry)) for entry, members in picked]
+        runs += [(entry.batch.stem.text, members, received(entry)) for entry, members in picked]
         if not runs:
             return None
         timeout = request.visibility_timeout
@@ -275,7 +276,7 @@ class Reserver(Part):
                 made_at=wall,
                 size=sum(batches[text].bytes_of(members) for text, members, _ in runs),
                 files=tuple((text, members) for text, members, _ in runs),
-                receives=tuple(received for _, _, received in runs),
+                receives=tuple(receives for _, _, receives in runs),
             ),
             until[1],
             self._moves.commit,
@@ -283,8 +284,7 @@ class Reserver(Part):
         )
         # It comes before the last leases: a process that finds this one dead finds by it what to undo.
         self._moves.create_file(held.path, held.record.encode())
-        self.sets[held.key] = held
-        self._ends_at(held, held.ends)
+        self._add(held)
         try:
             self._lease(picked, token, until)
         except StoreError:
@@ -298,17 +298,8 @@ class Reserver(Part):
         together: dict[Entry, int] = {}
         for entry, members in runs:
             together[entry] = together.get(entry, 0) | members
-        wall = self._clock.wall()
         for entry, members in together.items():
-            self._moves.move(
-                entry,
-                members,
-                State.LEASED,
-                receives=_received(entry),
-                first=wall if entry.name.first is None else entry.name.first,
-                until=until,
-                token=token,
-            )
+            begin_lease(self._moves, entry, members, until, token)
 
     def _leave_out_unleased(self, partial_set: _PartialSet) -> None:
         """Leave out what is no longer leased under the token: it was deleted since."""
@@ -317,36 +308,31 @@ class Reserver(Part):
             text = entry.batch.stem.text
             left[text] = left.get(text, 0) | entry.held
         partial_set.runs = [
-            (text, there, received)
-            for text, members, received in partial_set.runs
+            (text, there, receives)
+            for text, members, receives in partial_set.runs
             if (there := members & left.get(text, 0))
         ]
 
     def _extend(self, request: ExtendReservation) -> Reservation:
-        _check_name(request.stream, request.sequence_number)
         _check_hold(request.visibility_timeout)
-        held = self._find(request.stream, request.sequence_number)
-        _check_allowed(held, request.allowed)
+        held = self._find(request.stream, request.sequence_number, request.allowed)
         visibility_timeout = request.visibility_timeout
         if visibility_timeout is None:
             visibility_timeout = held.record.visibility_timeout
         self._rename(held, replace(held.name, due=Millis(self._clock.wall() + visibility_timeout)))
-        self._ends_at(held, Millis(self._clock.monotonic() + visibility_timeout))
+        held.ends = Millis(self._clock.monotonic() + visibility_timeout)
         return self._shown(held)
 
     def _release(self, request: Release) -> None:
-        _check_name(request.stream, request.sequence_number)
-        self._refuse_committed(request.stream, request.sequence_number)
-        held = self._require(request.stream, request.sequence_number)
-        _check_allowed(held, request.allowed)
-        if not held.name.is_lost:
-            self._lose(held)
+        held = self._require(request.stream, request.sequence_number, request.allowed)
+        self._lose(held)
         self._rename(held, replace(held.name, is_read=False))
 
     def _commit(self, request: CommitReservations) -> Committed:
         stream, last_sequence_number = request.stream, request.last_sequence_number
-        _check_name(stream, last_sequence_number)
-        self._require_known()
+        check_word("stream", stream, MAX_STREAM_NAME)
+        check_number("last_sequence_number", last_sequence_number, 0, MAX_SEQUENCE_NUMBER)
+        self._moves.require_read(self.folders)
         before = self.committed(stream)
         keys = sorted(key for key in self.sets if key[0] == stream and key[1] <= last_sequence_number)
         mine = [self.sets[key] for key in keys]
@@ -365,8 +351,7 @@ class Reserver(Part):
                 if request.only_read and not held.name.is_read:
                     raise ReservationUnread(stream=stream, sequence_number=held.name.sequence_number)
             for held in lost:
-                if not held.name.is_lost:
-                    self._lose(held)
+                self._lose(held)
             for held in list(lost):
                 if held.name.sequence_number <= before or not held.name.is_read:
                     continue
@@ -383,10 +368,9 @@ class Reserver(Part):
                     deleted += count
             numbers = sorted(held.name.sequence_number for held in done)
             marker = Marker(sets=tuple(numbers), made_at=self._clock.wall())
-            name = ReservationName(stream=stream, sequence_number=last_sequence_number)
-            self._moves.create_file(f"{FOLDER}/{name}", marker.encode(), urgent=True)
-            self._mark(stream, last_sequence_number, marker)
-            self._busy.update(dict.fromkeys(done))
+            path = _marker_path(stream, last_sequence_number)
+            self._moves.create_file(path, marker.encode(), urgent=True)
+            self._mark(stream, _StreamCommit(last_sequence_number, marker, self._moves.commit))
             for held in lost:
                 if held.name.sequence_number <= before:
                     self._discard(held)
@@ -397,9 +381,7 @@ class Reserver(Part):
         return Committed(messages=deleted, lost=[held.name.sequence_number for held in lost])
 
     def _mark_read(self, request: MarkRead) -> None:
-        _check_name(request.stream, request.sequence_number)
-        held = self._find(request.stream, request.sequence_number)
-        _check_allowed(held, request.allowed)
+        held = self._find(request.stream, request.sequence_number, request.allowed)
         self._rename(held, replace(held.name, is_read=True))
 
     def _unreserve(self, request: UndoReservation) -> None:
@@ -429,7 +411,8 @@ class Reserver(Part):
 
     def committed(self, stream: str) -> int:
         """Return up to where the stream is committed; -1 if nothing is."""
-        return max(self.markers.get(stream, ()), default=-1)
+        newest = self.markers.get(stream)
+        return -1 if newest is None else newest.sequence_number
 
     def shown(self, queue: str, stream: str, after: Key, limit: int) -> list[Reservation]:
         """Return up to `limit` sets above `after`, by stream and number, that aren't committed."""
@@ -479,12 +462,12 @@ class Reserver(Part):
 
         Raise what a read of the set must be told.
         """
-        check_places(begin, end)
-        _check_name(stream, sequence_number)
-        held = self._find(stream, sequence_number)
-        _check_allowed(held, allowed)
+        check_number("begin", begin, 0, MAX_RESERVED_MESSAGES)
+        check_number("end", end, 0, MAX_RESERVED_MESSAGES)
+        held = self._find(stream, sequence_number, allowed)
         if not begin:
-            self._reads[held.key] = self._reads.get(held.key, 0) + 1
+            token = held.record.token
+            self._reads[token] = self._reads.get(token, 0) + 1
         held.is_told = True
         return min(end or held.record.messages, held.record.messages)
 
@@ -585,32 +568,18 @@ class Reserver(Part):
 
     @property
     def has_work(self) -> bool:
-        now = self._clock.monotonic()
-        if now < self._retry_at:
-            return False
-        if self._doubted or self._busy or self._unnamed or self._old_markers:
-            return True
-        next_end = self._next_end()
-        return next_end is not None and next_end <= now
+        return self._clock.monotonic() >= self._retry_at and bool(
+            self._changed or self._unnamed or self._stale or any(map(self._is_due, self._active))
+        )
+
+    def _is_due(self, held: HeldSet) -> bool:
+        """Return whether the hold is over, or the set is committed."""
+        return held.is_over(self._clock.monotonic()) or self._is_committed(held)
 
     def next_due(self) -> Millis | None:
         if self._retry_at > self._clock.monotonic():
             return self._retry_at
-        return self._next_end()
-
-    def _next_end(self) -> Millis | None:
-        """Return the monotonic time at which the next hold is over that isn't noted as over."""
-        while self._ends:
-            ends, _, held = self._ends[0]
-            if held.ends == ends and not held.name.is_lost and self.sets.get(held.key) is held:
-                return Millis(ends)
-            heappop(self._ends)
-        return None
-
-    def _ends_at(self, held: HeldSet, ends: Millis) -> None:
-        held.ends = ends
-        self._pushed += 1
-        heappush(self._ends, (ends, self._pushed, held))
+        return min((held.ends for held in self._active if not held.name.is_lost), default=None)
 
     @property
     def has_durable(self) -> bool:
@@ -618,83 +587,65 @@ class Reserver(Part):
             self._is_committed(held)
             and self._committed_in(held) <= self._moves.synced
             and held.record.token in self._moves.index.leases_of
-            for held in self._busy
+            for held in self._active
         )
 
     def is_coming_back(self, queue: str) -> bool:
         """Return whether a hold is over, which has to be durable before its messages are ready."""
-        if not self._ends and not self._busy:
-            return False
         now, synced = self._clock.monotonic(), self._moves.synced
         return any(
             held.record.queue == queue
             and (held.changed > synced if held.name.is_lost else held.ends <= now)
             and not self._is_committed(held)
-            for held in self.sets.values()
+            for held in self._active
         )
 
     @property
     def is_in_slices(self) -> bool:
         """Whether the next commit leases, brings back, undoes or deletes more of a set."""
-        return bool(self._partial or (self._effort_left <= 0 and (self._busy or self._unnamed)))
+        return bool(self._partial) or (self._effort_left <= 0 and self.has_work)
 
     def advance(self) -> None:
         self._effort_left = self.slice_effort
         self._attempt(self._apply_changes)
-        self._attempt(self._end_holds)
         self._attempt(self._undo_unnamed)
-        for held in list(self._busy):
+        for held in list(self._active):
             self._attempt(partial(self._finish, held))
-        for stream in list(self._old_markers):
-            self._attempt(partial(self._unlink_old_markers, stream))
+        self._attempt(self._unlink_stale)
 
     def _attempt(self, step: Callable[[], None]) -> None:
         try:
+            self._moves.require_read(self.folders)
             step()
         except StoreError as error:
             log.warning("reservations have to wait: %s", error)
             self._retry_at = Millis(self._clock.monotonic() + RETRY)
 
     def _apply_changes(self) -> None:
-        """Undo what was never answered; find out what is to be finished."""
-        if not self._doubted:
+        """Undo what was never answered, and follow the markers of other processes."""
+        if not self._changed:
             return
-        for path in list(self._unread):
-            del self._unread[path]
-            self._read(path)
-        self._require_known()
-        self._unlink_useless()
-        for path, why in list(self._damaged.items()):
-            self._moves.quarantine(path, why)
-            del self._damaged[path]
-        for key in list(self._doubted):
+        for key in self._changed:
             held = self.sets.get(key)
-            if held is None:
-                self._reads.pop(key, None)
-            elif not held.name.is_lost and self._has_slipped(held):
+            if held is not None and not held.name.is_lost and self._has_slipped(held):
                 self._give_up(held)
-        for held in list(self.sets.values()):
-            if held.name.is_lost and self._is_committed(held):
-                # A power cut may have kept the marker, and not the leases that came before it.
-                self._lease_again(held)
-            if held.name.is_lost or self._is_committed(held):
-                self._busy[held] = None
+        for held in self.sets.values():
+            if self._is_committed(held):
+                if held.name.is_lost:
+                    # A power cut may have kept the marker, and not the leases that came before it.
+                    self._lease_again(held)
             elif held.name.sequence_number <= self.committed(held.name.stream):
                 self._lose(held)  # It was lost before that commit, by a clock that was ahead.
-        self._doubted.clear()
-
-    def _end_holds(self) -> None:
-        now = self._clock.monotonic()
-        while (ends := self._next_end()) is not None and ends <= now:
-            held = self._ends[0][2]
-            if not self._is_committed(held):
-                self._lose(held)
-            heappop(self._ends)
+        self._changed.clear()
 
     def _finish(self, held: HeldSet) -> None:
-        """Bring the messages of a lost set back, and delete those of a committed one, once that is
-        durable."""
+        """Note that the hold is over; bring the messages of a lost set back, and delete those of a
+        committed one, once that is durable."""
+        if not self._is_due(held):
+            return
         is_committed = self._is_committed(held)
+        if not is_committed:
+            self._lose(held)
         if (self._committed_in(held) if is_committed else held.changed) > self._moves.synced:
             return
         leases = self._leases(held)
@@ -711,57 +662,41 @@ class Reserver(Part):
         if leases:
             return  # The rest is for the next commits; dead letters stay in the set for some.
         if not is_committed and not held.is_discarded:
-            del self._busy[held]
+            del self._active[held]
             return
         batches = self._moves.index.batches
         changed = [batches[text].changed for text, _ in held.record.files if text in batches]
         if max(changed, default=0) <= self._moves.synced:
             self._moves.unlink_file(held.path)
-            del self.sets[held.key], self._busy[held]
-            self._reads.pop(held.key, None)
-
-    def _unlink_old_markers(self, stream: str) -> None:
-        markers = self.markers.get(stream, {})
-        for sequence_number in sorted(markers)[:-1]:
-            if markers[max(markers)][1] > self._moves.synced:
-                return
-            self._drop_marker(stream, sequence_number)
-        del self._old_markers[stream]
+            self._drop(held)
 
     def tick(self) -> None:
         """Find what dead processes have leased for no set; forget what is long over."""
         self._find_unnamed()
-        now = self._clock.monotonic()
-        if now < self._next_forget:
-            return
-        self._next_forget = Millis(now + MINUTE)
         before = self._clock.wall() - MEMORY
         for held in self.sets.values():
-            if held.name.is_lost and held.due < before and not held.is_discarded:
+            if held.name.is_lost and held.due < before:
                 self._discard(held)
-        try:
-            for stream in self.markers.keys() - {stream for stream, _ in self.sets}:
-                for sequence_number, (marker, _) in list(self.markers[stream].items()):
-                    if marker.made_at < before:
-                        self._drop_marker(stream, sequence_number)
-        except StoreError as error:
-            log.warning("old markers stay for now: %s", error)
+        known = {held.record.token for held in self.sets.values()}
+        self._reads = {token: reads for token, reads in self._reads.items() if token in known}
+        for stream in self.markers.keys() - {stream for stream, _ in self.sets}:
+            if self.markers[stream].marker.made_at < before:
+                self._moves.unlink_file(_marker_path(stream, self.committed(stream)))
+                del self.markers[stream]
 
     # The sets and markers.
 
     def recover(self) -> None:
-        for known in (self.sets, self.markers, self._doubted, self._busy, self._unnamed):
+        for known in (self.sets, self.markers, self._changed, self._active, self._unnamed, self._stale):
             known.clear()
-        for files in (self._unread, self._useless, self._damaged):
-            files.clear()
-        try:
-            names = [each.name for each in self._moves.disk.scan(FOLDER)]
-        except OSError as error:
-            raise explained(error) from error
         # In the order of their names: of two records of a set the one that ends first is kept.
-        for name in sorted(names):
-            self._read(f"{FOLDER}/{name}")
-            self._moves.syncer.lone_file_written(f"{FOLDER}/{name}")
+        for path in sorted(f"{FOLDER}/{each.name}" for each in self._moves.scan(FOLDER)):
+            try:
+                self._read(path)
+            except StoreError as error:
+                log.error("%s can't be read, so reservations have to wait: %s", path, error)
+                self._moves.unread[path] = None
+            self._moves.syncer.lone_file_written(path)
         self._moves.syncer.folder_changed(FOLDER)
         self._find_unnamed()
 
@@ -772,22 +707,22 @@ class Reserver(Part):
             return
         held = self.sets.get((name.stream, name.sequence_number))
         if name.due is None:
-            self._discard_marker(name.stream, name.sequence_number)
+            if self.committed(name.stream) == name.sequence_number:
+                del self.markers[name.stream]
         elif held is not None and held.name == name:
-            del self.sets[held.key]
-            self._busy.pop(held, None)
+            self._drop(held)
         self._read(path)
 
     def _read(self, path: str) -> None:
-        """Take in a file that may be there; `_apply_changes` follows."""
-        self._damaged.pop(path, None)
-        self._useless.pop(path, None)
+        """Take in a file that may be there; `_apply_changes` follows. Raise `DiskError`, `DiskFull`."""
+        self._stale.pop(path, None)
         try:
             name = parse_reservation_name(path.removeprefix(f"{FOLDER}/"))
-            self._doubted[name.stream, name.sequence_number] = None
+            self._changed[name.stream, name.sequence_number] = None
             content = self._moves.disk.read(path, afresh=True)
             if name.due is None:
-                self._mark(name.stream, name.sequence_number, Marker.decode(content))
+                commit = _StreamCommit(name.sequence_number, Marker.decode(content), self._moves.commit)
+                self._mark(name.stream, commit)
             else:
                 self._keep(name, ReservationRecord.decode(content))
         except NotAName:
@@ -796,60 +731,87 @@ class Reserver(Part):
             pass
         except Torn as error:
             log.info("%s was never written whole: %s", path, error)
-            self._useless[path] = None
+            self._stale[path] = 0
         except NotWhole as error:
-            self._damaged[path] = f"this reservation's file is damaged: {error}"
+            self._moves.quarantine(path, f"this reservation's file is damaged: {error}")
         except OSError as error:
-            if error.errno in NOT_A_FILE:
-                self._damaged[path] = "it is no file"
-                return
-            log.error("%s can't be read, so reservations have to wait: %s", path, error)
-            self._unread[path] = None
+            if error.errno not in NOT_A_FILE:
+                raise explained(error) from error
+            self._moves.quarantine(path, "it is no file")
 
     def _keep(self, name: ReservationName, record: ReservationRecord) -> None:
         assert name.due is not None
         left = min(name.due - self._clock.wall(), MAX_VISIBILITY)
         found = HeldSet(name, record, Millis(self._clock.monotonic() + left), self._moves.commit)
-        self._ends_at(found, found.ends)
-        there = self.sets.setdefault(found.key, found)
-        if there.record.token == record.token and name.is_lost:
-            self.sets[found.key] = found
+        useless = self.sets.get(found.key)
+        if useless is None or (useless.record.token == record.token and name.is_lost):
+            self._add(found)
+        else:
+            useless = found
         # Of two sets the older one was undone, and that isn't durable: none of them was answered.
-        if there is not found:
-            useless = found if self.sets[found.key] is there else there
-            self._useless[useless.path] = None
+        if useless is not None:
+            self._stale[useless.path] = 0
+
+    def _add(self, held: HeldSet) -> None:
+        """Take in a set, in place of one under the same key."""
+        there = self.sets.get(held.key)
+        if there is not None:
+            self._drop(there)
+        self.sets[held.key] = held
+        self._active[held] = None
+        self._unnamed.pop(held.record.token, None)
+
+    def _drop(self, held: HeldSet) -> None:
+        """Drop a set whose record is gone, or goes."""
+        self.sets.pop(held.key, None)
+        self._active.pop(held, None)
+
+    def _mark(self, stream: str, commit: _StreamCommit) -> None:
+        """Take in a marker: of a stream the greatest counts, any other goes once that is durable."""
+        other = self.markers.get(stream)
+        if other is not None and other.sequence_number > commit.sequence_number:
+            other, commit = commit, other
+        self.markers[stream] = commit
+        if other is not None:
+            self._stale[_marker_path(stream, other.sequence_number)] = commit.made
 
     def _leases(self, held: HeldSet) -> list[Entry]:
         """Return the leases of a set."""
         return list(self._moves.index.leases_of.get(held.record.token, ()))
 
+    def _entries(self, held: HeldSet) -> Iterator[tuple[Entry, int, int]]:
+        """Yield what holds messages of a set: the entry, these messages, and their receives when the
+        set was made."""
+        for (text, members), receives in zip(held.record.files, held.record.receives, strict=True):
+            batch = self._moves.index.batches.get(text)
+            for entry in [] if batch is None else batch.entries:
+                if entry.held & members:
+                    yield entry, entry.held & members, receives
+
     def _untouched(self, held: HeldSet) -> list[tuple[Entry, int]]:
         """Return the messages of a lost set that no one has leased since, and that don't die."""
         dying = self._dead_letters.not_to_be_leased()
         found: list[tuple[Entry, int]] = []
-        for (text, members), receives in zip(held.record.files, held.record.receives, strict=True):
-            batch = self._moves.index.batches.get(text)
-            for entry in [] if batch is None else batch.entries:
-                name, mine = entry.name, entry.held & members & ~dying.get(entry, 0)
-                if not mine:
-                    continue
-                if name.token == held.record.token:
-                    is_untouched = not self._dead_letters.dies_with_lease(entry)
-                else:
-                    # Receives begin anew after a redrive; the first one is then later than the set.
-                    is_untouched = (
-                        name.state is State.READY
-                        and name.queue == held.record.queue
-                        and name.receives == receives
-                        and (name.first or 0) <= held.record.made_at
-                    )
-                if is_untouched:
-                    found.append((entry, mine))
+        for entry, members, receives in self._entries(held):
+            name, living = entry.name, members & ~dying.get(entry, 0)
+            if name.token == held.record.token:
+                is_untouched = not self._dead_letters.dies_with_lease(entry)
+            else:
+                # Receives begin anew after a redrive; the first one is then later than the set.
+                is_untouched = (
+                    name.state is State.READY
+                    and name.queue == held.record.queue
+                    and name.receives == receives
+                    and (name.first or 0) <= held.record.made_at
+                )
+            if living and is_untouched:
+                found.append((entry, living))
         return found
 
     def _lease_again(self, held: HeldSet) -> None:
         """Lease what is untouched of a lost set that is committed: no receive may come before the
         marker is durable."""
+        self._active[held] = None
         for entry, members in self._untouched(held):
             if entry.name.token != held.record.token:
                 self._moves.move(
@@ -862,70 +824,62 @@ class Reserver(Part):
 
     def _has_slipped(self, held: HeldSet) -> bool:
         """Return whether a message of the set is there, and not under its lease."""
-        batches = self._moves.index.batches
         return any(
-            entry.held & members
-            and entry.name.token != held.record.token
-            and entry.name.state not in _GONE
-            for text, members in held.record.files
-            if text in batches
-            for entry in batches[text].entries
+            entry.name.token != held.record.token and entry.name.state not in _GONE
+            for entry, _, _ in self._entries(held)
         )
 
     def _committed_in(self, held: HeldSet) -> int:
         """Return the store's commit that holds the newest marker of the set's stream."""
-        stream = held.name.stream
-        return self.markers[stream][self.committed(stream)][1]
+        return self.markers[held.name.stream].made
 
     def _is_committed(self, held: HeldSet) -> bool:
         """Return whether a commit names it."""
-        stream, sequence_number = held.key
-        newest = self.committed(stream)
-        return sequence_number <= newest and sequence_number in self.markers[stream][newest][0].sets
+        newest = self.markers.get(held.name.stream)
+        return newest is not None and held.name.sequence_number in newest.marker.sets
 
     # Changes. A `StoreError` means that nothing has changed, or that it is tried again.
 
     def _lose(self, held: HeldSet) -> None:
-        """Note that the hold is over."""
-        ended = min(held.due, self._clock.wall())
-        self._rename(held, replace(held.name, due=ended, is_lost=True))
-        held.changed = self._moves.commit
-        self._busy[held] = None
+        """Note that the hold is over, if that isn't noted."""
+        if not held.name.is_lost:
+            ended = min(held.due, self._clock.wall())
+            self._rename(held, replace(held.name, due=ended, is_lost=True))
+            held.changed = self._moves.commit
 
     def _rename(self, held: HeldSet, name: ReservationName) -> None:
         if name != held.name:
-            disk = self._moves.disk
-            if held.changed > self._moves.synced and not disk.can_sync_all:
+            if held.changed > self._moves.synced and not self._moves.disk.can_sync_all:
                 # The commit that wrote it syncs it under its old name.
-                _sync_file(disk, held.path)
+                self._moves.sync_contents([held.path])
             self._moves.rename_file(held.path, f"{FOLDER}/{name}")
             held.name = name
 
     def _discard(self, held: HeldSet) -> None:
         """Let a lost set's record go, once its leases have."""
-        held.is_discarded = True
-        self._busy[held] = None
+        if not held.is_discarded:
+            held.is_discarded = True
+            self._active[held] = None
 
     def _give_up(self, held: HeldSet) -> None:
         """Undo a set that was never answered: without its record its leases are of no set."""
-        self.sets.pop(held.key, None)
-        self._busy.pop(held, None)
-        self._useless[held.path] = None
+        self._drop(held)
+        self._stale[held.path] = 0
         self._unnamed[held.record.token] = None
-        self._doubted[held.key] = None
-        self._unlink_useless()
+        self._unlink_stale()
 
-    def _unlink_useless(self) -> None:
-        for path in list(self._useless):
-            self._moves.unlink_file(path)
-            del self._useless[path]
+    def _unlink_stale(self) -> None:
+        for path, commit in list(self._stale.items()):
+            if commit <= self._moves.synced:
+                self._moves.unlink_file(path)
+                del self._stale[path]
 
     def _find_unnamed(self) -> None:
         """Find leases whose token no record has, but for those that a process is about to name."""
         known = {each.token for each in self._partial.values()}
         known.update(held.record.token for held in self.sets.values())
         unnamed = self._moves.index.leases_of.keys() - known
-        if not unnamed or self._unread:
+        if not unnamed:
             return
         moves = self._moves
         owners = () if moves.changes is None else moves.changes.members
@@ -945,24 +899,6 @@ class Reserver(Part):
     def _unlease(self, entry: Entry) -> None:
         self._moves.move(entry, entry.held, State.READY, receives=entry.name.receives - 1)
 
-    def _mark(self, stream: str, sequence_number: int, marker: Marker) -> None:
-        markers = self.markers.setdefault(stream, {})
-        markers[sequence_number] = marker, self._moves.commit
-        if len(markers) > 1:
-            self._old_markers[stream] = None
-
-    def _drop_marker(self, stream: str, sequence_number: int) -> None:
-        self._moves.unlink_file(
-            f"{FOLDER}/{ReservationName(stream=stream, sequence_number=sequence_number)}"
-        )
-        self._discard_marker(stream, sequence_number)
-
-    def _discard_marker(self, stream: str, sequence_number: int) -> None:
-        markers = self.markers.get(stream, {})
-        markers.pop(sequence_number, None)
-        if not markers:
-            self.markers.pop(stream, None)
-
     # Answers and checks of the requests.
 
     def _shown(self, held: HeldSet, *, is_new: bool = False) -> Reservation:
@@ -974,43 +910,42 @@ class Reserver(Part):
             bytes=held.record.size,
             expires_at=held.due,
             is_lost=held.is_over(self._clock.monotonic()),
-            reads=self._reads.get(held.key, 0),
+            reads=self._reads.get(held.record.token, 0),
             is_new=is_new,
         )
 
-    def _require(self, stream: str, sequence_number: int) -> HeldSet:
-        self._require_known()
+    def _require(
+        self, stream: str, sequence_number: int, allowed: Callable[[str], bool] | None
+    ) -> HeldSet:
+        """Return the set, held or lost; raise what a caller must be told otherwise."""
+        _check_name(stream, sequence_number)
+        self._refuse_committed(stream, sequence_number)
         held = self.sets.get((stream, sequence_number))
         if held is None:
             raise ReservationNotFound(stream=stream, sequence_number=sequence_number)
+        _check_allowed(held, allowed)
         return held
 
-    def _find(self, stream: str, sequence_number: int) -> HeldSet:
+    def _find(
+        self, stream: str, sequence_number: int, allowed: Callable[[str], bool] | None = None
+    ) -> HeldSet:
         """Return the set, as long as its hold lasts; raise what a caller must be told otherwise."""
-        self._refuse_committed(stream, sequence_number)
-        held = self._require(stream, sequence_number)
+        held = self._require(stream, sequence_number, allowed)
         if held.is_over(self._clock.monotonic()):
             raise ReservationLost(stream=stream, sequence_number=sequence_number)
         return held
 
     def _refuse_committed(self, stream: str, sequence_number: int) -> None:
-        self._require_known()
+        self._moves.require_read(self.folders)
         committed = self.committed(stream)
         if sequence_number <= committed:
             raise ReservationCommitted(
                 stream=stream, sequence_number=sequence_number, committed=committed
             )
 
-    def _require_known(self) -> None:
-        if self._unread:
-            raise DiskError(detail=f"{next(iter(self._unread))} can't be read")
 
-
-def _sync_file(disk: Disk, path: str) -> None:
-    try:
-        disk.sync_file(path)
-    except OSError as error:
-        raise SyncFailed(str(error)) from error
+def _marker_path(stream: str, sequence_number: int) -> str:
+    return f"{FOLDER}/{ReservationName(stream=stream, sequence_number=sequence_number)}"
 
 
 def _size_in_memory(entry: Entry, line: Line, index: int) -> int:
@@ -1022,38 +957,16 @@ def _size_in_memory(entry: Entry, line: Line, index: int) -> int:
     return size + size_of(attributes) if attributes else size
 
 
-def _received(entry: Entry) -> int:
-    """Return how often the messages of an entry are received with one more lease."""
-    return min(entry.name.receives + 1, MAX_RECEIVES)
-
-
-def check_places(begin: int, end: int) -> None:
-    """Raise `InvalidRequest` for places that no set has."""
-    _check("begin", begin, 0, MAX_RESERVED_MESSAGES)
-    _check("end", end, 0, MAX_RESERVED_MESSAGES)
-
-
 def _check_name(stream: str, sequence_number: int) -> None:
-    if not is_stream(stream):
-        rule = "must be 1 to 80 letters, digits, '_' and '-'"
-        raise InvalidRequest(what="stream", value=stream, rule=rule)
-    _check("sequence_number", sequence_number, 0, MAX_SEQUENCE_NUMBER)
+    check_word("stream", stream, MAX_STREAM_NAME)
+    check_number("sequence_number", sequence_number, 0, MAX_SEQUENCE_NUMBER)
 
 
 def _check_hold(visibility_timeout: Millis | None) -> None:
-    if visibility_timeout is None:
-        return
-    if not MIN_RESERVATION_TIMEOUT <= visibility_timeout <= MAX_VISIBILITY:
-        rule = f"must be from {span_text(MIN_RESERVATION_TIMEOUT)} to {span_text(MAX_VISIBILITY)}"
-        raise InvalidRequest(what="visibility_timeout", value=span_text(visibility_timeout), rule=rule)
+    if visibility_timeout is not None:
+        check_span("visibility_timeout", visibility_timeout, MIN_RESERVATION_TIMEOUT, MAX_VISIBILITY)
 
 
 def _check_allowed(held: HeldSet, allowed: Callable[[str], bool] | None) -> None:
     if allowed is not None and not allowed(held.record.queue):
         raise ReservationNotFound(stream=held.name.stream, sequence_number=held.name.sequence_number)
-
-
-def _check(what: str, value: int, least: int, most: int | None) -> None:
-    if value < least or (most is not None and value > most):
-        rule = f"must be at least {least}" if most is None else f"must be from {least} to {most}"
-        raise InvalidRequest(what=what, value=value, rule=rule)

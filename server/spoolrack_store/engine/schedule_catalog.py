@@ -16,14 +16,15 @@ from typing import Final
 from ..model.batch_file import check_content, check_group
 from ..model.clock import MINUTE, Clock, Millis, second_text
 from ..model.errors import InvalidRequest, ScheduleExists, ScheduleNotFound, StoreError
+from ..model.field_checks import check_word
 from ..model.names import make_token
 from ..model.schedule import (
     MAX_BODY,
+    MAX_NAME,
     MAX_SCHEDULES,
     MAX_TEXT,
     Schedule,
     attributes_of,
-    is_schedule_name,
 )
 from ..model.schedule_requests import (
     CreateSchedule,
@@ -161,10 +162,7 @@ class ScheduleCatalog:
 
 
 def _check(record: QueueRecord, request: CreateSchedule) -> None:
-    if not is_schedule_name(request.name):
-        raise InvalidRequest(
-            what="name", value=request.name, rule="must be 1 to 64 letters, digits, '_' and '-'"
-        )
+    check_word("name", request.name, MAX_NAME)
     for what, text in (("cron", request.cron), ("time_zone", request.time_zone)):
         if not 1 <= len(text) <= MAX_TEXT:
             raise InvalidRequest(

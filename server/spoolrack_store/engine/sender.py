@@ -18,6 +18,7 @@ from ..model.batch_file import (
     Attributes,
     Entry,
     check_content,
+    check_delay,
     check_group,
     check_priority,
     encode,
@@ -26,7 +27,7 @@ from ..model.batch_file import (
     stem_of,
 )
 from ..model.clock import Millis, span_text
-from ..model.errors import InvalidMessage, InvalidRequest, QueueFull, StoreError
+from ..model.errors import InvalidMessage, InvalidRequest, StoreError
 from ..model.keys import key_of, key_text
 from ..model.names import MOST, FileIds, sent_at
 from ..model.operations import Send, SendResults, WrittenBody
@@ -260,10 +261,7 @@ class Sender(Part):
         `InvalidMessage`."""
         if position not in request.deliver_at:
             delay = request.delays[position]
-            if not 0 <= delay <= MAX_DELAY:
-                raise InvalidMessage(
-                    why=f"its delay of {span_text(delay)} is not from 0 s to {span_text(MAX_DELAY)}"
-                )
+            check_delay(delay)
             return delay
         if position in request.delays:
             raise InvalidMessage(why="it has a delay and a delivery time: give one of them")
@@ -318,14 +316,11 @@ class Sender(Part):
     def _require_room(
         self, record: QueueRecord, size: int, entering: dict[str, tuple[int, int]]
     ) -> None:
-        settings, queue = record.settings, self._moves.index.queue(record.name)
+        queue = self._moves.index.queue(record.name)
         messages, bytes = entering.get(record.name, (0, 0))
         written, written_bytes = self.written(record.name)
-        held, held_bytes = queue.total + messages + written, queue.bytes + bytes + written_bytes
-        if settings.max_messages and held + 1 > settings.max_messages:
-            raise QueueFull(queue=record.name, held=held, limit=settings.max_messages, unit="messages")
-        if settings.max_bytes and held_bytes + size > settings.max_bytes:
-            raise QueueFull(queue=record.name, held=held_bytes, limit=settings.max_bytes, unit="bytes")
+        held = queue.total + messages + written, queue.bytes + bytes + written_bytes
+        record.require_room(held, (1, size))
         entering[record.name] = messages + 1, bytes + size
 
     def _place(

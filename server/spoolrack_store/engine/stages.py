@@ -20,8 +20,9 @@ and goes to quarantine.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Final
 
 from ..engine.moves import Part
@@ -29,47 +30,46 @@ from ..files.disk import DiskRoom, FileKind, SyncFailed, explained
 from ..model import manifest as manifests
 from ..model.batch_file import (
     Damaged,
-    body,
     check_content,
+    check_delay,
     check_group,
     check_priority,
-    decode,
+    decode_whole,
     encode,
     is_torn,
     line_of,
     stem_of,
 )
-from ..model.clock import Clock, Millis, span_text
+from ..model.clock import Clock, Millis
 from ..model.errors import (
-    DiskError,
     EpochDiffers,
     InvalidMessage,
     InvalidRequest,
-    QueueFull,
     StageNotFound,
     StoreError,
 )
+from ..model.field_checks import check_number, check_span, check_word
 from ..model.manifest import Manifest
-from ..model.names import MAX_BYTES, MOST, FileIds, Name, NotAName, indexes
+from ..model.names import MAX_BYTES, MOST, FileIds, Name, NotAName
 from ..model.sealed import NotWhole, Torn
-from ..model.settings import MAX_DELAY
 from ..model.stage_names import (
+    DROPPED,
     STAGED,
     Chunk,
     Publication,
-    StageFolder,
-    is_stage_name,
-    is_writer_name,
+    StageLife,
     parse_chunk,
     parse_published,
-    parse_stage_folder,
+    parse_stage_life,
 )
 from ..model.stage_requests import (
     MAX_CHUNK,
     MAX_EPOCH,
     MAX_EPOCH_RETENTION,
+    MAX_STAGE_NAME,
     MAX_STAGES,
     MAX_TIME_TO_LIVE,
+    MAX_WRITER_NAME,
     MIN_EPOCH_RETENTION,
     MIN_TIME_TO_LIVE,
     Abort,
@@ -92,9 +92,11 @@ PUBLISHED: Final = "published"
 class _OpenStage:
     """A stage that has chunks."""
 
-    life: StageFolder
+    life: StageLife
     ends: Millis
     """Monotonic: a step of the clock must not drop it."""
+    changed: int = 0
+    """The commit that makes its last chunk durable."""
     chunks: dict[int, Chunk] = field(default_factory=dict)
 
     @property
@@ -118,11 +120,14 @@ class _End:
     lives: Sequence[str]
     commit: int
     """The commit that makes it durable."""
-    by: Publication | None = None
     manifest: Manifest | None = None
     """None: the stage is dropped."""
+    writer: str = ""
+    epoch: int = 0
     gone: int = 0
     """The commit by which all its chunks have left `staged/`; 0: not yet."""
+    unlinked: int = 0
+    """The commit that makes durable that it is unlinked; 0: it is there."""
 
 
 class Stages(Part):
@@ -141,46 +146,39 @@ class Stages(Part):
         self._open: dict[str, _OpenStage] = {}
         """By name, those that have not ended."""
         self._ends: dict[str, _End] = {}
-        """All records, by path."""
+        """All records that are there, by path."""
         self._ended: dict[str, _End] = {}
         """By life: as long as a power cut may bring the record back, no stage begins this life."""
-        self._unlinked: dict[str, int] = {}
-        """The lives whose record is unlinked, and the commit that makes it durable."""
         self._writers: dict[str, list[_End]] = {}
         """The manifests of each writer, the latest epoch last."""
-        self._unfinished: dict[str, _End] = {}
+        self._unfinished: dict[_End, None] = {}
         """The records with which something is to be done."""
-        self.pending = (self._unfinished, self._unlinked, self._open)
-        self._unnotified: set[str] = set()
-        """Files that other processes have touched, and the disk refuses to show for now."""
+        self.pending = (self._unfinished, self._open)
 
     # Requests.
 
     def stage(self, request: Stage) -> Staged:
         """Store a chunk, or find it there; the answer holds once the commit is synced."""
         _check_chunk(request)
-        self._require_known()
+        self._moves.require_read(self.folders)
         stage = self._open.get(request.stage)
         there = None if stage is None else stage.chunks.get(request.chunk)
-        if there is None:
+        is_repeated = there is not None
+        if stage is None or there is None:
             life = self._new_life(request) if stage is None else stage.life
             stage, there = self._write(life, request)
-            is_repeated = False
-        else:
-            is_repeated = True
-        assert stage is not None
         return Staged(messages=there.messages, is_repeated=is_repeated, expires_at=stage.life.due)
 
     def publish(self, request: Publish) -> Published:
         """Make all of the stages appear, or none; the answer holds once the commit is synced."""
         _check_publication(request)
-        self._require_known()
+        self._moves.require_read(self.folders)
         last = self._last_of(request.writer)
-        if last is not None and last.by is not None and request.epoch <= last.by.epoch:
-            known = "" if last.manifest is None else last.manifest.digest
-            if request.epoch == last.by.epoch and known and request.digest not in ("", known):
+        if last is not None and last.manifest is not None and request.epoch <= last.epoch:
+            known = last.manifest.digest
+            if request.epoch == last.epoch and known and request.digest not in ("", known):
                 raise EpochDiffers(writer=request.writer, epoch=request.epoch)
-            return Published(messages=0, is_already=True, last_epoch=last.by.epoch)
+            return Published(messages=0, is_already=True, last_epoch=last.epoch)
         stages: list[_OpenStage] = []
         for name in dict.fromkeys(request.stages):
             stage = self._open.get(name)
@@ -202,16 +200,14 @@ class Stages(Part):
             epoch_retention=request.epoch_retention,
         )
         by = Publication(writer=request.writer, epoch=request.epoch)
-        path = f"{PUBLISHED}/{by}"
-        self._moves.create_file(path, manifests.encode(manifest))
-        self._add_end(_End(path, list(manifest.stages), self._moves.commit, by, manifest))
+        self._moves.create_file(f"{PUBLISHED}/{by}", manifests.encode(manifest))
+        self._add_manifest(by, manifest)
         return Published(messages=manifest.messages, is_already=False, last_epoch=request.epoch)
 
     def abort(self, request: Abort) -> int:
         """Drop a stage; return how many messages it had."""
-        if not is_stage_name(request.stage):
-            raise _invalid("stage", request.stage, _NAME_RULE)
-        self._require_known()
+        check_word("stage", request.stage, MAX_STAGE_NAME)
+        self._moves.require_read(self.folders)
         stage = self._open.get(request.stage)
         if stage is None or not stage.is_within(request.allowed):
             return 0
@@ -240,7 +236,7 @@ class Stages(Part):
     def last_epoch(self, writer: str) -> int | None:
         """Return the highest epoch that a writer has published, as far as that is remembered."""
         last = self._last_of(writer)
-        return None if last is None or last.by is None else last.by.epoch
+        return None if last is None else last.epoch
 
     @property
     def count(self) -> int:
@@ -249,15 +245,15 @@ class Stages(Part):
 
     # Requests.
 
-    def _new_life(self, request: Stage) -> StageFolder:
+    def _new_life(self, request: Stage) -> StageLife:
         due = self._clock.wall() + request.time_to_live
         while True:
-            life = StageFolder(stage=request.stage, due=Millis(due))
+            life = StageLife(stage=request.stage, due=Millis(due))
             if str(life) not in self._stages and str(life) not in self._ended:
                 return life
             due += 1
 
-    def _write(self, life: StageFolder, request: Stage) -> tuple[_OpenStage, Chunk]:
+    def _write(self, life: StageLife, request: Stage) -> tuple[_OpenStage, Chunk]:
         record = self._catalog.require(request.queue)
         _check_messages(record, request)
         line = line_of(request.bodies, request.attributes, {}, request.groups)
@@ -269,13 +265,12 @@ class Stages(Part):
             queue=request.queue,
             delay=request.delay,
             stem=stem,
-            commit=self._moves.commit,
         )
         if len(chunk.path) - len(f"{STAGED}/") > MAX_BYTES:
             rule = (
                 "must be shorter: a file is named by it, the queue, the delay and the size of the chunk"
             )
-            raise _invalid("stage", request.stage, rule)
+            raise InvalidRequest(what="stage", value=request.stage, rule=rule)
         content = b"".join([*request.bodies, encoded])
         self._room.refresh()
         self._room.reserve(len(content))
@@ -283,23 +278,19 @@ class Stages(Part):
         return self._add_chunk(chunk), chunk
 
     def _require_room(self, record: QueueRecord, chunks: Sequence[Chunk]) -> None:
+        """Raise `QueueFull` if the chunks don't fit beside what the queue has, and what is on its way
+        there."""
         settings, queue = record.settings, self._moves.index.queue(record.name)
         if not settings.max_messages and not settings.max_bytes:
             return
-        held, held_bytes = queue.total, queue.bytes
-        for chunk in self._published():
-            if chunk.queue == record.name:
-                held, held_bytes = held + chunk.messages, held_bytes + chunk.stem.counted
-        more = [chunk for chunk in chunks if chunk.queue == record.name]
-        if settings.max_messages and held + sum(c.messages for c in more) > settings.max_messages:
-            raise QueueFull(queue=record.name, held=held, limit=settings.max_messages, unit="messages")
-        if settings.max_bytes and held_bytes + sum(c.stem.counted for c in more) > settings.max_bytes:
-            raise QueueFull(queue=record.name, held=held_bytes, limit=settings.max_bytes, unit="bytes")
+        coming, coming_bytes = _sum_of(self._published(), record.name)
+        held = queue.total + coming, queue.bytes + coming_bytes
+        record.require_room(held, _sum_of(chunks, record.name))
 
     def _published(self) -> Iterator[Chunk]:
         """Yield what is on its way to its queue."""
-        for end in self._unfinished.values():
-            if end.manifest is not None:
+        for end in self._unfinished:
+            if end.manifest is not None and not end.unlinked:
                 yield from self._chunks_of(end)
 
     def make_durable(self, names: Sequence[str]) -> None:
@@ -308,28 +299,26 @@ class Stages(Part):
 
     def _sync(self, stages: Sequence[_OpenStage]) -> None:
         """Sync chunks that may not be durable: a power cut must not keep a manifest without them."""
-        chunks = [chunk for stage in stages for chunk in stage.chunks.values()]
-        fresh = [chunk for chunk in chunks if chunk.commit > self._moves.synced]
-        if not fresh:
-            return
-        self._sync_files(fresh)
-        for stage in stages:
-            stage.chunks = {number: replace(chunk, commit=0) for number, chunk in stage.chunks.items()}
+        fresh = [stage for stage in stages if stage.changed > self._moves.synced]
+        if fresh:
+            self._sync_files([chunk.path for stage in fresh for chunk in stage.chunks.values()])
+        for stage in fresh:
+            stage.changed = 0
 
-    def _sync_files(self, fresh: Sequence[Chunk]) -> None:
+    def _sync_files(self, paths: Sequence[str]) -> None:
         disk = self._moves.disk
         try:
             if disk.can_sync_all:
                 disk.sync_all()
                 return
-            for chunk in fresh:
-                disk.sync_file(chunk.path)
+            for path in paths:
+                disk.sync_file(path)
             disk.sync_folder(STAGED)
         except OSError as error:
             raise SyncFailed(str(error)) from error
 
     def _drop(self, stage: _OpenStage) -> None:
-        path = f"{STAGED}/{StageFolder(stage=stage.life.stage, due=stage.life.due, is_dropped=True)}"
+        path = f"{STAGED}/{replace(stage.life, is_dropped=True)}"
         self._moves.create_file(path, b"", urgent=True)
         self._add_end(_End(path, [str(stage.life)], self._moves.commit))
 
@@ -343,8 +332,10 @@ class Stages(Part):
             ends = Millis(self._clock.monotonic() + left)
             stage = self._stages[life] = _OpenStage(chunk.life, ends)
         stage.chunks[chunk.number] = chunk
+        stage.changed = self._moves.commit
         if life not in self._ended:
-            self._open.setdefault(chunk.life.stage, stage)
+            # In place of a former life, of which another process may have unlinked the end already.
+            self._open[chunk.life.stage] = stage
         self._ids.rise_above(chunk.stem.message_id(chunk.messages - 1))
         return stage
 
@@ -360,31 +351,33 @@ class Stages(Part):
             if self._open.get(chunk.life.stage) is stage:
                 del self._open[chunk.life.stage]
 
+    def _add_manifest(self, by: Publication, manifest: Manifest) -> None:
+        lives, commit = list(manifest.stages), self._moves.commit
+        end = _End(f"{PUBLISHED}/{by}", lives, commit, manifest, by.writer, by.epoch)
+        self._add_end(end)
+        ends = self._writers.setdefault(by.writer, [])
+        ends.append(end)
+        ends.sort(key=attrgetter("epoch"))
+        self._unfinished.update(dict.fromkeys(ends))
+
     def _add_end(self, end: _End) -> None:
-        self._ends[end.path] = self._unfinished[end.path] = end
+        self._ends[end.path] = end
+        self._unfinished[end] = None
         for life in end.lives:
             self._ended[life] = end
             stage = self._stages.get(life)
             if stage is not None and self._open.get(stage.life.stage) is stage:
                 del self._open[stage.life.stage]
-        if end.by is not None:
-            ends = self._writers.setdefault(end.by.writer, [])
-            ends.append(end)
-            ends.sort(key=_epoch)
-            self._unfinished.update((each.path, each) for each in ends)
 
     def _leave_end(self, end: _End) -> None:
-        """Drop a record that is there no more."""
+        """Drop a record that is there no more; no stage begins its lives before that is durable."""
         del self._ends[end.path]
-        self._unfinished.pop(end.path, None)
-        for life in end.lives:
-            # Another record may end the same life, or the life may have begun anew.
-            if self._ended.get(life) is end:
-                self._unlinked[life] = self._moves.commit
-        if end.by is not None:
-            self._writers[end.by.writer].remove(end)
-            if not self._writers[end.by.writer]:
-                del self._writers[end.by.writer]
+        end.gone = end.unlinked = self._moves.commit
+        self._unfinished[end] = None
+        if end.manifest is not None:
+            self._writers[end.writer].remove(end)
+            if not self._writers[end.writer]:
+                del self._writers[end.writer]
 
     def _last_of(self, writer: str) -> _End | None:
         ends = self._writers.get(writer)
@@ -399,18 +392,21 @@ class Stages(Part):
         ]
 
     def recover(self) -> None:
-        staged, published = self._listed(STAGED), self._listed(PUBLISHED)
-        for path in self._ends.keys() - set(staged) - set(published):
+        found = {
+            f"{folder}/{each.name}"
+            for folder in self.folders
+            for each in self._moves.scan(folder)
+            if each.kind is FileKind.FILE
+        }
+        for path in self._ends.keys() - found:
             self._leave_end(self._ends[path])
         for stage in list(self._stages.values()):
             for chunk in list(stage.chunks.values()):
-                if chunk.path not in staged:
+                if chunk.path not in found:
                     self._leave_chunk(chunk)
-        for path in published:
-            self._load_manifest(path)
         # The end of a stage must be known before its chunks.
-        for path in sorted(staged, key=lambda path: not path.endswith("~dropped")):
-            self._load_stage_file(path, is_start=True)
+        for path in sorted(found, key=lambda path: (_is_chunk(path), path)):
+            self._load(path, is_start=True)
         self._drop_doubles()
         for end in self._ends.values():
             for chunk in self._chunks_of(end):
@@ -421,34 +417,22 @@ class Stages(Part):
             self._moves.syncer.folder_changed(folder)
 
     def path_changed(self, path: str) -> None:
-        self._unnotified.add(path)
-        if path.startswith(f"{PUBLISHED}/"):
-            self._load_manifest(path)
-        else:
-            self._load_stage_file(path, is_start=False)
-        self._unnotified.remove(path)
+        self._load(path, is_start=False)
 
-    def _require_known(self) -> None:
-        """Raise `DiskError` as long as the disk refuses to show what other processes have staged: a
-        chunk could be stored twice, or a publication lack one."""
-        for path in self._unnotified:
-            raise DiskError(detail=f"{path!r} can't be read for now; try again")
-
-    def _listed(self, folder: str) -> dict[str, None]:
+    def _load(self, path: str, *, is_start: bool) -> None:
+        """Take in a file that may be there."""
+        folder, _, text = path.partition("/")
         try:
-            found = self._moves.disk.scan(folder)
-        except OSError as error:
-            raise explained(error) from error
-        return {f"{folder}/{each.name}": None for each in found if each.kind is FileKind.FILE}
-
-    def _load_manifest(self, path: str) -> None:
-        try:
-            by = parse_published(path.partition("/")[2])
+            if folder == PUBLISHED:
+                self._load_manifest(path, parse_published(text))
+            elif _is_chunk(path):
+                self._load_chunk(parse_chunk(text), is_start=is_start)
+            else:
+                self._load_drop(path, parse_stage_life(text))
         except NotAName:
-            by = None
-        if not isinstance(by, Publication):
             log.warning("%a is none of ours", path)
-            return
+
+    def _load_manifest(self, path: str, by: Publication) -> None:
         try:
             content = self._moves.disk.read(path, afresh=True)
         except FileNotFoundError:
@@ -470,28 +454,18 @@ class Stages(Part):
             self._moves.quarantine(path, f"no manifest: {error}")
             return
         self._moves.syncer.lone_file_written(path)
-        self._add_end(_End(path, list(manifest.stages), self._moves.commit, by, manifest))
+        self._add_manifest(by, manifest)
 
-    def _load_stage_file(self, path: str, *, is_start: bool) -> None:
-        text = path.partition("/")[2]
-        try:
-            if text.endswith("~dropped"):
-                self._load_drop(path, parse_stage_folder(text))
-            else:
-                self._load_chunk(parse_chunk(text, self._moves.commit), is_start=is_start)
-        except NotAName:
-            log.warning("%a is none of ours", path)
-
-    def _load_drop(self, path: str, dropped: StageFolder) -> None:
-        is_there = self._size_of(path) is not None
+    def _load_drop(self, path: str, dropped: StageLife) -> None:
+        is_there = self._moves.is_there(path)
         if is_there and path not in self._ends:
-            life = str(StageFolder(stage=dropped.stage, due=dropped.due))
-            self._add_end(_End(path, [life], self._moves.commit))
+            life = replace(dropped, is_dropped=False)
+            self._add_end(_End(path, [str(life)], self._moves.commit))
         elif not is_there and path in self._ends:
             self._leave_end(self._ends[path])
 
     def _load_chunk(self, chunk: Chunk, *, is_start: bool) -> None:
-        size = self._size_of(chunk.path)
+        size = self._moves.size_of(chunk.path)
         if size is None:
             self._leave_chunk(chunk)
             return
@@ -499,9 +473,9 @@ class Stages(Part):
         there = self._stages[life].chunks.get(chunk.number) if life in self._stages else None
         if there == chunk:
             return
-        if life in self._unlinked:
+        if life in self._ended and self._ended[life].unlinked:
             # Another process has begun this life anew: for that one the end of the former is durable.
-            del self._unlinked[life], self._ended[life]
+            del self._ended[life]
         is_ended = life in self._ended
         # A torn one of the same number may be back, whose unlinking wasn't durable.
         if there is not None or (not is_ended and _is_short(chunk, size)):
@@ -522,9 +496,7 @@ class Stages(Part):
         except OSError as error:
             raise explained(error) from error
         try:
-            line = decode(chunk.stem, content, len(content))
-            for index in indexes(chunk.stem.full):
-                body(line, content, index)
+            decode_whole(chunk.stem, content)
         except Damaged as why:
             if is_torn(content):
                 log.info("%s was never written whole", chunk.path)
@@ -533,14 +505,6 @@ class Stages(Part):
                 self._moves.quarantine(chunk.path, f"this chunk of a stage is damaged: {why}")
             return False
         return True
-
-    def _size_of(self, path: str) -> int | None:
-        try:
-            return self._moves.disk.facts(path).size
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise explained(error) from error
 
     def _drop_doubles(self) -> None:
         """Of two stages of one name keep the older: a power cut has undone its end, and so nothing of
@@ -558,24 +522,19 @@ class Stages(Part):
 
     @property
     def has_work(self) -> bool:
-        if self._unfinished or self._unlinked:
-            return True
         due = self.next_due()
-        return due is not None and due <= self._clock.monotonic()
+        return bool(self._unfinished) or (due is not None and due <= self._clock.monotonic())
 
     @property
     def has_durable(self) -> bool:
         return any(
             end.manifest is not None and not end.gone and end.commit <= self._moves.synced
-            for end in self._unfinished.values()
+            for end in self._unfinished
         )
 
     def advance(self) -> None:
         self._drop_expired()
-        for life, commit in list(self._unlinked.items()):
-            if commit <= self._moves.synced:
-                del self._unlinked[life], self._ended[life]
-        for end in list(self._unfinished.values()):
+        for end in list(self._unfinished):
             if end.commit > self._moves.synced:
                 continue
             try:
@@ -585,21 +544,23 @@ class Stages(Part):
 
     def _finish(self, end: _End) -> None:
         """Do what a durable record says, as far as it isn't done."""
+        if end.unlinked:
+            if end.unlinked <= self._moves.synced:
+                del self._unfinished[end]
+                # Another record may end the same life, or the life may have begun anew.
+                for life in [life for life in end.lives if self._ended.get(life) is end]:
+                    del self._ended[life]
+            return
         for chunk in self._chunks_of(end):
             self._finish_chunk(chunk, end.manifest)
         if not end.gone:
             end.gone = self._moves.commit
         if end.gone > self._moves.synced:
             return
-        last = None if end.by is None else self._last_of(end.by.writer)
-        if end.manifest is None or last is None or self._is_to_be_forgotten(end):
-            is_over = True
-        elif last is end:
-            del self._unfinished[end.path]
-            return
-        else:
-            is_over = last.commit <= self._moves.synced
-        if is_over:
+        last, is_old = self._last_of(end.writer), self._is_to_be_forgotten(end)
+        if last is end and not is_old:
+            del self._unfinished[end]
+        elif last is None or is_old or last.commit <= self._moves.synced:
             self._moves.unlink_file(end.path)
             self._leave_end(end)
 
@@ -632,15 +593,15 @@ class Stages(Part):
     def _is_to_be_forgotten(self, end: _End) -> bool:
         """Return whether the time of a manifest is over. A schedule's manifest has none: it stays as
         long as the schedule is there, or until a later one is durable."""
-        if end.manifest is None or end.by is None or end.manifest.expires_at > self._clock.wall():
+        if end.manifest is None or end.manifest.expires_at > self._clock.wall():
             return False
-        return not self._catalog.has_writer(end.by.writer)
+        return not self._catalog.has_writer(end.writer)
 
     def tick(self) -> None:
         """Forget old epochs."""
         for end in self._ends.values():
             if self._is_to_be_forgotten(end):
-                self._unfinished[end.path] = end
+                self._unfinished[end] = None
 
     def _drop_expired(self) -> None:
         """Drop the stages that were not published in time."""
@@ -663,37 +624,26 @@ def _is_short(chunk: Chunk, size: int) -> bool:
     return size != chunk.stem.length
 
 
-def _epoch(end: _End) -> int:
-    return -1 if end.by is None else end.by.epoch
+def _sum_of(chunks: Iterable[Chunk], queue: str) -> tuple[int, int]:
+    """Return the messages and bytes of the chunks for a queue."""
+    mine = [chunk for chunk in chunks if chunk.queue == queue]
+    return sum(chunk.messages for chunk in mine), sum(chunk.stem.counted for chunk in mine)
 
 
-_NAME_RULE: Final = "must be 1 to 64 letters, digits, '_' and '-'"
-
-
-def _invalid(what: str, value: object, rule: str) -> InvalidRequest:
-    return InvalidRequest(what=what, value=value, rule=rule)
+def _is_chunk(path: str) -> bool:
+    return path.startswith(f"{STAGED}/") and not path.endswith(DROPPED)
 
 
 def _check_chunk(request: Stage) -> None:
-    if not is_stage_name(request.stage):
-        raise _invalid("stage", request.stage, _NAME_RULE)
-    if not 0 <= request.chunk <= MAX_CHUNK:
-        raise _invalid("chunk", request.chunk, f"must be from 0 to {MAX_CHUNK}")
-    if not MIN_TIME_TO_LIVE <= request.time_to_live <= MAX_TIME_TO_LIVE:
-        rule = f"must be from {span_text(MIN_TIME_TO_LIVE)} to {span_text(MAX_TIME_TO_LIVE)}"
-        raise _invalid("time_to_live", span_text(request.time_to_live), rule)
+    check_word("stage", request.stage, MAX_STAGE_NAME)
+    check_number("chunk_number", request.chunk, 0, MAX_CHUNK)
+    check_span("time_to_live", request.time_to_live, MIN_TIME_TO_LIVE, MAX_TIME_TO_LIVE)
+    check_number("the number of messages", len(request.bodies), 1, MOST)
 
 
 def _check_messages(record: QueueRecord, request: Stage) -> None:
-    if not request.bodies:
-        raise _invalid("messages", [], "must be at least one")
-    if len(request.bodies) > MOST:
-        raise _invalid("the number of messages", len(request.bodies), f"must be {MOST} at most")
-    delay = request.delay
-    if delay is not None and not 0 <= delay <= MAX_DELAY:
-        raise InvalidMessage(
-            why=f"its delay of {span_text(delay)} is not from 0 s to {span_text(MAX_DELAY)}"
-        )
+    if request.delay is not None:
+        check_delay(request.delay)
     check_priority(request.priority)
     for at, sent in enumerate(request.bodies):
         try:
@@ -707,17 +657,11 @@ def _check_messages(record: QueueRecord, request: Stage) -> None:
 
 
 def _check_publication(request: Publish) -> None:
-    if not is_writer_name(request.writer):
-        raise _invalid("writer", request.writer, "must be 1 to 80 letters, digits, '_' and '-'")
-    if not 0 <= request.epoch <= MAX_EPOCH:
-        raise _invalid("epoch", request.epoch, f"must be from 0 to {MAX_EPOCH}")
-    if not MIN_EPOCH_RETENTION <= request.epoch_retention <= MAX_EPOCH_RETENTION:
-        rule = f"must be from {span_text(MIN_EPOCH_RETENTION)} to {span_text(MAX_EPOCH_RETENTION)}"
-        raise _invalid("epoch_retention", span_text(request.epoch_retention), rule)
-    if request.digest and not is_stage_name(request.digest):
-        raise _invalid("digest", request.digest, _NAME_RULE)
-    if len(request.stages) > MAX_STAGES:
-        raise _invalid("stages", f"{len(request.stages)} stages", f"must be at most {MAX_STAGES}")
+    check_word("writer", request.writer, MAX_WRITER_NAME)
+    check_number("epoch", request.epoch, 0, MAX_EPOCH)
+    check_span("epoch_retention", request.epoch_retention, MIN_EPOCH_RETENTION, MAX_EPOCH_RETENTION)
+    if request.digest:
+        check_word("digest", request.digest, MAX_STAGE_NAME)
+    check_number("the number of stages", len(request.stages), 0, MAX_STAGES)
     for stage in request.stages:
-        if not is_stage_name(stage):
-            raise _invalid("stages", stage, _NAME_RULE)
+        check_word("stage", stage, MAX_STAGE_NAME)

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from ..files.disk import FileKind
-from ..model import manifest, names, redrive_names
-from ..model.batch_file import Damaged, body, decode, is_torn
-from ..model.names import NotAName, indexes, is_owner
+from ..model import manifest, redrive_names
+from ..model.batch_file import Damaged, decode_whole, is_torn
+from ..model.names import NotAName, Stem, is_owner
 from ..model.redrive_names import parse_redrive
 from ..model.reservation_names import parse_reservation_name
 from ..model.sealed import NotWhole, Torn, unseal
-from ..model.stage_names import parse_published, parse_stage_folder
+from ..model.stage_names import DROPPED, parse_chunk, parse_published, parse_stage_life
 from .findings import Notes
 
 OWNERS: Final = "owners"
@@ -42,7 +42,7 @@ def inspect_reserved(notes: Notes) -> None:
     """Note sets whose records are damaged, and count those that are held."""
     for name, path in _files(notes, RESERVED):
         try:
-            visibility_timeout = parse_reservation_name(name)
+            reservation = parse_reservation_name(name)
         except NotAName:
             notes.foreign(path)
             continue
@@ -54,29 +54,26 @@ def inspect_reserved(notes: Notes) -> None:
         except NotWhole as error:
             _note_not_whole(notes, path, error, f"this reservation's file is damaged: {error}")
             continue
-        if visibility_timeout.due is not None:
+        if reservation.due is not None:
             notes.set_tokens.add(str(values.get("token")))
-            notes.report.reserved += not visibility_timeout.is_lost
+            notes.report.reserved += not reservation.is_lost
 
 
 def inspect_staged(notes: Notes) -> None:
     """Note chunks that are not whole, and count the stages."""
     lives: set[str] = set()
     for name, path in _files(notes, STAGED):
-        life, _, rest = name.partition(":")
         try:
-            folder = parse_stage_folder(life)
-            if folder.is_dropped != (not rest):
-                raise NotAName(name)
-            if folder.is_dropped:
+            if name.endswith(DROPPED):
+                parse_stage_life(name)
                 notes.leave(path, "a stage that is dropped: its chunks are being unlinked")
                 continue
-            stem = _stem_of_chunk(rest)
+            chunk = parse_chunk(name)
         except NotAName:
             notes.foreign(path)
             continue
-        lives.add(life)
-        _inspect_chunk(notes, path, stem)
+        lives.add(str(chunk.life))
+        _inspect_chunk(notes, path, chunk.stem)
     notes.report.staged = len(lives)
 
 
@@ -158,20 +155,7 @@ def _note_not_whole(notes: Notes, path: str, error: NotWhole, why: str) -> None:
         notes.foreign(path, why)
 
 
-def _stem_of_chunk(text: str) -> names.Stem:
-    """Return the stem in `chunk ["+" delay] ":" queue ":" stem`; raise `NotAName`."""
-    head, _, rest = text.partition(":")
-    queue, _, stem = rest.partition(":")
-    for number in head.split("+", 1):
-        if not (number.isascii() and number.isdecimal()) or str(int(number)) != number:
-            raise NotAName(text)
-    parsed = names.parse(f"queues/{queue}/{stem}")
-    if parsed.stem.text != stem:
-        raise NotAName(text)
-    return parsed.stem
-
-
-def _inspect_chunk(notes: Notes, path: str, stem: names.Stem) -> None:
+def _inspect_chunk(notes: Notes, path: str, stem: Stem) -> None:
     """Note what is wrong with a chunk's file, if it isn't gone."""
     torn = "it was never staged, and the next start unlinks it"
     try:
@@ -186,9 +170,7 @@ def _inspect_chunk(notes: Notes, path: str, stem: names.Stem) -> None:
         return
     notes.report.bytes += len(content)
     try:
-        line = decode(stem, content, len(content))
-        for index in indexes(stem.full):
-            body(line, content, index)
+        decode_whole(stem, content)
     except Damaged as error:
         if is_torn(content):
             notes.leave(path, f"{error}: {torn}")

@@ -43,11 +43,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
-from ..model.clock import Millis
+from ..model.clock import Millis, span_text
 from ..model.credits import Credits
 from ..model.errors import AttributesTooLarge, InvalidMessage, MessageTooLarge
 from ..model.names import MAX_PRIORITY, Name, Stem, from_text, indexes, lowest, runs, to_text
-from ..model.settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE
+from ..model.settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE, MAX_DELAY
 from ..model.transitions import State
 
 Attributes = Mapping[str, str | bytes]
@@ -121,6 +121,14 @@ def check_priority(priority: int) -> None:
     """Raise `InvalidMessage` for an invalid priority."""
     if not 0 <= priority <= MAX_PRIORITY:
         raise InvalidMessage(why=f"its priority is {priority}, not 0 to {MAX_PRIORITY}")
+
+
+def check_delay(delay: Millis) -> None:
+    """Raise `InvalidMessage` for a delay that no message can have."""
+    if not 0 <= delay <= MAX_DELAY:
+        raise InvalidMessage(
+            why=f"its delay of {span_text(delay)} is not from 0 s to {span_text(MAX_DELAY)}"
+        )
 
 
 def size_of(attributes: Attributes) -> int:
@@ -273,6 +281,14 @@ def body(line: Line, content: bytes, index: int) -> bytes:
     if len(found) != line.sizes[index] or line.crcs[index] not in (None, zlib.crc32(found)):
         raise Damaged("its checksum differs")
     return found
+
+
+def decode_whole(stem: Stem, content: bytes) -> Line:
+    """Return what a file says of its messages; raise `Damaged` if it or a body isn't what was sent."""
+    line = decode(stem, content, len(content))
+    for index in indexes(stem.full):
+        body(line, content, index)
+    return line
 
 
 def joined_bodies(line: Line, content: bytes, first: int, last: int) -> bytes:

@@ -325,6 +325,7 @@ INDEX_DIGITS: Final = 3
 
 _ID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _MAX_QUEUE_NAME: Final = 80
+_WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 QUEUE_NAME: Final = rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{_MAX_QUEUE_NAME - 1}}}"
 """Names of queues: never a leading dot, a slash, or a separator of ours."""
 _QUEUE_NAME: Final = re.compile(QUEUE_NAME)
@@ -595,6 +596,11 @@ def _is_complete(name: Name) -> bool:
             return name.due is not None and not name.owner
         case _:
             return name.due is None and not name.owner
+
+
+def is_word(text: str, most: int) -> bool:
+    """Return whether a text of up to `most` characters can be a name in a file's name."""
+    return len(text) <= most and _WORD.fullmatch(text) is not None
 
 
 def is_queue_name(text: str) -> bool:

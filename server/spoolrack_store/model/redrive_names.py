@@ -20,7 +20,7 @@ from enum import Enum
 from ..model.clock import Millis
 from ..model.names import QUEUE_NAME, UUID, NotAName, is_id, is_queue_name
 from ..model.redrive_requests import MAX_RATE, MAX_SELECTED, RedriveState
-from ..model.sealed import NotWhole, seal, unseal
+from ..model.sealed import NotWhole, number_in, seal, unseal
 
 
 class Stays(Enum):
@@ -151,17 +151,17 @@ def decode(content: bytes) -> RedriveOrder:
     for id in ids:
         if not isinstance(id, str) or not is_id(id):
             raise NotWhole("its ids are no list of ids")
-    rate = _number(values, "rate")
+    rate = number_in(values, "rate")
     if rate > MAX_RATE:
         raise NotWhole("its rate is out of range")
     return RedriveOrder(
         queue=_queue(values, "queue", may_be_empty=False),
-        queue_created_at=Millis(_number(values, "queue_created_at")),
+        queue_created_at=Millis(number_in(values, "queue_created_at")),
         destination=_queue(values, "destination"),
         source_queue=_queue(values, "source_queue"),
         ids=tuple(ids),
         rate=rate,
-        started_at=Millis(_number(values, "started_at")),
+        started_at=Millis(number_in(values, "started_at")),
     )
 
 
@@ -169,11 +169,4 @@ def _queue(values: Mapping[str, object], name: str, *, may_be_empty: bool = True
     value = values.get(name)
     if not isinstance(value, str) or not (is_queue_name(value) or (may_be_empty and not value)):
         raise NotWhole(f"its {name} is no queue's name")
-    return value
-
-
-def _number(values: Mapping[str, object], name: str) -> int:
-    value = values.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise NotWhole(f"its {name} is no number")
     return value

@@ -12,18 +12,16 @@ raises `NotAName` or `NotWhole`, and the caller decides about the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from .clock import Millis
 from .names import NotAName
-from .reservation_requests import MAX_SEQUENCE_NUMBER
-from .sealed import NotWhole, seal, unseal
+from .reservation_requests import MAX_SEQUENCE_NUMBER, MAX_STREAM_NAME
+from .sealed import NotWhole, number_in, seal, unseal
 
-_STREAM: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _NAME: Final = re.compile(
-    rf"(?P<stream>{_STREAM.pattern})\.(?P<sequence_number>0|[1-9][0-9]{{0,18}})"
+    rf"(?P<stream>[A-Za-z0-9_-]{{1,{MAX_STREAM_NAME}}})\.(?P<sequence_number>0|[1-9][0-9]{{0,18}})"
     r"(?:@(?P<due>[0-9]{13})(?P<read>~read)?(?P<lost>~lost)?)?"
 )
 
@@ -71,11 +69,7 @@ class Marker:
             type(sequence_number) is int for sequence_number in sets
         ):
             raise NotWhole("it doesn't say which sets are committed")
-        return cls(sets=tuple(sets), made_at=Millis(_number(values, "made_at")))
-
-
-def is_stream(text: str) -> bool:
-    return _STREAM.fullmatch(text) is not None
+        return cls(sets=tuple(sets), made_at=Millis(number_in(values, "made_at")))
 
 
 def parse_reservation_name(text: str) -> ReservationName:
@@ -90,10 +84,3 @@ def parse_reservation_name(text: str) -> ReservationName:
         is_lost=match["lost"] is not None,
         is_read=match["read"] is not None,
     )
-
-
-def _number(values: Mapping[str, object], name: str) -> int:
-    value = values.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise NotWhole(f"its {name} is {value!r}")
-    return value

@@ -5,13 +5,12 @@ A record is sealed, as `model.sealed` says: one that a power cut has torn counts
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..model.names import NotMembers, from_text, to_text
 from .clock import Millis
 from .names import is_queue_name, is_set_token, is_token
-from .sealed import NotWhole, seal, unseal
+from .sealed import NotWhole, number_in, seal, unseal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,16 +75,9 @@ class ReservationRecord:
         return cls(
             queue=queue,
             token=token,
-            visibility_timeout=Millis(_number(values, "hold")),
-            made_at=Millis(_number(values, "made_at")),
-            size=_number(values, "bytes"),
+            visibility_timeout=Millis(number_in(values, "hold")),
+            made_at=Millis(number_in(values, "made_at")),
+            size=number_in(values, "bytes"),
             files=found,
             receives=tuple(receives),
         )
-
-
-def _number(values: Mapping[str, object], name: str) -> int:
-    value = values.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise NotWhole(f"its {name} is {value!r}")
-    return value

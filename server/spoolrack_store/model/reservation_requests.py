@@ -1,4 +1,4 @@
-"""The requests about reservations, and what each is answered with. Values, no behaviour.
+"""The requests about reservations, and what each is answered with. Values.
 
 A reservation is a set of leases under a name, which its reader may read as often as it likes, also
 after a restart, until it commits them or the hold is over.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .clock import Millis
-from .operations import Message, MessageRun, Request
+from .operations import Answer, Delivery, GiveBack, Message, MessageRun, Request
 
 DEFAULT_RESERVED_MESSAGES = 1_000
 MAX_RESERVED_MESSAGES = 100_000
@@ -21,6 +21,7 @@ SLICE_EFFORT = 500
 """Of what one commit leases for a set, and of what it brings back or deletes: other callers wait for
 it."""
 DEFAULT_RESERVED_BYTES = 64 * 1024 * 1024
+MAX_STREAM_NAME = 80
 MIN_RESERVATION_TIMEOUT = Millis(1_000)
 MAX_SEQUENCE_NUMBER = 2**63 - 1
 MEMORY = Millis(30 * 24 * 60 * 60 * 1_000)
@@ -75,15 +76,21 @@ class Reserve(Request[Reservation | None]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtendReservation(Request[Reservation]):
-    """Hold a reservation for so long from now on; `ReservationLost` if it is over."""
+class OfSet(Request[Answer]):
+    """A request about one set."""
 
     stream: str
     sequence_number: int
-    visibility_timeout: Millis | None = None
-    """None: as long as at first."""
     allowed: Callable[[str], bool] | None = None
     """A set of any other queue is not found. None: of all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtendReservation(OfSet[Reservation]):
+    """Hold a reservation for so long from now on; `ReservationLost` if it is over."""
+
+    visibility_timeout: Millis | None = None
+    """None: as long as at first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,23 +107,13 @@ class CommitReservations(Request[Committed]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MarkRead(Request[None]):
+class MarkRead(OfSet[None]):
     """Note that a set was read: `CommitReservations` can ask for it. May be repeated."""
-
-    stream: str
-    sequence_number: int
-    allowed: Callable[[str], bool] | None = None
-    """A set of any other queue is not found. None: of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release(Request[None]):
+class Release(OfSet[None]):
     """Give the messages of a set back; it counts as lost from now on. May be repeated."""
-
-    stream: str
-    sequence_number: int
-    allowed: Callable[[str], bool] | None = None
-    """A set of any other queue is not found. None: of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +126,18 @@ class UndoReservation(Request[None]):
 
     stream: str
     sequence_number: int
+
+
+def undo_of(leased: Sequence[Delivery] | Reservation | None) -> GiveBack | UndoReservation | None:
+    """Return what takes back an answer that no caller hears; None if there is nothing to take back."""
+    if not leased:
+        return None
+    if isinstance(leased, Reservation):
+        # A set that was there before was an answer already.
+        undone = UndoReservation(stream=leased.stream, sequence_number=leased.sequence_number)
+        return undone if leased.is_new else None
+    receipts = [receipt for delivery in leased for receipt in delivery.receipts]
+    return GiveBack(queue=leased[0].queue, receipts=receipts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .clock import LAST_MOMENT, Millis
+from .names import is_word
 
 Attributes = Mapping[str, str | bytes]
 
+MAX_NAME: Final = 64
+"""Characters."""
 MAX_SCHEDULES: Final = 64
 """Of a queue."""
 MAX_BODY: Final = 64 * 1024
@@ -26,7 +29,6 @@ MAX_TEXT: Final = 256
 """Characters of a cron expression, and of the name of a time zone."""
 NAME_ATTRIBUTE: Final = "spoolrack-schedule"
 TICK_ATTRIBUTE: Final = "spoolrack-tick"
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TOKEN: Final = re.compile(r"[0-9a-z]{1,16}")
 
 
@@ -54,7 +56,7 @@ class Schedule:
 
 
 def is_schedule_name(text: str) -> bool:
-    return _NAME.fullmatch(text) is not None
+    return is_word(text, MAX_NAME)
 
 
 def attributes_of(name: str, schedule: Schedule, tick: str) -> Attributes:

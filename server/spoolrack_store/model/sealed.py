@@ -41,5 +41,13 @@ def unseal(content: bytes) -> dict[str, object]:
     return values
 
 
+def number_in(values: Mapping[str, object], name: str) -> int:
+    """Return a number from 0 on; raise `NotWhole` if there is none."""
+    value = values.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise NotWhole(f"its {name} is {value!r}")
+    return value
+
+
 def _checksum(line: bytes) -> bytes:
     return f"{crc32(line):08x}\n".encode()

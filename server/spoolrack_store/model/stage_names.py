@@ -11,25 +11,23 @@ Pure; any other spelling raises `NotAName`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from .clock import Millis
-from .names import NotAName, Stem, parse
+from .names import NotAName, Stem, is_word, parse
 from .settings import MAX_DELAY
-from .stage_requests import MAX_CHUNK, MAX_EPOCH
+from .stage_requests import MAX_CHUNK, MAX_EPOCH, MAX_STAGE_NAME, MAX_WRITER_NAME
 
 STAGED: Final = "staged"
-_STAGE = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_WRITER = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _DUE = re.compile(r"[0-9]{13}")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
-_DROPPED = "~dropped"
+DROPPED: Final = "~dropped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StageFolder:
-    """A stage's folder."""
+class StageLife:
+    """A stage from its first chunk to its end: no two that a record names have the same."""
 
     stage: str
     due: Millis
@@ -38,21 +36,19 @@ class StageFolder:
     """It can't be published any more."""
 
     def __str__(self) -> str:
-        return f"{self.stage}@{self.due:013d}{_DROPPED if self.is_dropped else ''}"
+        return f"{self.stage}@{self.due:013d}{DROPPED if self.is_dropped else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
     """One message file in a stage."""
 
-    life: StageFolder
+    life: StageLife
     number: int
     queue: str
     delay: Millis | None
     """None: the queue's own, as it is when the stage is published."""
     stem: Stem
-    commit: int = field(compare=False, default=0)
-    """The commit that makes it durable."""
 
     @property
     def path(self) -> str:
@@ -75,34 +71,25 @@ class Publication:
         return f"{self.writer}.{self.epoch}"
 
 
-def is_stage_name(text: str) -> bool:
-    return _STAGE.fullmatch(text) is not None
-
-
-def is_writer_name(text: str) -> bool:
-    return _WRITER.fullmatch(text) is not None
-
-
-def parse_stage_folder(text: str) -> StageFolder:
-    bare = text.removesuffix(_DROPPED)
+def parse_stage_life(text: str) -> StageLife:
+    bare = text.removesuffix(DROPPED)
     stage, _, due = bare.partition("@")
-    if not is_stage_name(stage) or not _DUE.fullmatch(due):
+    if not is_word(stage, MAX_STAGE_NAME) or not _DUE.fullmatch(due):
         raise NotAName(text)
-    return StageFolder(stage=stage, due=Millis(int(due)), is_dropped=bare != text)
+    return StageLife(stage=stage, due=Millis(int(due)), is_dropped=bare != text)
 
 
-def parse_chunk(text: str, commit: int = 0) -> Chunk:
+def parse_chunk(text: str) -> Chunk:
     life, _, rest = text.partition(":")
     head, _, rest = rest.partition(":")
     queue, _, stem = rest.partition(":")
     number, plus, delay = head.partition("+")
     chunk = Chunk(
-        life=parse_stage_folder(life),
+        life=parse_stage_life(life),
         number=_parsed(number, text),
         queue=queue,
         delay=Millis(_parsed(delay, text)) if plus else None,
         stem=parse(f"queues/{queue}/{stem}").stem,
-        commit=commit,
     )
     is_within = chunk.number <= MAX_CHUNK and (chunk.delay or 0) <= MAX_DELAY
     if chunk.path != f"{STAGED}/{text}" or chunk.life.is_dropped or not is_within:
@@ -112,7 +99,7 @@ def parse_chunk(text: str, commit: int = 0) -> Chunk:
 
 def parse_published(text: str) -> Publication:
     writer, _, epoch = text.partition(".")
-    if not is_writer_name(writer) or _parsed(epoch, text) > MAX_EPOCH:
+    if not is_word(writer, MAX_WRITER_NAME) or _parsed(epoch, text) > MAX_EPOCH:
         raise NotAName(text)
     return Publication(writer=writer, epoch=int(epoch))
 

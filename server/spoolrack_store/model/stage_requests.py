@@ -16,6 +16,9 @@ from .operations import Request
 DEFAULT_TIME_TO_LIVE = Millis(24 * 60 * 60 * 1_000)
 MAX_TIME_TO_LIVE = Millis(14 * 24 * 60 * 60 * 1_000)
 MIN_TIME_TO_LIVE = Millis(1_000)
+MAX_STAGE_NAME = 64
+"""Characters of a stage's name, and of a digest."""
+MAX_WRITER_NAME = 80
 MAX_CHUNK = 999_999_999
 MAX_EPOCH = 2**63 - 1
 MAX_STAGES = 10_000
