@@ -14,7 +14,7 @@ MINUTES ?= 30
 WORKERS ?= 4
 SPREAD = -n $(WORKERS) --no-loadscope-reorder
 CHECKED = access brokerless client contract crash http mutants server store structure unit vsqs
-OWN_PROCESSES = $(patsubst %,--ignore-glob=tests/*/test_*%*.py,process kill install set_up wheel distribution)
+LONG = $(patsubst %,--ignore-glob=tests/*/test_*%*.py,process kill install set_up wheel distribution crashes)
 export PYTHON
 
 help: ## List the targets.
@@ -25,8 +25,7 @@ serve: ## Serve the queues in ./data: gRPC on 127.0.0.1:50051, HTTP on 127.0.0.1
 	@exec .venv/bin/spoolrack serve --data "$(DATA)" $(ARGS)
 
 check: lint ## The inner loop: lint, and tests without Spark, browsers, other languages, own processes and long campaigns.
-	@exec env SPOOLRACK_STORIES=$${SPOOLRACK_STORIES:-3} .venv/bin/python -m pytest $(SPREAD) $(CHECKED:%=tests/%) \
-	    $(OWN_PROCESSES) $(ARGS)
+	@exec .venv/bin/python -m pytest $(SPREAD) $(CHECKED:%=tests/%) $(LONG) $(ARGS)
 
 lint: ## Check the format, lint, types and directions of imports.
 	@scripts/set-up dev

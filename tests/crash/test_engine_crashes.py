@@ -10,7 +10,7 @@ import pytest
 from tests.support.engine_story import Story, seeds_of_run
 from tests.support.power_disk import Model
 
-SEEDS: Final = seeds_of_run(10)
+SEEDS: Final = seeds_of_run(15)
 
 
 @pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
