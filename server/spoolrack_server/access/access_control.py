@@ -20,7 +20,7 @@ from .permissions_file import ALL_QUEUES, Rules
 from .tokens import Tokens
 from .watched_files import WatchedFiles
 
-NOBODY: Final = Identity()
+ANONYMOUS: Final = Identity()
 CHALLENGE: Final = 'Bearer realm="spoolrack"'
 """The `WWW-Authenticate` header of a 401."""
 _SCHEME: Final = "bearer"
@@ -59,7 +59,7 @@ class AccessControl:
         Raises `Unauthenticated`.
         """
         if self.is_open:
-            return NOBODY
+            return ANONYMOUS
         if not self._knows_callers:
             raise Unauthenticated(
                 why="here this server can't tell callers apart, and it has permissions: start it with "

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-ANYBODY: Final = "*"
+ANY_IDENTITY: Final = "*"
 _IDENTITY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+=,%-]{0,254}")
 
 

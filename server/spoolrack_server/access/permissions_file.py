@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from .file_format import ANYBODY, UnreadableAccessFile, is_identity, lines_of
+from .file_format import ANY_IDENTITY, UnreadableAccessFile, is_identity, lines_of
 from .permissions import Identity, Permission
 
 ALL_QUEUES: Final = "*"
@@ -49,7 +49,7 @@ class Rules:
                     number, "has not three words: an identity, permissions, and a pattern of queues"
                 )
             name, what, *patterns = words
-            if name != ANYBODY and not is_identity(name):
+            if name != ANY_IDENTITY and not is_identity(name):
                 raise UnreadableAccessFile(number, f"{name[:80]!r} can't be the name of an identity")
             for pattern in patterns:
                 if not _PATTERN.fullmatch(pattern):
@@ -60,7 +60,7 @@ class Rules:
         return cls(rules)
 
     def _allows(self, identity: Identity, permission: Permission, queue: str) -> bool:
-        keys = ((identity.name, permission), (ANYBODY, permission))
+        keys = ((identity.name, permission), (ANY_IDENTITY, permission))
         if queue == ALL_QUEUES:
             return any(key in self._everywhere for key in keys)
         return any(
@@ -69,7 +69,8 @@ class Rules:
 
     def allows_somewhere(self, identity: Identity, permission: Permission) -> bool:
         """Return whether an identity can have the permission on any queue."""
-        return (identity.name, permission) in self._patterns or (ANYBODY, permission) in self._patterns
+        keys = ((identity.name, permission), (ANY_IDENTITY, permission))
+        return any(key in self._patterns for key in keys)
 
 
 def _permissions(line: int, what: str) -> frozenset[Permission]:

@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.http import HttpVersion10, HttpVersion11
 from spoolrack_store.model.errors import InvalidRequest, StoreError, Unauthenticated
 
-from ..access.access_control import NOBODY, AccessControl, name_in_ssl
+from ..access.access_control import ANONYMOUS, AccessControl, name_in_ssl
 from ..access.permissions import Identity
 from .http_errors import CrossOrigin, UnknownParameter, UnreadableBody, WrongHost
 
@@ -44,7 +44,7 @@ class RequestChecks:
     def check(self, request: web.Request) -> None:
         """Check a request; raise `WrongHost`, `CrossOrigin`, `Unauthenticated`, `PermissionDenied`,
         `InvalidQueueName` or `UnknownParameter`."""
-        request[IDENTITY] = NOBODY
+        request[IDENTITY] = ANONYMOUS
         route = self._routes.get((request.method, request.match_info.handler))
         if route is not None and route.changes:
             require_own_origin(request)

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, quote
 from aiohttp import web
 from spoolrack_store.model.clock import Clock
 
-from ..access.access_control import NOBODY
+from ..access.access_control import ANONYMOUS
 from ..access.permissions import Identity
 from ..access.sqs_keys import SqsKeys
 from ..access.watched_files import WatchedFiles
@@ -80,7 +80,7 @@ class Authenticator:
         invalid signature."""
         if self._keys is None:
             found = _SCOPE.search(request.headers.get("Authorization", ""))
-            return NOBODY, found[1] if found else DEFAULT_REGION
+            return ANONYMOUS, found[1] if found else DEFAULT_REGION
         given = _signature_of(request)
         keys = self._keys.current
         identity = _identity_in(keys, given)
@@ -96,7 +96,7 @@ class Authenticator:
     def still_known(self, request: web.Request) -> Identity:
         """Return the identity of a request's access key; raise the error of an unknown one."""
         if self._keys is None:
-            return NOBODY
+            return ANONYMOUS
         return _identity_in(self._keys.current, _signature_of(request))
 
     def _check_scope(self, given: _Signature) -> None:
