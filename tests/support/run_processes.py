@@ -107,8 +107,7 @@ class Crew:
         pid = member.process.pid
         os.kill(pid, signal.SIGSTOP)
         # The process is no child of this one, which waitid(2) would tell.
-        threads = Path(f"/proc/{pid}/task")
-        while any(b") T " not in (each / "stat").read_bytes() for each in threads.iterdir()):
+        while not _is_stopped(pid):
             pass
 
     def thaw(self, member: Member) -> None:
@@ -159,6 +158,16 @@ class Crew:
                 member.process.stdin.close()
         for listener in self._listeners:
             listener.join(SILENCE)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Return whether all threads of a process are stopped, as proc_pid_stat(5) tells."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        # One that was about to end has ended.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if b") T " not in (thread / "stat").read_bytes():
+                return False
+    return True
 
 
 class Served:
