@@ -11,7 +11,7 @@
 DATA ?= ./data
 ARGS ?=
 MINUTES ?= 30
-WORKERS ?= 5
+WORKERS ?= 4
 SPREAD = -n $(WORKERS) --no-loadscope-reorder
 CHECKED = access brokerless client contract crash http mutants server store structure unit vsqs
 LONG = $(patsubst %,--ignore-glob=tests/*/test_*%*.py,process kill install set_up wheel distribution crashes)
