@@ -15,6 +15,7 @@ from celery.exceptions import TaskRevokedError
 from spoolrack.testing import RunningServer, running_server
 
 from tests.celery import celery_app
+from tests.celery.test_kombu_transport import FOREIGN
 from tests.celery.worker_rig import Worker, configure, until, worker
 from tests.support import STUCK
 
@@ -113,6 +114,34 @@ def test_a_worker_whose_processes_are_all_busy_is_inspected_and_its_tasks_are_re
         with server.client() as client:
             until(lambda: not client.queue("busy").info().counts.leased_count, "all are acknowledged")
     assert len(log.read_text().splitlines()) == 2
+
+
+def test_tasks_that_a_stopped_worker_never_began_were_not_received(
+    server: RunningServer, tmp_path: Path
+) -> None:
+    gate, log = tmp_path / "gate", tmp_path / "log"
+    with worker("stopped", broker(server), tmp_path, "--queues", "spared") as stopped:
+        for _ in range(6):
+            celery_app.wait_for.apply_async((str(gate), str(log)), queue="spared")
+        inspect = celery_app.app.control.inspect([stopped.name], timeout=STUCK, limit=1)
+        until(lambda: len(inspect.active()[stopped.name]) == 2, "both processes are busy")
+        until(lambda: len(inspect.reserved()[stopped.name]) == 4, "the others wait in the worker")
+        stopped.ask_to_stop()
+        gate.touch()
+        stopped.stop()
+    with server.client() as client:
+        left = list(client.queue("spared").peek())
+        assert [message.receive_count for message in left] == [0] * 4
+        client.delete_queue("spared")
+
+
+def test_messages_of_other_programs_end_no_worker(
+    server: RunningServer, running: Worker, tmp_path: Path
+) -> None:
+    with server.client() as client:
+        client.queue("celery").send_many(FOREIGN)
+    assert celery_app.add.delay(1, 2).get(timeout=STUCK) == 3
+    assert "Unrecoverable" not in running.log
 
 
 def test_an_inspection_names_the_queue(running: Worker) -> None:

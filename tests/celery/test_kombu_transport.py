@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import kombu
 import pytest
@@ -21,6 +22,14 @@ from tests.support import STUCK
 
 TASKS = kombu.Queue("tasks", kombu.Exchange("tasks", "direct"), "tasks")
 NEWS = kombu.Exchange("news", "fanout")
+ENVELOPE: dict[str, Any] = {
+    "body": "e30=",
+    "content-type": "application/json",
+    "content-encoding": "utf-8",
+    "headers": {},
+    "properties": {"body_encoding": "base64", "delivery_info": {}},
+}
+"""What kombu writes, with the body `{}`."""
 MANY = 50
 SHORT = 0.2
 
@@ -319,16 +328,77 @@ def test_an_expiring_queue_of_a_dead_process_is_deleted_by_the_next() -> None:
             assert names == ["early", "kombu.bindings", "late"]
 
 
+def changed(**more: Any) -> bytes:
+    return json.dumps({**ENVELOPE, **more}).encode()
+
+
+FOREIGN: Final = [
+    b"no envelope of kombu's",
+    b"",
+    b"null",
+    b"[1]",
+    b"[" * 20_000,
+    b'{"type": "Feature", "geometry": null, "properties": {"name": "Oslo"}}',
+    b'{"type": "Feature", "geometry": null, "properties": null}',
+    changed(body={"number": 1}),
+    changed(headers="x"),
+    changed(headers=[["task", "x"]]),
+    changed(properties={"delivery_info": "x"}),
+    changed(properties={"delivery_info": None}),
+    changed(properties={"body_encoding": "rot13"}),
+    changed(properties={"body_encoding": ["base64"]}),
+    changed(body="e30", properties={"body_encoding": "base64"}),
+    changed(**{"content-type": 7}),
+    changed(**{"content-encoding": ["utf-8"]}),
+]
+"""Bodies that kombu didn't write."""
+
+
+@pytest.mark.parametrize(
+    "body",
+    FOREIGN,
+    ids=lambda body: body[:60].decode(),
+)
 def test_a_message_of_another_program_is_delivered_as_bytes(
+    connection: Any, server: RunningServer, body: bytes
+) -> None:
+    queue = TASKS(connection.default_channel)
+    queue.declare()
+    with server.client() as client:
+        client.queue("tasks").send_many([body, body])
+    found: list[Any] = []
+    with connection.Consumer([TASKS], on_message=found.append, accept=None, prefetch_count=1):
+        drained(connection, 1)
+    got = queue.get(accept=None)
+    for message in (*found, got):
+        assert bytes(message.body) == body
+        assert message.content_type == "application/data"
+        message.ack()
+    assert counts(server, "tasks") == (0, 0)
+
+
+def test_an_envelope_that_another_program_wrote_as_kombu_does_is_read(
     connection: Any, server: RunningServer
 ) -> None:
-    TASKS(connection.default_channel).declare()
+    queue = TASKS(connection.default_channel)
+    queue.declare()
     with server.client() as client:
-        client.queue("tasks").send(b"no envelope of kombu's")
-    found: list[Any] = []
-    with connection.Consumer([TASKS], on_message=found.append, accept=None):
-        drained(connection, 1)
-    assert bytes(found[0].body) == b"no envelope of kombu's"
+        client.queue("tasks").send(changed())
+        client.queue("tasks").send(changed(body="{}", properties={}))
+    assert [queue.get().payload, queue.get().payload] == [{}, {}]
+
+
+def test_a_message_that_was_consumed_and_not_acknowledged_counts_as_received(
+    server: RunningServer,
+) -> None:
+    with connected(server) as connection:
+        publish(connection, "one")
+    for _ in range(2):
+        with connected(server) as connection:
+            connection.Consumer([TASKS], callbacks=[lambda *_: None]).consume()
+            drained(connection, 1)
+    with server.client() as client:
+        assert [message.receive_count for message in client.queue("tasks").peek()] == [2]
 
 
 def test_a_server_that_is_away_is_a_connection_error() -> None:
