@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -211,3 +213,24 @@ def test_a_stopped_worker_leaves_no_queue_of_its_own(server: RunningServer, tmp_
         assert any(queue.name.startswith("short-localhost") for queue in client.list_queues())
     with server.client() as client:
         assert not any(queue.name.startswith("short-localhost") for queue in client.list_queues())
+
+
+FORKING = """
+import os, sys
+from celery import Celery
+app = Celery("forking", broker=sys.argv[1], backend="rpc://")
+@app.task(name="never")
+def never(): pass
+never.delay()
+if os.fork() == 0:
+    never.delay()
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+def test_a_forked_child_sends_with_its_first_call(server: RunningServer) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, broker(server)], capture_output=True, text=True, timeout=STUCK
+    )
+    assert done.returncode == 0, done.stderr

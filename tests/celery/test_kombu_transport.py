@@ -14,7 +14,19 @@ import pytest
 import spoolrack.kombu
 from kombu.asynchronous import Hub
 from kombu.exceptions import OperationalError
-from spoolrack.errors import QueueNotFound
+from spoolrack.errors import (
+    DiskError,
+    DiskFull,
+    InternalError,
+    MemoryLimit,
+    MessageTooLarge,
+    OutcomeUnknown,
+    QueueFull,
+    QueueNotFound,
+    SendingPaused,
+    SpoolrackError,
+    Unauthenticated,
+)
 from spoolrack.kombu._broker import LEAST_EXPIRY, spoolrack_name
 from spoolrack.testing import RunningServer, manual_clock, running_server
 
@@ -405,6 +417,76 @@ def test_a_server_that_is_away_is_a_connection_error() -> None:
     connection = kombu.Connection("spoolrack://127.0.0.1:1", connect_timeout=SHORT)
     with pytest.raises(OperationalError):
         connection.ensure_connection(max_retries=1, interval_start=0)
+
+
+@pytest.mark.parametrize("retry", [True, False])
+@pytest.mark.parametrize(
+    ("setting", "kind"),
+    [
+        ({"max_messages": 1}, QueueFull),
+        ({"sending": "paused"}, SendingPaused),
+        ({"max_message_size": 1}, MessageTooLarge),
+    ],
+)
+def test_a_message_that_a_queue_refuses_is_refused_at_once_and_loses_no_connection(
+    server: RunningServer, setting: Any, kind: type[SpoolrackError], retry: bool
+) -> None:
+    with connected(server, timeout=3_600.0) as connection, server.client() as client:
+        publish(connection, "one")
+        client.update_queue("tasks", **setting)
+        before = connection.connection
+        with pytest.raises(kind):
+            publish(connection, "two", retry=retry)
+        assert connection.connection is before
+        client.update_queue("tasks", sending=None, max_messages=None, max_message_size=None)
+        publish(connection, "three")
+    assert not issubclass(kind, spoolrack.kombu.Transport.connection_errors)
+
+
+@pytest.mark.parametrize(
+    "kind", [DiskError, DiskFull, InternalError, MemoryLimit, OutcomeUnknown, Unauthenticated]
+)
+def test_a_worker_connects_again_after_what_a_server_in_trouble_answers(
+    kind: type[SpoolrackError],
+) -> None:
+    assert issubclass(kind, spoolrack.kombu.Transport.connection_errors)
+
+
+def test_a_message_in_doubt_is_published_once() -> None:
+    assert not issubclass(OutcomeUnknown, spoolrack.kombu.Transport.recoverable_connection_errors)
+
+
+def test_in_an_event_loop_a_queue_is_bound_once_the_server_takes_its_binding(
+    server: RunningServer,
+) -> None:
+    hub = Hub()
+    with connected(server, timeout=3_600.0) as connection, server.client() as client:
+        connection.connect()
+        connection.register_with_event_loop(hub)
+        client.update_queue("kombu.bindings", sending="paused")
+        queue = kombu.Queue("first", NEWS)(connection.default_channel)
+        queue.declare()
+        connection.transport.broker.declare_deferred()
+        client.update_queue("kombu.bindings", sending="open")
+        connection.transport.broker.declare_deferred()
+        publish(connection, "!", exchange=NEWS, declare=[NEWS])
+        assert queue.get().payload == "!"
+    hub.close()
+
+
+def test_in_an_event_loop_a_refused_event_is_dropped_and_a_refused_task_is_not(
+    server: RunningServer,
+) -> None:
+    hub = Hub()
+    with connected(server, timeout=3_600.0) as connection, server.client() as client:
+        publish(connection, "one")
+        connection.register_with_event_loop(hub)
+        client.update_queue("tasks", max_messages=1)
+        publish(connection, "event", delivery_mode=1)
+        with pytest.raises(QueueFull):
+            publish(connection, "task")
+    assert counts(server, "tasks") == (1, 0)
+    hub.close()
 
 
 def test_an_import_of_kombus_serialization_enters_the_scheme() -> None:

@@ -13,16 +13,34 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
+import os
 import re
+import threading
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from random import Random
 from typing import Final, NamedTuple
 
 from .._blocking import Client, Queue
+from .._retry import RetryPolicy
 from .._settings import Settings
 from .._values import QueueInfo
-from ..errors import MessageNotFound, QueueBeingDeleted, QueueExists, QueueNotFound
+from ..errors import (
+    DiskFull,
+    MemoryLimit,
+    MessageNotFound,
+    QueueBeingDeleted,
+    QueueExists,
+    QueueFull,
+    QueueNotFound,
+    SendingPaused,
+    SpoolrackError,
+)
+
+log = logging.getLogger("spoolrack")
 
 BINDINGS: Final = "kombu.bindings"
 """The queue of the records."""
@@ -38,6 +56,41 @@ _KEPT: Final = 60
 """Characters that are kept of a name that isn't one of Spoolrack's."""
 _DIGITS: Final = 16
 _GONE: Final = (QueueNotFound, QueueBeingDeleted)
+REFUSALS: Final = (DiskFull, MemoryLimit, QueueFull, SendingPaused)
+"""Errors of a server that takes no sends now, and does all else."""
+WARN_EVERY: Final = 60.0
+"""Seconds between two warnings of transient messages that are dropped."""
+
+
+class _EventLoop(threading.local):
+    pid = 0
+    """The process in which this thread runs a worker's event loop; 0: in none."""
+
+
+_event_loop: Final = _EventLoop()
+
+
+def runs_event_loop(is_running: bool) -> None:
+    """Note that this thread runs a worker's event loop, or runs it no more."""
+    _event_loop.pid = os.getpid() if is_running else 0
+
+
+def in_event_loop() -> bool:
+    """Return whether this thread runs a worker's event loop. Nothing there waits until the server takes
+    sends again: the worker's acknowledgements make the room."""
+    return _event_loop.pid == os.getpid()
+
+
+class Retries(RetryPolicy):
+    """The client's policy, but for refusals: a full queue is the caller's business, and an event loop
+    waits for none."""
+
+    __slots__ = ()
+
+    def pause(self, error: SpoolrackError, *, failed: int, left: float, random: Random) -> float | None:
+        if isinstance(error, QueueFull) or (isinstance(error, REFUSALS) and in_event_loop()):
+            return None
+        return super().pause(error, failed=failed, left=left, random=random)
 
 
 class Binding(NamedTuple):
@@ -81,6 +134,10 @@ class Broker:
         self._owned: dict[str, float] = {}
         """Expiring queues that this connection declared, with their seconds."""
         self._refreshed = time.monotonic()
+        self._deferred: dict[tuple[str, object], Callable[[], None]] = {}
+        """Refused steps of declarations: by queue and binding, None: its creation."""
+        self._dropped = 0
+        self._warned = -WARN_EVERY
 
     def open(self, timeout: float) -> None:
         """Check that the server answers, within `timeout` seconds."""
@@ -105,7 +162,34 @@ class Broker:
         if expires:
             self._owned[name] = expires
             self._delete_expired(self._record_expiry(name))
-        self._create(name, settings)
+        self._take_or_defer((name, None), partial(self._create, name, settings))
+
+    def _take_or_defer(self, key: tuple[str, object], step: Callable[[], None]) -> None:
+        """Take a step of a declaration. In an event loop one that the server refuses is taken later:
+        the worker consumes meanwhile from the queues that exist."""
+        if not self.is_missing(key[0]):
+            try:
+                step()
+                self._deferred.pop(key, None)
+                return
+            except REFUSALS as error:
+                if not in_event_loop():
+                    raise
+                log.warning("the queue %s is declared once the server allows it: %s", key[0], error)
+        self._deferred[key] = step
+
+    def declare_deferred(self) -> None:
+        """Take the steps that were deferred, up to the first that is refused again."""
+        for key, step in list(self._deferred.items()):
+            try:
+                step()
+            except REFUSALS:
+                return
+            del self._deferred[key]
+
+    def is_missing(self, name: str) -> bool:
+        """Return whether the creation of a queue was deferred."""
+        return (name, None) in self._deferred
 
     def _create(self, name: str, settings: Settings, timeout: float | None = None) -> None:
         with contextlib.suppress(QueueExists):  # The settings of a queue are its operator's.
@@ -121,6 +205,8 @@ class Broker:
     def delete(self, name: str) -> None:
         """Delete a queue with its bindings; it may be gone already."""
         self._owned.pop(name, None)
+        for key in [key for key in self._deferred if key[0] == name]:
+            del self._deferred[key]
         records = self._read()
         self._delete_records(
             [
@@ -132,6 +218,11 @@ class Broker:
             self._client.delete_queue(spoolrack_name(self._prefix + name))
 
     def bind(self, exchange: str, binding: Binding) -> None:
+        self._take_or_defer(
+            (binding.queue, (exchange, binding)), partial(self._bind, exchange, binding)
+        )
+
+    def _bind(self, exchange: str, binding: Binding) -> None:
         if binding not in self.table(exchange, fresh=True):
             self._send({"exchange": exchange, **binding._asdict()})
 
@@ -156,7 +247,31 @@ class Broker:
         is_transient: bool,
     ) -> None:
         """Send a message to all of the queues, or to none. A transient message isn't sent to queues
-        that are gone; another one raises `QueueNotFound`."""
+        that are gone; another one raises `QueueNotFound`. In an event loop a transient message that the
+        server refuses is dropped."""
+        try:
+            self._publish_where(queues, body, delay, priority, is_transient=is_transient)
+        except REFUSALS as error:
+            if not (is_transient and in_event_loop()):
+                raise
+            self._dropped += 1
+            if time.monotonic() - self._warned >= WARN_EVERY:
+                self._warned = time.monotonic()
+                log.warning(
+                    "%d events and replies were dropped, the last one for %s: %s",
+                    *(self._dropped, ", ".join(queues), error),
+                )
+                self._dropped = 0
+
+    def _publish_where(
+        self,
+        queues: Sequence[str],
+        body: bytes,
+        delay: float | None,
+        priority: int,
+        *,
+        is_transient: bool,
+    ) -> None:
         left = list(queues)
         while left:
             try:

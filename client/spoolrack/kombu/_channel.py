@@ -337,6 +337,8 @@ class Channel(virtual.Channel):
             consumer_tag = self._turns[0]
             self._turns.rotate(-1)
             consumer = self._streams[consumer_tag]
+            if self.broker.is_missing(consumer.name):
+                continue
             if not consumer.no_ack and not self._may_deliver(consumer_tag, consumer):
                 continue
             envelope = self._streams[consumer_tag].next_envelope()
