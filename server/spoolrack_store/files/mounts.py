@@ -33,7 +33,10 @@ def doubt_about(root: str | os.PathLike[str]) -> str | None:
     kind = _kind_of(number)
     if kind != "ext4" or not _JOURNALS.is_dir():
         return None
-    name = (_DEVICES / number).resolve().name
+    try:
+        name = (_DEVICES / number).readlink().name
+    except OSError:
+        return None  # Without /sys, as in some containers: a device without a name has no evidence.
     if any(journal.name.startswith(f"{name}-") for journal in _JOURNALS.iterdir()):
         return None
     return (
