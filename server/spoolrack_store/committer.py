@@ -82,6 +82,9 @@ class Parking:
     def __len__(self) -> int:
         return sum(map(len, list(self._queues.values())))
 
+    def is_awaited(self, queue: str) -> bool:
+        return queue in self._queues
+
     def park(self, parked: Parked) -> None:
         parked.place = next(self._place)
         self._queues.setdefault(parked.request.queue, {})[parked.place] = parked
@@ -231,6 +234,7 @@ class Committer:
         self._clock = clock
         self._changing = changing
         self._parking = Parking()
+        engine.expiry.is_awaited = self._parking.is_awaited
         self._wakened = threading.Condition()
         """Guards what follows. Only our driver waits on it; to notify all is for callers that Ctrl-C
         interrupts in a notification, and that leave behind a waiter which swallows the next one."""

@@ -41,7 +41,7 @@ ENVELOPE: dict[str, Any] = {
     "headers": {},
     "properties": {"body_encoding": "base64", "delivery_info": {}},
 }
-"""What kombu writes, with the body `{}`."""
+"""An envelope of kombu with the body `{}`."""
 MANY = 50
 SHORT = 0.2
 

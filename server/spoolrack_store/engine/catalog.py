@@ -101,6 +101,8 @@ class Catalog(Part):
         self._moves = moves
         self._random = random
         self.records: dict[str, QueueRecord] = {}
+        self.expiring: dict[str, None] = {}
+        """Those of the queues that expire."""
         self.reset: set[str] = set()
         """Queues that this process gave the default settings, because theirs were lost."""
         self._tombstones: dict[str, _Tombstone] = {}
@@ -137,6 +139,17 @@ class Catalog(Part):
 
     def is_being_deleted(self, name: str) -> bool:
         return name in self._tombstones
+
+    def _enter(self, record: QueueRecord) -> None:
+        self.records[record.name] = record
+        if record.settings.expires:
+            self.expiring[record.name] = None
+        else:
+            self.expiring.pop(record.name, None)
+
+    def _leave(self, name: str) -> QueueRecord | None:
+        self.expiring.pop(name, None)
+        return self.records.pop(name, None)
 
     # Requests. The answers hold once the commit is synced.
 
@@ -196,7 +209,7 @@ class Catalog(Part):
         record = replace(there, **parts, version=there.version + 1)
         self._write(record, record.settings)
         self._end_writers(there, record)
-        self.records[there.name] = record
+        self._enter(record)
         self._old[_path(there.name, there.version)] = self._moves.commit
         return record
 
@@ -226,7 +239,7 @@ class Catalog(Part):
         # The folder first: one without settings is nothing.
         self._make_folder(name)
         self._write(record, settings)
-        self.records[name] = record
+        self._enter(record)
         index = self._moves.index.queue(name)
         index.entered = index.left = 0
         return record
@@ -364,7 +377,7 @@ class Catalog(Part):
             self._old[_path(name, there.version)] = self._moves.commit
         self._end_writers(there, record)
         self._tombstones.pop(name, None)
-        self.records[name] = record
+        self._enter(record)
         return True
 
     def _version(self, name: str) -> int:
@@ -372,14 +385,14 @@ class Catalog(Part):
         return tombstone.version if tombstone is not None else 0 if record is None else record.version
 
     def _drop(self, name: str) -> None:
-        self.records.pop(name, None)
+        self._leave(name)
         self._tombstones.pop(name, None)
         self.reset.discard(name)
 
     def _write_again(self, record: QueueRecord) -> None:
         self._make_folder(record.name)
         self._write(record, record.settings)
-        self.records[record.name] = record
+        self._enter(record)
         log.error(
             "the settings of the queue %s were lost or damaged, and are written again", record.name
         )
@@ -399,7 +412,7 @@ class Catalog(Part):
 
     def _add_tombstone(self, name: str, version: int, made: tuple[Millis, str]) -> None:
         self._drop_superseded(name)
-        self._end_writers(self.records.pop(name, None))
+        self._end_writers(self._leave(name))
         self.reset.discard(name)
         there = self._tombstones.get(name)
         if there is None or (there.version, there.made) != (version, made):
