@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import chord
+from celery import Celery, chord
 from celery.exceptions import TaskRevokedError
 from spoolrack.testing import RunningServer, running_server
 
@@ -20,6 +20,7 @@ from tests.celery import celery_app
 from tests.celery.test_kombu_transport import FOREIGN
 from tests.celery.worker_rig import Worker, configure, until, worker
 from tests.support import STUCK
+from tests.support.real_server import RealServer
 
 ALL = range(20)
 
@@ -213,6 +214,30 @@ def test_a_stopped_worker_leaves_no_queue_of_its_own(server: RunningServer, tmp_
         assert any(queue.name.startswith("short-localhost") for queue in client.list_queues())
     with server.client() as client:
         assert not any(queue.name.startswith("short-localhost") for queue in client.list_queues())
+
+
+def test_a_worker_starts_and_empties_its_queue_while_the_server_refuses_every_send(
+    tmp_path: Path,
+) -> None:
+    full = RealServer(tmp_path / "root", tmp_path / "log")
+    gate, log = tmp_path / "gate", tmp_path / "tasks"
+    gate.touch()
+    try:
+        full.start()
+        with Celery(broker=f"spoolrack://127.0.0.1:{full.port}") as app:
+            for _ in range(4):
+                app.send_task(celery_app.wait_for.name, (str(gate), str(log)))
+        full.kill()
+        full = RealServer(full.root, tmp_path / "log", after=("--min-free-space", "1048576G"))
+        full.start()
+        url = f"spoolrack://127.0.0.1:{full.port}"
+        with worker("starving", url, tmp_path, "-E", "--queues", "celery") as starving:
+            left = full.queue("celery")
+            until(lambda: not list(left.peek(limit=1)), "the queue is empty")
+            assert "Unrecoverable" not in starving.log
+    finally:
+        full.kill()
+    assert len(log.read_text().splitlines()) == 4
 
 
 FORKING = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -13,7 +14,9 @@ import kombu
 import pytest
 import spoolrack.kombu
 from kombu.asynchronous import Hub
+from kombu.common import Broadcast
 from kombu.exceptions import OperationalError
+from kombu.pidbox import Mailbox
 from spoolrack.errors import (
     DiskError,
     DiskFull,
@@ -244,19 +247,35 @@ def test_a_fan_out_reaches_the_queues_of_all_connections(server: RunningServer) 
     assert sorted(found) == ["first!", "second!"]
 
 
-def test_a_fan_out_is_in_all_queues_or_in_none(connection: Any, server: RunningServer) -> None:
+def test_a_fan_out_is_in_all_queues_that_are_there_or_in_none(
+    connection: Any, server: RunningServer
+) -> None:
     channel = connection.default_channel
-    for name in ("first", "second", "third"):
+    names = ["first", "second", "third"]
+    for name in names:
         kombu.Queue(name, NEWS)(channel).declare()
     with server.client() as client:
-        client.delete_queue("third")
-        with pytest.raises(QueueNotFound):
+        client.update_queue("second", sending="paused")
+        with pytest.raises(SendingPaused):
             publish(connection, "!", exchange=NEWS, declare=[NEWS])
-        assert client.queue("first").info().counts.ready_count == 0
-        # A transient message goes to the queues that exist.
-        publish(connection, "!", exchange=NEWS, declare=[NEWS], delivery_mode=1)
-        assert client.queue("first").info().counts.ready_count == 1
-        assert client.queue("second").info().counts.ready_count == 1
+        assert [client.queue(name).info().counts.ready_count for name in names] == [0, 0, 0]
+        client.update_queue("second", sending="open")
+        client.delete_queue("third")
+        for mode in (1, 2):
+            publish(connection, "!", exchange=NEWS, declare=[NEWS], delivery_mode=mode)
+        assert [client.queue(name).info().counts.ready_count for name in names[:2]] == [2, 2]
+        assert client.queue("kombu.bindings").info().counts.ready_count == 2, "the third is unbound"
+
+
+def test_a_message_whose_queue_is_gone_is_refused_and_a_transient_one_dropped(
+    connection: Any, server: RunningServer
+) -> None:
+    publish(connection, "one")
+    with server.client() as client:
+        client.delete_queue("tasks")
+    publish(connection, "two", delivery_mode=1)
+    with pytest.raises(QueueNotFound):
+        publish(connection, "two")
 
 
 def test_a_topic_exchange_routes_by_its_patterns(connection: Any) -> None:
@@ -322,22 +341,99 @@ def test_an_expiring_queue_is_deleted_with_its_connection(server: RunningServer)
         assert client.queue("kombu.bindings").info().counts.ready_count == 0
 
 
-def test_an_expiring_queue_of_a_dead_process_is_deleted_by_the_next() -> None:
+@pytest.mark.parametrize(
+    "options",
+    [{"expires": 10.0}, {"auto_delete": True, "durable": False}, {"exclusive": True}],
+    ids=["expires", "auto-delete", "exclusive"],
+)
+def test_a_temporary_queue_of_a_dead_process_is_removed_by_the_server(options: Any) -> None:
     clock = manual_clock()
     with (
         running_server(clock=clock) as server,
         connected(server) as dead,
-        connected(server) as alive,
+        connected(server) as living,
+        server.client() as client,
     ):
-        kombu.Queue("left", NEWS, expires=10.0)(dead.default_channel).declare()
-        clock.advance(int(LEAST_EXPIRY * 1000))
-        kombu.Queue("early", NEWS, expires=10.0)(alive.default_channel).declare()
-        with server.client() as client:
-            assert "left" in [queue.name for queue in client.list_queues()]
-            clock.advance(1_000)
-            kombu.Queue("late", NEWS, expires=10.0)(alive.default_channel).declare()
-            names = [queue.name for queue in client.list_queues()]
-            assert names == ["early", "kombu.bindings", "late"]
+        kombu.Queue("left", NEWS, **options)(dead.default_channel).declare()
+        consumer = living.Consumer([kombu.Queue("used", NEWS, **options)], callbacks=[print])
+        consumer.consume()
+        living.transport.channels[0].deliver_next()
+        for _ in range(MANY):
+            clock.advance(5_000)
+            if "left" not in [queue.name for queue in client.list_queues()]:
+                break
+        assert [queue.name for queue in client.list_queues()] == ["kombu.bindings", "used"]
+        # A binding more, and that of the queue that is gone is found.
+        kombu.Queue("next", NEWS)(living.default_channel).declare()
+        assert client.queue("kombu.bindings").info().counts.ready_count == 2
+
+
+def test_a_broadcast_reaches_each_connection_and_its_queues_are_temporary(
+    server: RunningServer,
+) -> None:
+    found: list[Any] = []
+    with connected(server) as one, connected(server) as two, server.client() as client:
+        for connection in (one, two):
+            connection.Consumer(
+                [Broadcast("all")], callbacks=[lambda body, _: found.append(body)], no_ack=True
+            ).consume()
+        publish(one, "!", exchange=Broadcast("all").exchange, declare=[])
+        drained(one, 1)
+        drained(two, 1)
+        assert found == ["!", "!"]
+        queues = [queue for queue in client.list_queues() if queue.name != "kombu.bindings"]
+        assert [queue.settings.expires for queue in queues] == [LEAST_EXPIRY] * 2
+
+
+def test_a_queue_of_replies_is_deleted_after_the_reply(server: RunningServer) -> None:
+    with connected(server) as worker, connected(server) as caller, server.client() as client:
+        mailbox = Mailbox("test", type="fanout")
+        node = mailbox(worker).Node("n", channel=worker.default_channel)
+        node.handlers["ping"] = lambda state: "pong"
+        with node.listen():
+            before = [queue.name for queue in client.list_queues()]
+            for _ in range(3):
+                asking = threading.Thread(target=drained, args=(worker, 1))
+                asking.start()
+                assert mailbox(caller).multi_call("ping", timeout=STUCK, limit=1) == [{"n": "pong"}]
+                asking.join()
+            assert [queue.name for queue in client.list_queues()] == before
+            assert client.queue("kombu.bindings").info().counts.ready_count == 1
+
+
+LEAVING = """
+import sys, kombu, spoolrack.kombu
+connection = kombu.Connection(sys.argv[1])
+kombu.Queue("left", kombu.Exchange("replies"), expires=10.0)(connection.default_channel).declare()
+"""
+
+
+def test_a_program_that_ends_deletes_its_queues_of_replies(server: RunningServer) -> None:
+    url = server.url.replace("grpc://", "spoolrack://")
+    subprocess.run([sys.executable, "-c", LEAVING, url], check=True, timeout=STUCK)
+    with server.client() as client:
+        assert [queue.name for queue in client.list_queues()] == ["kombu.bindings"]
+
+
+def test_bindings_that_were_purged_are_written_again_before_a_message_is_lost(
+    connection: Any, server: RunningServer
+) -> None:
+    publish(connection, "one")
+    with server.client() as client:
+        client.queue("kombu.bindings").purge()
+    connection.transport.broker.table("tasks", fresh=True)
+    publish(connection, "two")
+    assert counts(server, "tasks") == (2, 0)
+
+
+def test_what_is_no_record_among_the_bindings_is_passed_over(server: RunningServer) -> None:
+    with connected(server) as connection:
+        publish(connection, "one")
+    with server.client() as client:
+        client.queue("kombu.bindings").send_many([*FOREIGN, b'{"queue": "old", "expires": 10.0}'])
+    with connected(server) as connection:
+        publish(connection, "two")
+    assert counts(server, "tasks") == (2, 0)
 
 
 def changed(**more: Any) -> bytes:
@@ -487,6 +583,14 @@ def test_in_an_event_loop_a_refused_event_is_dropped_and_a_refused_task_is_not(
             publish(connection, "task")
     assert counts(server, "tasks") == (1, 0)
     hub.close()
+
+
+def test_a_url_of_several_servers_connects_to_one_that_is_there(server: RunningServer) -> None:
+    there = server.url.replace("grpc://", "spoolrack://")
+    with kombu.Connection(f"spoolrack://127.0.0.1:1;{there}", connect_timeout=SHORT) as connection:
+        connection.ensure_connection(max_retries=3, interval_start=0)
+        publish(connection, "one")
+    assert counts(server, "tasks") == (1, 0)
 
 
 def test_an_import_of_kombus_serialization_enters_the_scheme() -> None:

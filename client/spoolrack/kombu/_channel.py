@@ -199,7 +199,11 @@ class Channel(virtual.Channel):
     def _new_queue(self, queue: str, **kwargs: Any) -> None:
         arguments = kwargs.get("arguments") or {}
         self.broker.declare(
-            queue, _span(arguments.get("x-expires")), _span(arguments.get("x-message-ttl"))
+            queue,
+            expires=_span(arguments.get("x-expires")),
+            message_ttl=_span(arguments.get("x-message-ttl")),
+            is_exclusive=bool(kwargs.get("exclusive")),
+            is_auto_delete=bool(kwargs.get("auto_delete")),
         )
 
     def _has_queue(self, queue: str, **kwargs: Any) -> bool:
@@ -221,7 +225,11 @@ class Channel(virtual.Channel):
         self.state.queue_bindings_delete(queue)
 
     def after_reply_message_received(self, queue: str) -> None:
-        """Keep the queue of replies: it is deleted with its connection."""
+        """Delete a queue of replies: its next use declares it again. If that fails, it expires."""
+        try:
+            self.queue_delete(queue)
+        except SpoolrackError as error:
+            log.info("the queue of replies %s stays until it expires: %s", queue, error)
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str | None, queue: str) -> None:
         self.broker.bind(exchange, Binding(routing_key, pattern, queue))
@@ -273,7 +281,6 @@ class Channel(virtual.Channel):
         self._send([queue], message)
 
     def _send(self, queues: list[str], message: dict[str, Any]) -> None:
-        self.broker.refresh()
         is_transient = message["properties"].get("delivery_mode") == TRANSIENT
         body = json.dumps(message).encode()
         priority = self._get_message_priority(message)

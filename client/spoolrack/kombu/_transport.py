@@ -20,7 +20,7 @@ from kombu.transport import virtual
 from .. import errors
 from .._blocking import connect
 from .._credentials import CredentialOptions
-from ._broker import REFRESH, Broker, Retries, runs_event_loop
+from ._broker import Broker, Retries, runs_event_loop
 from ._channel import Channel
 
 DEFAULT_PORT: Final = 50051
@@ -76,7 +76,7 @@ class Transport(virtual.Transport):
         self._arrived = threading.Event()
         self._hub: Any = None
         """The event loop that delivers, if one does."""
-        self._timers: list[Any] = []
+        self._timer: Any = None
         """Of the event loop."""
         self._waker: tuple[socket.socket, socket.socket] | None = None
         """The end that the event loop reads, and the end that wakes it."""
@@ -156,10 +156,7 @@ class Transport(virtual.Transport):
         self._hub = loop
         loop.add_reader(self._waker[0], self._on_wake)
         runs_event_loop(True)
-        self._timers = [
-            loop.call_repeatedly(REFRESH / 2, self._refresh),
-            loop.call_repeatedly(DECLARE_EVERY, self._declare_deferred),
-        ]
+        self._timer = loop.call_repeatedly(DECLARE_EVERY, self._declare_deferred)
         self.wake()
 
     def _leave_event_loop(self) -> None:
@@ -169,8 +166,7 @@ class Transport(virtual.Transport):
         if not self.is_forked:  # The parent's poller would lose it, too.
             self._hub.remove_reader(ends[0])
             runs_event_loop(False)
-            for timer in self._timers:
-                timer.cancel()
+            self._timer.cancel()
         self._hub = None
         for end in ends:
             end.close()
@@ -184,10 +180,6 @@ class Transport(virtual.Transport):
         if self._deliver_next():
             self.wake()
 
-    def _refresh(self) -> None:
-        if self._broker is not None:
-            self._broker.refresh()
-
     def _declare_deferred(self) -> None:
         if self._broker is not None:
             self._broker.declare_deferred()
@@ -200,11 +192,10 @@ class Transport(virtual.Transport):
             self._arrived.clear()
             if self._deliver_next():
                 return
-            self.broker.refresh()
-            left = REFRESH if end is None else end - time.monotonic()
-            if left <= 0:
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left <= 0:
                 raise TimeoutError
-            self._arrived.wait(min(left, REFRESH))
+            self._arrived.wait(left)
 
     def _deliver_next(self) -> bool:
         """Deliver a message of one of the channels, which are asked in turn."""
