@@ -585,6 +585,40 @@ def test_in_an_event_loop_a_refused_event_is_dropped_and_a_refused_task_is_not(
     hub.close()
 
 
+FORKING = """
+import os, sys, threading, kombu, spoolrack.kombu
+tasks = kombu.Queue("tasks", kombu.Exchange("tasks"), "tasks")
+
+def send(url):
+    with kombu.Connection(url) as connection:
+        connection.Producer().publish(1, exchange=tasks.exchange, routing_key="tasks", declare=[tasks])
+
+def consume(connection):
+    with connection.Consumer([tasks], callbacks=[lambda body, message: message.ack()]):
+        while True:
+            connection.drain_events()
+
+with kombu.Connection(sys.argv[1]) as connection:
+    send(sys.argv[1])
+    threading.Thread(target=consume, args=(connection,), daemon=True).start()
+    for _ in range(60):
+        if os.fork() == 0:
+            send(sys.argv[1])
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.wait()[1])
+        if code:
+            os._exit(code & 127)
+    os._exit(0)
+"""
+
+
+def test_children_that_are_forked_beside_a_consumer_send(server: RunningServer) -> None:
+    """Each of them aborted with a chance of a few percent."""
+    url = server.url.replace("grpc://", "spoolrack://")
+    done = subprocess.run([sys.executable, "-c", FORKING, url], capture_output=True, timeout=STUCK)
+    assert done.returncode == 0, done.stderr[-2_000:]
+
+
 def test_a_url_of_several_servers_connects_to_one_that_is_there(server: RunningServer) -> None:
     there = server.url.replace("grpc://", "spoolrack://")
     with kombu.Connection(f"spoolrack://127.0.0.1:1;{there}", connect_timeout=SHORT) as connection:
