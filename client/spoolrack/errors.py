@@ -132,7 +132,8 @@ class EpochDiffers(SpoolrackError):
 
 
 class ReservationNotFound(SpoolrackError):
-    """There is no reservation of this stream and number: it was never made, or is long over."""
+    """There is no reservation of this stream and number: it was never made by this server, or ended
+    more than 30 days ago."""
 
     reason = "RESERVATION_NOT_FOUND"
     code = "NOT_FOUND"

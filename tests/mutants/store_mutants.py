@@ -771,6 +771,36 @@ STORE_MUTANTS: Final = (
         caught_by=(_SETS,),
     ),
     Mutant(
+        name="a-commit-of-what-never-was-is-a-success",
+        breaks="a reader of another root's stream is never told that its messages are deleted",
+        edits=edit(
+            "engine/reserver.py:Reserver._commit",
+            "if last_sequence_number > before and (stream, last_sequence_number) not in self.sets:",
+            "if False:",
+        ),
+        caught_by=(_SETS,),
+    ),
+    Mutant(
+        name="an-idle-reader-is-forgotten",
+        breaks="a commit that is repeated now and then is remembered for as long",
+        edits=edit(
+            "engine/reserver.py:Reserver._commit",
+            "            self._write_marker(stream, before, [])\n",
+            "",
+        ),
+        caught_by=(_SETS,),
+    ),
+    Mutant(
+        name="a-set-outlives-its-queue",
+        breaks="a set of a queue that was deleted is lost, also if its name is another queue's",
+        edits=edit(
+            "engine/reserver.py:Reserver._is_queue_gone",
+            " or (created_at is not None and created_at != record.created_at)",
+            "",
+        ),
+        caught_by=(_SETS,),
+    ),
+    Mutant(
         name="a-large-set-is-leased-in-one-commit",
         breaks="other callers are answered while a large set is leased",
         edits=edit(

@@ -33,7 +33,9 @@ class _ReservationStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Rese
     RESERVATION_STATE_HELD: _ReservationState.ValueType  # 1
     """Its messages are leased for it."""
     RESERVATION_STATE_LOST: _ReservationState.ValueType  # 2
-    """Its leases have ended or were released: other consumers may receive its messages."""
+    """Its leases have ended or were released: other consumers may receive its messages. Or its queue was
+    deleted, and they are gone.
+    """
 
 class ReservationState(_ReservationState, metaclass=_ReservationStateEnumTypeWrapper):
     """The state of a reservation."""
@@ -43,7 +45,9 @@ RESERVATION_STATE_UNSPECIFIED: ReservationState.ValueType  # 0
 RESERVATION_STATE_HELD: ReservationState.ValueType  # 1
 """Its messages are leased for it."""
 RESERVATION_STATE_LOST: ReservationState.ValueType  # 2
-"""Its leases have ended or were released: other consumers may receive its messages."""
+"""Its leases have ended or were released: other consumers may receive its messages. Or its queue was
+deleted, and they are gone.
+"""
 Global___ReservationState: _TypeAlias = ReservationState  # noqa: Y015
 
 @_typing.final

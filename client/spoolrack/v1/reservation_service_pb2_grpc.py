@@ -80,15 +80,16 @@ class ReservationServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ExtendReservation(self, request, context):
-        """Extends the leases of a reservation. One whose leases have ended fails with RESERVATION_LOST.
+        """Extends the leases of a reservation. One whose leases have ended, or whose queue was deleted, fails with
+        RESERVATION_LOST.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadReservation(self, request, context):
-        """Returns messages of a reservation, as often as it is asked. One whose leases have ended fails with
-        RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
+        """Returns messages of a reservation, as often as it is asked. One whose leases have ended, or whose queue
+        was deleted, fails with RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -97,7 +98,8 @@ class ReservationServiceServicer(object):
     def CommitReservations(self, request, context):
         """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
         `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
-        is a success.
+        is a success. A number that was never reserved, or ended more than 30 days ago, fails with
+        RESERVATION_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
