@@ -203,6 +203,14 @@ class ReservationUnread(SpoolrackError):
     code = "FAILED_PRECONDITION"
 
 
+class RootDiffers(SpoolrackError):
+    """The call is for another root than the server has, and nothing was done: check the server's
+    address. A checkpoint goes on only with the server that it began with, or a copy of its root."""
+
+    reason = "ROOT_DIFFERS"
+    code = "FAILED_PRECONDITION"
+
+
 class RedriveRunning(SpoolrackError):
     """A redrive of the queue is running: wait until it has ended, or cancel it."""
 

@@ -29,6 +29,7 @@ _REAPER: Final = "tests/store/test_reaper_promises.py"
 _REDRIVES: Final = "tests/store/test_redrive_promises.py"
 _REQUESTS: Final = "tests/store/test_store_requests.py"
 _SCHEDULES: Final = "tests/store/test_schedule_promises.py"
+_IDENTITY: Final = "tests/store/test_root_identity.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
 _SETS_SLICED: Final = "tests/store/test_sets_sliced.py"
 _SET_READS: Final = "tests/store/test_set_reads.py"
@@ -769,6 +770,18 @@ STORE_MUTANTS: Final = (
             "        if False and ",
         ),
         caught_by=(_SETS,),
+    ),
+    Mutant(
+        name="an-identity-is-told-before-it-is-durable",
+        breaks="a caller that was told a root's identity never meets another one after a power cut",
+        edits=edit("files/root.py:_identify", "        disk.sync_file(IDENTITY)", "        pass"),
+        caught_by=(_IDENTITY,),
+    ),
+    Mutant(
+        name="a-snapshot-has-another-identity",
+        breaks="a snapshot has the identity of its root",
+        edits=edit("snapshot.py:take_snapshot", " if id else {}", " if False else {}"),
+        caught_by=(_IDENTITY,),
     ),
     Mutant(
         name="a-commit-of-what-never-was-is-a-success",

@@ -344,7 +344,7 @@ def test_a_set_of_a_queue_that_was_deleted_is_lost_for_its_reader(
         assert told.is_lost
         assert told.messages == made.messages
         rig.restart()
-    # What was done of it is done: nothing of it can come again.
+    # Its messages are gone: nothing of it can come again.
     assert commit(rig, 0) == Committed(messages=0, lost=[])
     if is_made_again:
         assert len(rig.receive()) == 1

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from random import Random
@@ -27,6 +27,7 @@ from .._credentials import NONE, Credentials
 from .._retry import RetryPolicy
 from .._runtime import run
 from .._transports.grpc_calls import Frames, ThreadCalls, error_from
+from .._transports.grpc_channels import Method
 from ..errors import OutcomeUnknown, SpoolrackError, Timeout, Unreachable
 
 log = logging.getLogger("spoolrack.spark")
@@ -36,6 +37,8 @@ Answer = TypeVar("Answer")
 CALL_TIMEOUT: Final = 60.0
 """Seconds after which one try is given up."""
 POLICY: Final = RetryPolicy(initial=0.1, maximum=5.0)
+ROOT_KEY: Final = "spoolrack-root"
+"""The contract's metadata for the root that a call is for."""
 IN_FLIGHT: Final = 4
 """Calls of `call_each` at once: its backpressure."""
 
@@ -68,17 +71,23 @@ class LightClient:
     retry_seconds: float
     """How long a call that may succeed later is repeated, before it fails."""
     credentials: Credentials = NONE
+    root: str = ""
+    """The identity of the root that calls are for: a server with another one refuses them. Empty: any
+    root."""
     sleep: Callable[[float], Any] = time.sleep
     monotonic: Callable[[], float] = time.monotonic
     random: Random = field(default_factory=Random)
+
+    def to(self, root: str) -> LightClient:
+        """Return a client of the same server, whose calls are for this root."""
+        return replace(self, root=root)
 
     def __call__(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
         return self.repeated(method, lambda: self.once(method, request, timeout=timeout))
 
     def once(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
         """Make one attempt; raise `SpoolrackError`."""
-        calls = self._calls
-        return run(calls.unary(getattr(calls.stub, method), request, object, timeout))
+        return run(self._calls.unary(self._method(method), request, object, timeout))
 
     def repeated(self, what: str, attempt: Callable[[], Answer]) -> Answer:
         """Return the result of an idempotent `attempt`, which is repeated with backoff until it
@@ -125,7 +134,7 @@ class LightClient:
                 request = rest()
                 if request is None:
                     return None
-                frames = self._calls.frames(getattr(self._calls.stub, method), request)
+                frames = self._calls.frames(self._method(method), request)
             try:
                 return run(frames.next_or_end())
             except SpoolrackError:
@@ -146,7 +155,7 @@ class LightClient:
         `check` is given each request with its answer, in order. It may raise an error: then the request
         is repeated as it is by then. Once an error is raised, other requests may have taken place.
         """
-        begin = partial(getattr(self._calls.stub, method).future, timeout=CALL_TIMEOUT)
+        begin = partial(self._method(method).future, timeout=CALL_TIMEOUT)
         in_flight: deque[tuple[Any, Any]] = deque()
 
         def finish_first() -> None:
@@ -169,6 +178,10 @@ class LightClient:
         finally:
             for _, call in in_flight:
                 call.cancel()
+
+    def _method(self, name: str) -> Any:
+        method = getattr(self._calls.stub, name)
+        return Method(method, ((ROOT_KEY, self.root),)) if self.root else method
 
     @property
     def _calls(self) -> ThreadCalls:

@@ -27,6 +27,9 @@ if _version_not_supported:
 
 class ReservationServiceStub(object):
     """Sets of messages that are leased under a name, and can be read again until they are committed.
+
+    A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
+    root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
     """
 
     def __init__(self, channel):
@@ -69,6 +72,9 @@ class ReservationServiceStub(object):
 
 class ReservationServiceServicer(object):
     """Sets of messages that are leased under a name, and can be read again until they are committed.
+
+    A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
+    root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
     """
 
     def Reserve(self, request, context):
@@ -163,6 +169,9 @@ def add_ReservationServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class ReservationService(object):
     """Sets of messages that are leased under a name, and can be read again until they are committed.
+
+    A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
+    root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
     """
 
     @staticmethod

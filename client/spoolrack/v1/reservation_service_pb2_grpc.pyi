@@ -27,7 +27,11 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ReservationServiceStub:
-    """Sets of messages that are leased under a name, and can be read again until they are committed."""
+    """Sets of messages that are leased under a name, and can be read again until they are committed.
+
+    A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
+    root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -60,7 +64,11 @@ class ReservationServiceStub:
 
 @_typing.type_check_only
 class ReservationServiceAsyncStub(ReservationServiceStub):
-    """Sets of messages that are leased under a name, and can be read again until they are committed."""
+    """Sets of messages that are leased under a name, and can be read again until they are committed.
+
+    A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
+    root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Reserve: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.ReserveRequest, _reservation_service_pb2.ReserveResponse]  # type: ignore[assignment]
@@ -89,7 +97,11 @@ class ReservationServiceAsyncStub(ReservationServiceStub):
     """Returns the reservations, a page at a time."""
 
 class ReservationServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Sets of messages that are leased under a name, and can be read again until they are committed."""
+    """Sets of messages that are leased under a name, and can be read again until they are committed.
+
+    A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
+    root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
+    """
 
     @_abc_1.abstractmethod
     def Reserve(

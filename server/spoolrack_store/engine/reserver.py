@@ -377,8 +377,8 @@ class Reserver(Part):
                     held.changed = self._moves.commit  # The marker must be durable before.
             lost = [held for held in lost if held.name.sequence_number > before]
         elif not mine and self.markers[stream].marker.made_at < self._clock.wall() - MEMORY // 2:
-            # An idle reader that asks now and then is remembered for as long as it does. All sets of the
-            # old marker are done with.
+            # An idle reader that asks now and then is remembered for as long as it does. All sets of
+            # the old marker are done with.
             self._moves.unlink_file(_marker_path(stream, before))
             del self.markers[stream]
             self._write_marker(stream, before, [])

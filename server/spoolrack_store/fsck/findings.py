@@ -91,6 +91,8 @@ class MessageCounts:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
+    identity: str = ""
+    """Of the root; empty: it has none yet."""
     queues: dict[str, MessageCounts] = field(default_factory=dict)
     """By name, in order."""
     problems: list[Problem] = field(default_factory=list)

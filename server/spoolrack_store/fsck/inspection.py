@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from ..files.disk import Disk, FileKind
-from ..files.layout import FOLDERS
+from ..files.layout import FOLDERS, IDENTITY
+from ..files.root import read_identity
 from ..model.clock import Clock
 from .findings import MessageCounts, Notes, Problem, Progress, Remedy, Report
 from .listing import QUEUES
@@ -26,6 +27,7 @@ RESERVE: Final = "RESERVE"
 KNOWN: Final = (*dict.fromkeys((*FOLDERS, *BESIDE, KEYS)),)
 """Folders that a root may have."""
 _MADE_BY_A_START: Final = {
+    IDENTITY: "the next start gives the root another identity",
     LOCK: "the next start makes it",
     CHANGES: "the next start makes it",
     RESERVE: "no room is kept back for deletes on a full disk: the next start does that",
@@ -70,6 +72,10 @@ def _inspect_root(notes: Notes) -> None:
             notes.leave(FORMAT, f"{name} is missing: {why}")
         elif kinds[name] is not FileKind.FILE:
             notes.by_hand(name, "this is a file in every root, and it is none")
+    if kinds.get(IDENTITY) is FileKind.FILE:
+        notes.report.identity = read_identity(notes.disk)
+        if not notes.report.identity:
+            notes.leave(IDENTITY, "it is no identity: the next start draws another one")
     for name in sorted(kinds.keys() - set(KNOWN) - _ALSO_ALLOWED):
         notes.leave(name, "not ours; the store neither uses nor touches it")
 

@@ -173,6 +173,14 @@ class ReservationUnread(StoreError):
     reason = "RESERVATION_UNREAD"
 
 
+class RootDiffers(StoreError):
+    """The call is for the root {named}, and this server has the root {found}: nothing was done. Check
+    the server's address; if its root is meant all the same, as after a restore that has given it an
+    identity of its own, begin anew there."""
+
+    reason = "ROOT_DIFFERS"
+
+
 # The state of things: the same call may succeed later.
 
 
