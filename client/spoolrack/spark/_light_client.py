@@ -28,7 +28,7 @@ from .._retry import RetryPolicy
 from .._runtime import run
 from .._transports.grpc_calls import Frames, ThreadCalls, error_from
 from .._transports.grpc_channels import Method
-from ..errors import OutcomeUnknown, SpoolrackError, Timeout, Unreachable
+from ..errors import OutcomeUnknown, SendingPaused, SpoolrackError, Timeout, Unreachable
 
 log = logging.getLogger("spoolrack.spark")
 
@@ -41,6 +41,9 @@ ROOT_KEY: Final = "spoolrack-root"
 """The contract's metadata for the root that a call is for."""
 IN_FLIGHT: Final = 4
 """Calls of `call_each` at once: its backpressure."""
+
+_UNVERIFIED: Final = "CERTIFICATE_VERIFY_FAILED"
+_EXPIRED: Final = ("certificate has expired", "certificate is not yet valid")
 
 _lock = threading.Lock()
 _channels: dict[tuple[int, str, Credentials], ThreadCalls] = {}
@@ -57,10 +60,15 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def may_repeat(error: SpoolrackError) -> bool:
-    """Return whether a call that is idempotent by name may succeed when it is repeated."""
-    if "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return False  # The query was given another CA: gRPC has no code of its own for that.
-    return error.retryable or isinstance(error, Timeout | OutcomeUnknown)
+    """Return whether a call that is idempotent by name may succeed when it is repeated.
+
+    A paused queue is waited for as a full one is. So is a certificate that has expired, because the
+    server loads a renewed one; any other doubt about it is for the operator.
+    """
+    text = str(error)
+    if _UNVERIFIED in text:  # gRPC has no code of its own for that.
+        return any(f"{_UNVERIFIED}: {why}" in text for why in _EXPIRED)
+    return error.retryable or isinstance(error, Timeout | OutcomeUnknown | SendingPaused)
 
 
 @dataclass(frozen=True, slots=True)
