@@ -93,6 +93,17 @@ def _note_queues(notes: Notes, registry: Registry, messages: MessageInspector) -
             notes.problem(Problem(path=folder, why=why, remedy=Remedy.SETTINGS, queue=queue))
         else:
             notes.leave(folder, "a queue without settings and messages: it was never created")
+    living = registry.names - registry.being_deleted
+    without = {queue for queue in living if not notes.exists(f"{QUEUES}/{queue}")}
+    if without and notes.exists(QUEUES):
+        # The folder of a queue goes after its tombstone is there: it may just have been deleted.
+        registry.read()
+        for queue in sorted(without & registry.names - registry.being_deleted):
+            why = (
+                f"the folder of the queue {queue} is missing: messages that were ready in it are lost, "
+                "and only a backup has them"
+            )
+            notes.problem(Problem(path=f"{QUEUES}/{queue}", why=why, remedy=Remedy.FOLDER))
     for queue in registry.names:
         report.queues.setdefault(queue, MessageCounts()).is_being_deleted = (
             queue in registry.being_deleted
