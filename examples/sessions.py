@@ -256,8 +256,8 @@ class Pipeline:
                 .save()
             )
             self.wrote[batch] = {
-                "reading, sessions and Parquet": in_parquet - began,
-                "into the queue": time.monotonic() - in_parquet,
+                "to Parquet": in_parquet - began,
+                "to the queue": time.monotonic() - in_parquet,
             }
         finally:
             found.unpersist()
