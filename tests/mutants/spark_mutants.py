@@ -11,6 +11,7 @@ from tests.support.mutant import SPARK, Mutant
 edit = partial(mutant.edit, package=SPARK)
 
 _CALLS: Final = "tests/client/test_spark_calls.py"
+_CALLERS: Final = "tests/client/test_spark_callers.py"
 _SEVERAL: Final = "tests/client/test_spark_several_queues.py"
 _QUERIES: Final = "tests/spark/test_spark_queries.py"
 _ROOT: Final = "tests/spark/test_spark_root.py"
@@ -41,6 +42,24 @@ SPARK_MUTANTS: Final = (
         ),
         caught_by=(
             f"{_OTHER_ROOTS}::test_a_checkpoint_of_another_queue_is_refused_and_an_old_one_is_labelled_right",
+        ),
+    ),
+    Mutant(
+        name="a-paused-queue-ends-the-query",
+        breaks="a paused output queue is waited for, as a full one is",
+        edits=edit("_light_client.py:may_repeat", " | SendingPaused", ""),
+        caught_by=(f"{_CALLERS}::test_a_paused_queue_is_waited_for_as_a_full_one_is",),
+    ),
+    Mutant(
+        name="an-expired-certificate-ends-the-query",
+        breaks="a server with an expired certificate is asked again: it may exchange it",
+        edits=edit(
+            "_light_client.py:may_repeat",
+            'return any(f"{_UNVERIFIED}: {why}" in text for why in _EXPIRED)',
+            "return False",
+        ),
+        caught_by=(
+            f"{_CALLERS}::test_a_certificate_that_has_expired_is_waited_for_until_the_server_has_a_new_one",
         ),
     ),
     Mutant(

@@ -784,6 +784,12 @@ STORE_MUTANTS: Final = (
         caught_by=(_IDENTITY,),
     ),
     Mutant(
+        name="a-folder-of-a-queue-is-made-anew-without-a-word",
+        breaks="a start says that the messages of a queue's folder are lost",
+        edits=edit("engine/catalog.py:Catalog._restore_folders", "log.error(", "log.debug("),
+        caught_by=("tests/faults/test_lost_files.py",),
+    ),
+    Mutant(
         name="a-commit-of-what-never-was-is-a-success",
         breaks="a reader of another root's stream is never told that its messages are deleted",
         edits=edit(
