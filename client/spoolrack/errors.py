@@ -156,7 +156,8 @@ class NameTaken(SpoolrackError):
 
 
 class ReservationNotFound(SpoolrackError):
-    """There is no reservation of this stream and number: it was never made, or is long over."""
+    """There is no reservation of this stream and number: it was never made by this server, or ended
+    more than 30 days ago."""
 
     reason = "RESERVATION_NOT_FOUND"
     code = "NOT_FOUND"
@@ -223,6 +224,14 @@ class ReservationUnread(SpoolrackError):
     """The reservation was never read, and only those that were read may be deleted: nothing was."""
 
     reason = "RESERVATION_UNREAD"
+    code = "FAILED_PRECONDITION"
+
+
+class RootDiffers(SpoolrackError):
+    """The call is for another root than the server has, and nothing was done: check the server's
+    address. A checkpoint goes on only with the server that it began with, or a copy of its root."""
+
+    reason = "ROOT_DIFFERS"
     code = "FAILED_PRECONDITION"
 
 

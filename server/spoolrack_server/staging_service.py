@@ -39,6 +39,7 @@ class StagingService:
             message_count=staged.messages,
             duplicate=staged.is_repeated,
             expire_time=convert.timestamp(staged.expires_at),
+            root_id=self._access.store.root_id,
         )
 
     async def Publish(self, request: rpc.PublishRequest, context: Context) -> rpc.PublishResponse:

@@ -53,20 +53,20 @@ class MemoryReserving:
         self._closed = True
         self._memory.wake()
 
-    def _find(self, stream: str, sequence_number: int) -> Reserved | None:
+    def _find(self, stream: str, sequence_number: int, *, may_be_lost: bool = False) -> Reserved | None:
         """Return a reservation that is held, or None if there never was one. With the lock held."""
         committed = self._memory.committed.get(stream, -1)
         if sequence_number <= committed:
             raise ReservationCommitted(f"The stream {stream} is committed up to {committed}.")
         found = self._memory.reserved.get((stream, sequence_number))
-        if found is not None and found.due_ms <= self._memory.now_ms:
+        if found is not None and found.due_ms <= self._memory.now_ms and not may_be_lost:
             raise ReservationLost(
                 f"The hold on reservation {sequence_number} of the stream {stream} is over."
             )
         return found
 
-    def _require(self, stream: str, sequence_number: int) -> Reserved:
-        found = self._find(stream, sequence_number)
+    def _require(self, stream: str, sequence_number: int, *, may_be_lost: bool = False) -> Reserved:
+        found = self._find(stream, sequence_number, may_be_lost=may_be_lost)
         if found is None:
             raise ReservationNotFound(
                 f"There is no reservation {sequence_number} of the stream {stream}."
@@ -184,6 +184,8 @@ class MemoryReserving:
         memory = self._memory
         with memory.lock:
             memory.called("commit")
+            if last_sequence_number > memory.committed.get(stream, -1):
+                self._require(stream, last_sequence_number, may_be_lost=True)
             deleted = 0
             lost = []
             numbers = sorted(

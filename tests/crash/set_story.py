@@ -441,6 +441,13 @@ class SetStory(Story):
         if chance.random() < 0.55:
             return super()._request()
         stream = chance.choice(STREAMS)
+        unread = [
+            fate.key[1]
+            for fate in self.sets.values()
+            if fate.key[0] == stream and fate.is_held and fate.key not in self.read
+        ]
+        if unread and chance.random() < 0.2:
+            return MarkRead(stream=stream, sequence_number=chance.choice(unread))
         known = sorted({fate.key for fate in self.sets.values() if fate.key[0] == stream})
         fresh = (
             max([self.marked[stream][-1][1], *(sequence_number for _, sequence_number in known)]) + 1
@@ -530,7 +537,10 @@ class SetStory(Story):
 
     def _take_of_set(self, request: Any, outcome: object) -> None:
         if isinstance(request, CommitReservations):
-            self._committed(request, outcome)
+            if not isinstance(outcome, ReservationNotFound):
+                self._committed(request, outcome)
+            elif self._fate((request.stream, request.last_sequence_number)) is not None:
+                raise Broken(f"{request} is refused, and its set is there")
             return
         key = request.stream, request.sequence_number
         known = self._fate(key)

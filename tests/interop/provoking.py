@@ -289,5 +289,6 @@ NOT_PROVOKED: Final = {
     "INTERNAL_ERROR": "would be a defect of ours",
     "UNAUTHENTICATED": "needs a server that asks for tokens",
     "PERMISSION_DENIED": "likewise",
+    "ROOT_DIFFERS": "needs metadata, which no example sends",
 }
 """Why not; each language reads them from a server that fails as it is told to."""

@@ -29,6 +29,7 @@ _REAPER: Final = "tests/store/test_reaper_promises.py"
 _REDRIVES: Final = "tests/store/test_redrive_promises.py"
 _REQUESTS: Final = "tests/store/test_store_requests.py"
 _SCHEDULES: Final = "tests/store/test_schedule_promises.py"
+_IDENTITY: Final = "tests/store/test_root_identity.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
 _SETS_SLICED: Final = "tests/store/test_sets_sliced.py"
 _SET_READS: Final = "tests/store/test_set_reads.py"
@@ -874,6 +875,54 @@ STORE_MUTANTS: Final = (
             "engine/reserver.py:Reserver._refuse_committed",
             "        if ",
             "        if False and ",
+        ),
+        caught_by=(_SETS,),
+    ),
+    Mutant(
+        name="an-identity-is-told-before-it-is-durable",
+        breaks="a caller that was told a root's identity never meets another one after a power cut",
+        edits=edit("files/root.py:_identify", "        disk.sync_file(IDENTITY)", "        pass"),
+        caught_by=(_IDENTITY,),
+    ),
+    Mutant(
+        name="a-snapshot-has-another-identity",
+        breaks="a snapshot has the identity of its root",
+        edits=edit("snapshot.py:take_snapshot", " if id else {}", " if False else {}"),
+        caught_by=(_IDENTITY,),
+    ),
+    Mutant(
+        name="a-folder-of-a-queue-is-made-anew-without-a-word",
+        breaks="a start says that the messages of a queue's folder are lost",
+        edits=edit("engine/catalog.py:Catalog._restore_folders", "log.error(", "log.debug("),
+        caught_by=("tests/faults/test_lost_files.py",),
+    ),
+    Mutant(
+        name="a-commit-of-what-never-was-is-a-success",
+        breaks="a reader of another root's stream is never told that its messages are deleted",
+        edits=edit(
+            "engine/reserver.py:Reserver._commit",
+            "if last_sequence_number > before and (stream, last_sequence_number) not in self.sets:",
+            "if False:",
+        ),
+        caught_by=(_SETS,),
+    ),
+    Mutant(
+        name="an-idle-reader-is-forgotten",
+        breaks="a commit that is repeated now and then is remembered for as long",
+        edits=edit(
+            "engine/reserver.py:Reserver._commit",
+            "            self._write_marker(stream, before, [])\n",
+            "",
+        ),
+        caught_by=(_SETS,),
+    ),
+    Mutant(
+        name="a-set-outlives-its-queue",
+        breaks="a set of a queue that was deleted is lost, also if its name is another queue's",
+        edits=edit(
+            "engine/reserver.py:Reserver._is_queue_gone",
+            " or (created_at is not None and created_at != record.created_at)",
+            "",
         ),
         caught_by=(_SETS,),
     ),

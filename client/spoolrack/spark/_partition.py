@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 COUNTS: Final = "sent long, duplicates long"
 """The schema of what `write_batches` answers, for `mapInArrow`."""
-STAGED: Final = "stage string, messages long, total string"
+STAGED: Final = "stage string, messages long, total string, root string"
 _QUERY: Final = re.compile(r"[A-Za-z0-9_-]{1,70}")
 
 
@@ -42,8 +42,8 @@ class Writer:
     def __call__(self, df: Any, epoch: int) -> None:
         """Write a batch. Needs `mapInArrow`, which Spark has since 3.3, also over Connect."""
         parts = [
-            StagedRows(stages=(name,), messages=messages, total=int(total))
-            for name, messages, total in df.mapInArrow(
+            StagedRows(stages=(name,), messages=messages, total=int(total), root=root)
+            for name, messages, total, root in df.mapInArrow(
                 partial(_stage_batches, self.place), STAGED
             ).collect()
         ]
@@ -115,7 +115,12 @@ def _stage_batches(place: QueueAddress, batches: Iterable[pa.RecordBatch]) -> It
     staged = stage(place.caller, place.queue, chunks_of(_checked(batches, may_deduplicate=False)))
     for name in staged.stages:
         yield pa.RecordBatch.from_pydict(
-            {"stage": [name], "messages": [staged.messages], "total": [str(staged.total)]}
+            {
+                "stage": [name],
+                "messages": [staged.messages],
+                "total": [str(staged.total)],
+                "root": [staged.root],
+            }
         )
 
 

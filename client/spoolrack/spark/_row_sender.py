@@ -3,8 +3,9 @@
 Tasks stage rows, durable and invisible; a publication makes those of a batch appear together, and once.
 A batch is known by its writer and its number. Knows nothing of Spark. What can fail: a call that can't
 succeed or not in time; a row that can't be a message; a batch whose number is behind the last one
-published (`CheckpointTooOld`), and one that was published with other rows (`OtherRows`). After the last
-two the rows stay staged. Rows that were sent at once before a failure stay sent.
+published (`CheckpointTooOld`), and one that was published with other rows (`OtherRows`), after both of
+which the rows stay staged; tasks that have met servers of different roots (`SeveralServers`). Rows that
+were sent at once before a failure stay sent.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ..v1 import queue_pb2 as pb
 from ..v1 import queue_service_pb2 as rpc
 from ..v1 import staging_service_pb2 as staging
 from ._light_client import LightClient, may_repeat
+from ._offsets import SeveralServers
 from ._options import InvalidOption
 from ._queue_reader import CheckpointTooOld
 from ._rows import Chunk, Sized, chunks
@@ -64,6 +66,8 @@ class StagedRows:
 
     stages: tuple[str, ...] = ()
     messages: int = 0
+    root: str = ""
+    """The identity of the root that has the stages; empty: not known."""
     total: int = 0
     """The sum of the messages' checksums: it is the same for any order of the messages, and any
     division into stages."""
@@ -84,10 +88,15 @@ def writer_name(name: str, queue: str, partition: int | None = None) -> str:
 
 
 def together(parts: Iterable[StagedRows]) -> StagedRows:
-    """Return the stages and the content of all of them."""
+    """Return the stages and the content of all of them; raise `SeveralServers` for stages of different
+    roots."""
     every = [*parts]
+    roots = {part.root for part in every if part.root}
+    if len(roots) > 1:
+        raise SeveralServers(sorted(roots))
     return StagedRows(
         stages=tuple(name for part in every for name in part.stages),
+        root=roots.pop() if roots else "",
         messages=sum(part.messages for part in every),
         total=sum(part.total for part in every) % (1 << 8 * _CHECKSUM),
     )
@@ -153,12 +162,16 @@ def stage(caller: LightClient, queue: str, chunks: Iterable[Chunk]) -> StagedRow
             # While the server works on it.
             parts.append(checksums(queue, chunk))
 
+    def note_root(request: staging.StageRequest, response: staging.StageResponse) -> None:
+        staged.append(StagedRows(root=response.root_id))
+
+    staged = [StagedRows(stages=(name,))]
     try:
-        caller.call_each("Stage", requests())
+        caller.call_each("Stage", requests(), note_root)
+        return together([*staged, *parts]) if parts else StagedRows()
     except BaseException:
         abort(caller, [name])
         raise
-    return together([StagedRows(stages=(name,)), *parts]) if parts else StagedRows()
 
 
 def publish(
@@ -176,6 +189,7 @@ def publish(
     """
     all_of_it = together(written)
     stages = all_of_it.stages
+    caller = caller.to(all_of_it.root)
     if len(stages) > STAGES:
         abort(caller, stages)
         raise InvalidOption(

@@ -30,6 +30,9 @@ class ReservationServiceStub(object):
 
     A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
     which the caller may not receive fails with NAME_TAKEN.
+
+    A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
+    root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
     """
 
     def __init__(self, channel):
@@ -75,6 +78,9 @@ class ReservationServiceServicer(object):
 
     A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
     which the caller may not receive fails with NAME_TAKEN.
+
+    A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
+    root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
     """
 
     def Reserve(self, request, context):
@@ -86,15 +92,16 @@ class ReservationServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ExtendReservation(self, request, context):
-        """Extends the leases of a reservation. One whose leases have ended fails with RESERVATION_LOST.
+        """Extends the leases of a reservation. One whose leases have ended, or whose queue was deleted, fails with
+        RESERVATION_LOST.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadReservation(self, request, context):
-        """Returns messages of a reservation, as often as it is asked. One whose leases have ended fails with
-        RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
+        """Returns messages of a reservation, as often as it is asked. One whose leases have ended, or whose queue
+        was deleted, fails with RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -103,7 +110,8 @@ class ReservationServiceServicer(object):
     def CommitReservations(self, request, context):
         """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
         `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
-        is a success.
+        is a success. A number that was never reserved, or ended more than 30 days ago, fails with
+        RESERVATION_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -170,6 +178,9 @@ class ReservationService(object):
 
     A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
     which the caller may not receive fails with NAME_TAKEN.
+
+    A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
+    root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
     """
 
     @staticmethod

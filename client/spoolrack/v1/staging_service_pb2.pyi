@@ -147,10 +147,15 @@ class StageResponse(_message.Message):
     MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
     DUPLICATE_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    ROOT_ID_FIELD_NUMBER: _builtins.int
     message_count: _builtins.int
     """How many messages the chunk holds."""
     duplicate: _builtins.bool
     """Whether the same chunk was there already."""
+    root_id: _builtins.str
+    """The identity of the root that has the stage: the metadata `spoolrack-root` of later calls may name it, as
+    with ReservationService.
+    """
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
         """When the stage expires unless it is published."""
@@ -161,10 +166,11 @@ class StageResponse(_message.Message):
         message_count: _builtins.int = ...,
         duplicate: _builtins.bool = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,
+        root_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate", "expire_time", b"expire_time", "message_count", b"message_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate", "expire_time", b"expire_time", "message_count", b"message_count", "root_id", b"root_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

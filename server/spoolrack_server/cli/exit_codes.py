@@ -46,6 +46,7 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     errors.ReservationLost: NOTHING,
     errors.ReservationCommitted: NOTHING,
     errors.ReservationUnread: NOTHING,
+    errors.RootDiffers: NOTHING,
     errors.EpochDiffers: NOTHING,
     errors.EpochPassed: NOTHING,
     errors.ChunkDiffers: NOTHING,

@@ -102,7 +102,11 @@ class ExtendReservation(OfSet[Reservation]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitReservations(Request[Committed]):
-    """Delete the messages of all sets of the stream up to a number. May be repeated."""
+    """Delete the messages of all sets of the stream up to a number. May be repeated.
+
+    `ReservationNotFound` if the stream isn't committed up to it, and no set has that number: the set
+    was never made in this root, or was lost more than 30 days ago.
+    """
 
     stream: str
     last_sequence_number: int

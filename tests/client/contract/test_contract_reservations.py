@@ -195,9 +195,18 @@ def test_a_commit_deletes_all_sets_up_to_a_number(
 def test_streams_are_apart(client: spoolrack.Client, five: Queue) -> None:
     five.reserve("s", 0, max_messages=1)
     assert made(five.reserve("t", 0, max_messages=1)).message_count == 1
-    client.reservations.commit("t", 5)
+    client.reservations.commit("t", 0)
     assert texts(client, 0) == "a"
-    assert client.reservations.commit("nobody", 3).deleted_count == 0
+
+
+def test_a_commit_of_what_was_never_reserved_is_no_success(
+    client: spoolrack.Client, five: Queue
+) -> None:
+    five.reserve("s", 0, max_messages=1)
+    for stream, number in (("s", 1), ("nobody", 0)):
+        with pytest.raises(ReservationNotFound):
+            client.reservations.commit(stream, number)
+    assert client.reservations.commit("s", 0).deleted_count == 1
 
 
 def test_a_message_deleted_meanwhile_is_left_out(client: spoolrack.Client, five: Queue) -> None:
