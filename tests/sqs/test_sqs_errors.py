@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Mapping
@@ -19,12 +20,20 @@ ARN: Final = "arn:aws:sqs:eu-west-1:000000000000:"
 Q: Final = {"QueueUrl": "/q"}
 FIFO: Final = {"QueueUrl": "/q.fifo"}
 REDRIVE: Final = "01890000-0000-7000-8000-000000000000"
+
+
+def task_of(queue: str) -> str:
+    """Return a handle of a move task that was never started."""
+    told = {"taskId": REDRIVE, "sourceArn": ARN + queue}
+    return base64.b64encode(json.dumps(told).encode()).decode()
+
+
 HANDLE: Final = "not a handle"
 ENTRY: Final = {"Id": "a", "ReceiptHandle": HANDLE, "VisibilityTimeout": 1}
 
 CALLS: Final[Mapping[str, dict[str, Any]]] = {
     "AddPermission": {**Q, "Label": "l", "AWSAccountIds": ["1"], "Actions": ["*"]},
-    "CancelMessageMoveTask": {"TaskHandle": REDRIVE},
+    "CancelMessageMoveTask": {"TaskHandle": task_of("q")},
     "ChangeMessageVisibility": {**Q, "ReceiptHandle": HANDLE, "VisibilityTimeout": 1},
     "ChangeMessageVisibilityBatch": {**Q, "Entries": [ENTRY]},
     "CreateQueue": {"QueueName": "q"},
@@ -167,6 +176,7 @@ def body_of(kind: str, text: str) -> dict[str, Any]:
     }
 
 
+TEXT: Final = {"DataType": "String", "StringValue": "x"}
 BATCHES: Final = ("SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch")
 
 ERRORS: Final[list[tuple[str, dict[str, Any], tuple[str, str, int]]]] = [
@@ -214,7 +224,11 @@ ERRORS: Final[list[tuple[str, dict[str, Any], tuple[str, str, int]]]] = [
         ("SetQueueAttributes", {**Q, "Attributes": {"RedrivePolicy": text}}, INVALID)
         for text in ("x", "[]", "{}")
     ),
-    ("SendMessage", {**Q, "MessageBody": ""}, INVALID),
+    ("SendMessage", {**Q, "MessageBody": ""}, MISSING),
+    *(
+        ("SendMessage", {**Q, "MessageBody": "x", "MessageAttributes": {name: TEXT}}, INVALID)
+        for name in ("aWs.x", "AMAZON.x", ".x", "x.", "x..y", "x!", 'x"', "x§", "x(", "x" * 257, "")
+    ),
     ("SendMessage", {**Q, "MessageBody": "\ufffe"}, same("InvalidMessageContents")),
     ("SendMessage", {"QueueUrl": "/small", "MessageBody": "x" * 1_025}, INVALID),
     ("SendMessage", {**Q, "MessageBody": "x", "DelaySeconds": 901}, INVALID),
@@ -269,8 +283,10 @@ ERRORS: Final[list[tuple[str, dict[str, Any], tuple[str, str, int]]]] = [
     ("ListMessageMoveTasks", {"SourceArn": "q"}, INVALID),
     ("ListMessageMoveTasks", {"SourceArn": f"{ARN}none"}, NOT_FOUND),
     ("ListMessageMoveTasks", {"SourceArn": f"{ARN}q", "MaxResults": 11}, INVALID),
-    ("CancelMessageMoveTask", {"TaskHandle": "x"}, INVALID),
-    ("CancelMessageMoveTask", {"TaskHandle": REDRIVE}, NOT_FOUND),
+    ("StartMessageMoveTask", {"SourceArn": f"{ARN}q", "DestinationArn": f"{ARN}other"}, INVALID),
+    *(("CancelMessageMoveTask", {"TaskHandle": handle}, INVALID) for handle in ("x", REDRIVE, "W10=")),
+    ("CancelMessageMoveTask", {"TaskHandle": task_of("none")}, NOT_FOUND),
+    ("CancelMessageMoveTask", {"TaskHandle": task_of("q")}, NOT_FOUND),
     ("TagQueue", {**Q, "Tags": {str(number): "x" for number in range(51)}}, INVALID),
     ("TagQueue", {**Q, "Tags": {"aws:x": "x"}}, INVALID),
     ("TagQueue", {**Q, "Tags": {"x" * 129: "x"}}, INVALID),
