@@ -176,6 +176,7 @@ def body_of(kind: str, text: str) -> dict[str, Any]:
     }
 
 
+NO_TASKS: Final = ("x", REDRIVE, "ä", "W10=", "e30=", base64.b64encode(b"[" * 100_000).decode())
 TEXT: Final = {"DataType": "String", "StringValue": "x"}
 BATCHES: Final = ("SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch")
 
@@ -209,6 +210,9 @@ ERRORS: Final[list[tuple[str, dict[str, Any], tuple[str, str, int]]]] = [
             ("KmsDataKeyReusePeriodSeconds", "59"),
             ("SqsManagedSseEnabled", "x"),
             ("Policy", "x"),
+            ("Policy", "[" * 100_000),
+            ("RedriveAllowPolicy", "[" * 100_000),
+            ("RedriveAllowPolicy", '{"redrivePermission": ["byQueue"]}'),
         )
     ),
     *(
@@ -222,7 +226,7 @@ ERRORS: Final[list[tuple[str, dict[str, Any], tuple[str, str, int]]]] = [
     ),
     *(
         ("SetQueueAttributes", {**Q, "Attributes": {"RedrivePolicy": text}}, INVALID)
-        for text in ("x", "[]", "{}")
+        for text in ("x", "[]", "{}", "[" * 100_000)
     ),
     ("SendMessage", {**Q, "MessageBody": ""}, MISSING),
     *(
@@ -284,7 +288,7 @@ ERRORS: Final[list[tuple[str, dict[str, Any], tuple[str, str, int]]]] = [
     ("ListMessageMoveTasks", {"SourceArn": f"{ARN}none"}, NOT_FOUND),
     ("ListMessageMoveTasks", {"SourceArn": f"{ARN}q", "MaxResults": 11}, INVALID),
     ("StartMessageMoveTask", {"SourceArn": f"{ARN}q", "DestinationArn": f"{ARN}other"}, INVALID),
-    *(("CancelMessageMoveTask", {"TaskHandle": handle}, INVALID) for handle in ("x", REDRIVE, "W10=")),
+    *(("CancelMessageMoveTask", {"TaskHandle": handle}, INVALID) for handle in NO_TASKS),
     ("CancelMessageMoveTask", {"TaskHandle": task_of("none")}, NOT_FOUND),
     ("CancelMessageMoveTask", {"TaskHandle": task_of("q")}, NOT_FOUND),
     ("TagQueue", {**Q, "Tags": {str(number): "x" for number in range(51)}}, INVALID),

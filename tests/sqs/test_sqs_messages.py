@@ -286,6 +286,21 @@ async def test_an_attribute_that_sqs_cant_carry_is_binary_or_left_out(sqs: Sqs, 
     assert message["MD5OfMessageAttributes"] == sent["MD5OfMessageAttributes"]
 
 
+@pytest.mark.parametrize(
+    "types", ["[" * 20_000, "[]", '{"a": "\\ud800"}', '{"a": "Nope"}', '{"a": "Binary", "b": 1}']
+)
+async def test_data_types_that_sqs_has_not_written_are_ignored(
+    sqs: Sqs, server: Server, types: str
+) -> None:
+    url = await sqs.create("q")
+    attributes = {0: {"a": "x", "AWS.DataTypes": types}}
+    await asyncio.wrap_future(
+        server.store.submit(Send(queue="q", bodies=[b"x"], attributes=attributes))
+    )
+    (message,) = await sqs.receive(url)
+    assert message["MessageAttributes"] == {"a": {"DataType": "String", "StringValue": "x"}}
+
+
 async def test_a_message_that_is_sent_over_sqs_is_the_same_over_grpc(sqs: Sqs, server: Server) -> None:
     url = await sqs.create("q")
     attributes = {"color": {"DataType": "String", "StringValue": "red"}}

@@ -600,3 +600,20 @@ async def test_errors_have_the_words_of_sqs(sqs: Sqs) -> None:
         ),
     ):
         assert (await refused(call)).message == message
+
+
+async def test_labels_that_sqs_has_not_written_harm_no_call(sqs: Sqs, server: Server) -> None:
+    url = await sqs.create("q.fifo", FifoQueue="true")
+    labels = dict.fromkeys(
+        (
+            f"aws:sqs:{name}"
+            for name in ("ReceiveMessageWaitTimeSeconds", "Purges", "RedriveAllowPolicy")
+        ),
+        "x",
+    )
+    change = UpdateQueue(name="q.fifo", changes={}, labels=labels)
+    await asyncio.wrap_future(server.store.submit(change))
+    await sqs.send(url, "x", MessageGroupId="g", MessageDeduplicationId="d")
+    assert len(await sqs.receive(url)) == 1
+    assert await sqs.receive(url) == []
+    await sqs.create("source.fifo", FifoQueue="true", RedrivePolicy=await policy_for(sqs, url))

@@ -301,20 +301,20 @@ def _shown(kind: str | None, value: str | bytes) -> Shown:
         raw = value.encode()
         if _not_xml(value, raw):
             return "Binary", raw
-    return kind or _plain_type(value), value
+    if kind is None or kind.startswith("Binary") != isinstance(value, bytes):
+        kind = _plain_type(value)
+    return kind, value
 
 
 def _types_of(attributes: Attributes) -> Mapping[str, str]:
     stored = attributes.get(TYPES)
-    if not isinstance(stored, str):
-        return {}
-    try:
-        types = json.loads(stored)
-    except ValueError:
-        return {}  # Not sent over SQS: no client of SQS can give this name.
-    if not isinstance(types, dict):
-        return {}
-    return {name: kind for name, kind in types.items() if isinstance(kind, str)}
+    types = queue_attributes.object_in(stored) if isinstance(stored, str) else None
+    # Another one was not sent over SQS: no client of SQS can give this name.
+    return {
+        name: kind
+        for name, kind in (types or {}).items()
+        if isinstance(kind, str) and _TYPE.fullmatch(kind)
+    }
 
 
 def _is_wanted(name: str, wanted: Collection[str]) -> bool:

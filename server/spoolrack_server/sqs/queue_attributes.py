@@ -37,6 +37,8 @@ KMS: Final = "KmsMasterKeyId"
 SCOPE: Final = "DeduplicationScope"
 THROUGHPUT: Final = "FifoThroughputLimit"
 MOST_SOURCES: Final = 10
+MAX_WAIT: Final = 20
+"""Seconds of a receive without messages."""
 PURGES: Final = LABEL + "Purges"
 """The label that counts the purges of a FIFO queue: each makes its deduplication ids other ones."""
 _ARN: Final = re.compile(r"arn:[a-z-]+:sqs:[a-z0-9-]*:[0-9]*:(?P<queue>.+)")
@@ -48,6 +50,15 @@ _SHOWN_ONLY: Final = (
     MODIFIED,
     "QueueArn",
 )
+
+
+def object_in(text: str | bytes) -> dict[str, Any] | None:
+    """Return an object of JSON; None for any other text."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def arn_of(queue: str, region: str) -> str:
@@ -124,11 +135,7 @@ def _within(least: int, most: int) -> Callable[[str, str], str]:
 def _json(name: str, value: str) -> str:
     if not value:
         return value
-    try:
-        found = json.loads(value)
-    except ValueError as error:
-        raise _invalid(name, "must be JSON, or empty") from error
-    if not isinstance(found, dict):
+    if object_in(value) is None:
         raise _invalid(name, "must be an object of JSON, or empty")
     return value
 
@@ -139,15 +146,11 @@ def _any(name: str, value: str) -> str:
 
 def _allow_policy(name: str, value: str) -> str:
     """Check which queues may have this one as their dead-letter queue."""
-    try:
-        policy = json.loads(value)
-    except ValueError:
-        policy = None
-    permission, sources = None, None
-    if isinstance(policy, dict) and policy.keys() <= {"redrivePermission", "sourceQueueArns"}:
-        permission, sources = policy.get("redrivePermission"), policy.get("sourceQueueArns", [])
+    policy = object_in(value) or {}
+    permission, sources = policy.get("redrivePermission"), policy.get("sourceQueueArns", [])
     if (
-        permission not in ("allowAll", "denyAll", "byQueue")
+        not policy.keys() <= {"redrivePermission", "sourceQueueArns"}
+        or permission not in ("allowAll", "denyAll", "byQueue")
         or not isinstance(sources, list)
         or not all(isinstance(each, str) for each in sources)
     ):
@@ -175,10 +178,11 @@ def _allow_policy(name: str, value: str) -> str:
 
 def allows_source(target: Queue, queue: str) -> bool:
     """Return whether a queue's redrive allow policy lets `queue` have it as its dead-letter queue."""
-    policy = json.loads(_kept_in(target.labels).get(REDRIVE_ALLOW, "{}"))
-    if policy.get("redrivePermission") == "byQueue":
-        return any(queue_of_arn(str(each)) == queue for each in policy.get("sourceQueueArns", []))
-    return bool(policy.get("redrivePermission") != "denyAll")
+    policy = object_in(_kept_in(target.labels).get(REDRIVE_ALLOW, "")) or {}
+    sources = policy.get("sourceQueueArns")
+    if policy.get("redrivePermission") == "byQueue" and isinstance(sources, list):
+        return any(queue_of_arn(str(each)) == queue for each in sources)
+    return policy.get("redrivePermission") not in ("byQueue", "denyAll")
 
 
 def dead_letter_queue_of(queue: Queue) -> str:
@@ -187,7 +191,7 @@ def dead_letter_queue_of(queue: Queue) -> str:
 
 
 _LABELS: Final[Mapping[str, Callable[[str, str], str]]] = {
-    WAIT: _within(0, 20),
+    WAIT: _within(0, MAX_WAIT),
     "FifoQueue": _boolean,
     "ContentBasedDeduplication": _boolean,
     SCOPE: _in("queue", "messageGroup"),
@@ -338,7 +342,7 @@ def facts_of(queue: Queue, now: Millis) -> QueueFacts:
         read_at=now,
         max_message_size=queue.settings.max_message_size,
         visibility=queue.settings.visibility_timeout,
-        wait=Millis(int(kept.get(WAIT, "0")) * 1_000),
+        wait=Millis(_count_in(kept.get(WAIT, ""), MAX_WAIT) * 1_000),
         is_content_deduplicated=kept.get("ContentBasedDeduplication") == "true",
         is_deduplicated_by_group=kept.get("DeduplicationScope") == "messageGroup",
         purges=purges_in(queue.labels),
@@ -347,7 +351,12 @@ def facts_of(queue: Queue, now: Millis) -> QueueFacts:
 
 def purges_in(labels: Mapping[str, str]) -> int:
     """Return the number of purges of a FIFO queue."""
-    return int(labels.get(PURGES, "0"))
+    return _count_in(labels.get(PURGES, ""), 10**15)
+
+
+def _count_in(text: str, most: int) -> int:
+    """Return the number in a label, which any client with the permission may have set; 0 for none."""
+    return min(int(text), most) if re.fullmatch(r"\d{1,15}", text, re.ASCII) else 0
 
 
 def _is_text(value: str) -> bool:
@@ -361,11 +370,8 @@ def _read_redrive(source: str, value: str, changes: AttributeChanges) -> None:
     if not value:
         return
     refusal = f"Value {value[:300]} for parameter RedrivePolicy is invalid. Reason: "
-    try:
-        policy = json.loads(value)
-    except ValueError as error:
-        raise sqs_errors.invalid_value(refusal + "Redrive policy is not a valid JSON map.") from error
-    if not isinstance(policy, dict):
+    policy = object_in(value)
+    if policy is None:
         raise sqs_errors.invalid_value(refusal + "Redrive policy is not a valid JSON map.")
     for name in ("maxReceiveCount", "deadLetterTargetArn"):
         if name not in policy:

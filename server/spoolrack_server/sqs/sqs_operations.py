@@ -744,10 +744,11 @@ def _handle_of_task(redrive: redrive_requests.Redrive, region: str) -> str:
 def _task_in(handle: str) -> tuple[str, str]:
     """Return the id and the queue of a task."""
     try:
-        told = json.loads(base64.b64decode(handle, validate=True))
-        id, queue = told["taskId"], queue_attributes.queue_of_arn(told["sourceArn"])
-    except (ValueError, TypeError, KeyError):
-        id, queue = "", None
+        told = queue_attributes.object_in(base64.b64decode(handle, validate=True)) or {}
+    except ValueError:
+        told = {}
+    id = str(told.get("taskId"))
+    queue = queue_attributes.queue_of_arn(str(told.get("sourceArn")))
     if queue is None or not is_id(id):
         raise sqs_errors.invalid_value("Value for parameter TaskHandle is invalid.")
     return id, queue
