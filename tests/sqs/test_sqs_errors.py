@@ -13,21 +13,12 @@ import boto3
 import pytest
 from spoolrack_server.server import Server
 
-from tests.support.sqs_rig import Sqs, form_of, raw
+from tests.support.sqs_rig import NO_REDRIVE, Sqs, form_of, raw, task_of
 
 PREFIX: Final = "AWS.SimpleQueueService."
 ARN: Final = "arn:aws:sqs:eu-west-1:000000000000:"
 Q: Final = {"QueueUrl": "/q"}
 FIFO: Final = {"QueueUrl": "/q.fifo"}
-REDRIVE: Final = "01890000-0000-7000-8000-000000000000"
-
-
-def task_of(queue: str) -> str:
-    """Return a handle of a move task that was never started."""
-    told = {"taskId": REDRIVE, "sourceArn": ARN + queue}
-    return base64.b64encode(json.dumps(told).encode()).decode()
-
-
 HANDLE: Final = "not a handle"
 ENTRY: Final = {"Id": "a", "ReceiptHandle": HANDLE, "VisibilityTimeout": 1}
 
@@ -176,7 +167,7 @@ def body_of(kind: str, text: str) -> dict[str, Any]:
     }
 
 
-NO_TASKS: Final = ("x", REDRIVE, "ä", "W10=", "e30=", base64.b64encode(b"[" * 100_000).decode())
+NO_TASKS: Final = ("x", NO_REDRIVE, "ä", "W10=", "e30=", base64.b64encode(b"[" * 100_000).decode())
 TEXT: Final = {"DataType": "String", "StringValue": "x"}
 BATCHES: Final = ("SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch")
 

@@ -676,10 +676,12 @@ class SqsOperations:
 
     async def CancelMessageMoveTask(self, caller: SqsCaller, parameters: Parameters) -> Result:
         id, queue = _task_in(parameters.required("TaskHandle"))
+        # Without the permission a caller isn't told which queues there are.
+        if not self._context.guard.allows(caller.identity, Permission.MANAGE, queue):
+            raise RedriveNotFound(redrive=id)
         await self._require_there("SourceArn", queue)
         found = await self._context.read(self._store.redrive, id)
-        is_shown = self._context.guard.allows(caller.identity, Permission.MANAGE, found.queue)
-        if found.queue != queue or not is_shown:
+        if found.queue != queue:
             raise RedriveNotFound(redrive=id)
         if found.state is not redrive_requests.RedriveState.RUNNING:
             raise sqs_errors.resource_not_found("The task is not running: it has ended.")
