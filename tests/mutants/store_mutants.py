@@ -951,6 +951,16 @@ STORE_MUTANTS: Final = (
         ),
     ),
     Mutant(
+        name="strict-groups-share-a-receive",
+        breaks="a receive takes what it can of one strict group, then of the next",
+        edits=edit(
+            "engine/index.py:GroupOrder.runs",
+            "room if self._is_strict else ",
+            "",
+        ),
+        caught_by=("tests/store/test_group_promises.py",),
+    ),
+    Mutant(
         name="a-strict-group-is-answered-before-its-place",
         breaks="a strict group has the order of the answered sends, whichever process answered them",
         edits=edit(
