@@ -191,8 +191,6 @@ class SendBatch:
     def lacking(self, parameters: Parameters) -> SqsError | None:
         """Return the error of a message to a FIFO queue that has no group, or no deduplication id where
         the queue doesn't make it of the content."""
-        if not self._is_fifo:
-            return None
         if not parameters.text("MessageGroupId"):
             return sqs_errors.missing_parameter(
                 "The request must contain the parameter MessageGroupId."

@@ -390,7 +390,7 @@ class SqsOperations:
         queue = self._queue(caller, parameters, Permission.SEND)
         batch = BatchEntries(parameters, "SendMessageBatchRequestEntry")
         send = await self._send_batch(queue, caller)
-        for entry in batch.entries.values():
+        for entry in batch.entries.values() if queue.endswith(FIFO) else ():
             if lacking := send.lacking(entry):
                 raise sqs_errors.invalid_value(str(lacking))
         positions: dict[str, int] = {}
