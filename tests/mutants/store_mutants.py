@@ -1095,16 +1095,26 @@ STORE_MUTANTS: Final = (
     # Groups.
     Mutant(
         name="a-leased-message-does-not-block-its-group",
-        breaks="a strict group has one receive's messages leased at a time",
+        breaks="nothing of a strict group is leased behind what is leased or delayed",
         edits=edit(
-            "engine/index.py:_Group.is_blocked",
-            "        return self.leased > 0 or (",
-            "        return self.leased < 0 or (",
+            "engine/index.py:_Group.end",
+            "        return self.hidden.first() if self.name else None\n",
+            "        return None\n",
         ),
         caught_by=(
             "tests/store/test_group_promises.py",
             "tests/store/test_killed_group_consumers.py",
         ),
+    ),
+    Mutant(
+        name="strict-groups-share-a-receive",
+        breaks="a receive takes what it can of one strict group, then of the next",
+        edits=edit(
+            "engine/index.py:GroupOrder.runs",
+            "room if self._is_strict else ",
+            "",
+        ),
+        caught_by=("tests/store/test_group_promises.py",),
     ),
     Mutant(
         name="a-strict-group-is-answered-before-its-place",
