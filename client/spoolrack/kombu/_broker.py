@@ -107,7 +107,7 @@ class Binding(NamedTuple):
     queue: str
 
 
-class _Record(NamedTuple):
+class _StoredBinding(NamedTuple):
     """A message in the queue of bindings."""
 
     id: str
@@ -133,7 +133,7 @@ class Broker:
         self._client = client
         self._prefix = prefix
         self._records = self.queue(BINDINGS)
-        self._table: list[_Record] | None = None
+        self._table: list[_StoredBinding] | None = None
         self._table_read = 0.0
         self._bound: set[tuple[str, Binding]] = set()
         """Bindings of this connection."""
@@ -340,19 +340,19 @@ class Broker:
         self._table = None
         self._records.send(json.dumps({"exchange": exchange, **binding._asdict()}))
 
-    def _delete_records(self, records: Iterable[_Record], timeout: float | None = None) -> None:
+    def _delete_records(self, records: Iterable[_StoredBinding], timeout: float | None = None) -> None:
         for record in records:
             self._table = None
             with contextlib.suppress(MessageNotFound):
                 self._records.delete_by_id(record.id, timeout=timeout)
 
-    def _read(self, timeout: float | None = None) -> list[_Record]:
+    def _read(self, timeout: float | None = None) -> list[_StoredBinding]:
         found = []
         for message in self._records.peek(timeout=timeout):
             # An older version had records of expiring queues, too. Any other message isn't kombu's.
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 record = json.loads(message.body)
-                found.append(_Record(message.id, record.pop("exchange"), Binding(**record)))
+                found.append(_StoredBinding(message.id, record.pop("exchange"), Binding(**record)))
         self._table, self._table_read = found, time.monotonic()
         return found
 
