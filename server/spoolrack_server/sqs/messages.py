@@ -21,6 +21,7 @@ from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.operations import Message
 
 from . import queue_attributes, sqs_errors
+from .json_protocol import value_in
 from .parameters import Parameters
 from .queue_attributes import FIFO
 from .receipt_handles import handle_of
@@ -312,7 +313,7 @@ def _types_of(attributes: Attributes) -> Mapping[str, str]:
     if not isinstance(stored, str):
         return {}
     try:
-        types = json.loads(stored)
+        types = value_in(stored)
     except ValueError:
         return {}  # Not sent over SQS: no client of SQS can give this name.
     if not isinstance(types, dict):

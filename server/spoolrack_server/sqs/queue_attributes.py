@@ -18,6 +18,7 @@ from spoolrack_store.model.operations import Queue
 from spoolrack_store.model.settings import MIB, QueueSettings
 
 from . import sqs_errors
+from .json_protocol import value_in
 
 LABEL: Final = "aws:sqs:"
 FIFO: Final = ".fifo"
@@ -115,7 +116,7 @@ def _json(name: str, value: str) -> str:
     if not value:
         return value
     try:
-        found = json.loads(value)
+        found = value_in(value)
     except ValueError as error:
         raise _invalid(name, "must be JSON, or empty") from error
     if not isinstance(found, dict):
@@ -260,7 +261,7 @@ def _read_redrive(value: str, changes: AttributeChanges, *, is_fifo: bool) -> No
         return
     refusal = f"Value {value[:300]} for parameter RedrivePolicy is invalid. Reason: "
     try:
-        policy = json.loads(value)
+        policy = value_in(value)
     except ValueError as error:
         raise sqs_errors.invalid_value(refusal + "Redrive policy is not a valid JSON map.") from error
     if not isinstance(policy, dict):
