@@ -117,6 +117,27 @@ def test_dead_letters_must_not_come_back(rig: Rig) -> None:
     assert "must not lead back" in str(outcome)
 
 
+def test_a_queue_whose_dead_letter_queue_was_deleted_is_changed_as_any_other(rig: Rig) -> None:
+    rig.create("dead")
+    rig.create(max_receives=1, dead_letter_queue="dead")
+    rig.do(DeleteQueue(name="dead"))
+    rig.settle()
+    for changes in (
+        {"sending": "paused"},
+        {"max_receives": 5},
+        # A client that writes back all that it has read.
+        {"dead_letter_queue": "dead", "max_receives": 5, "receiving": "paused"},
+    ):
+        assert rig.do(UpdateQueue(name="q", changes=changes)).settings.dead_letter_queue == "dead"
+    assert rig.do(UpdateQueue(name="q", changes={}, labels={"team": "a"})).labels == {"team": "a"}
+    missing = rig.do(UpdateQueue(name="q", changes={"dead_letter_queue": "none"}))
+    assert isinstance(missing, InvalidSetting)
+    none = {"dead_letter_queue": "", "max_receives": 0}
+    assert rig.do(UpdateQueue(name="q", changes=none)).settings.dead_letter_queue == ""
+    again = rig.do(UpdateQueue(name="q", changes={"dead_letter_queue": "dead", "max_receives": 5}))
+    assert isinstance(again, InvalidSetting)
+
+
 def test_an_update_is_a_new_file_and_outlives_a_restart(rig: Rig) -> None:
     created = rig.create()
     updated = rig.do(UpdateQueue(name="q", changes={"max_messages": 7}))

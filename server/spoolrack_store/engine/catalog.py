@@ -167,7 +167,9 @@ class Catalog(Part):
         if settings == there.settings and labels == there.labels:
             return there
         check_labels(labels)
-        self._check_target(there.name, settings)
+        if settings.dead_letter_queue != there.settings.dead_letter_queue:
+            # Else it may have been deleted since, which must not keep the queue from being changed.
+            self._check_target(there.name, settings)
         return self._replace(there, settings=settings, labels=labels)
 
     def change_schedules(self, there: QueueRecord, schedules: Mapping[str, Schedule]) -> None:
