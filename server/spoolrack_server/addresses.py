@@ -37,12 +37,14 @@ def reserve(host: str, port: int, *, shares: bool = False) -> socket.socket:
         )
         family, kind, protocol, _, address = found[0]
         taken = socket.socket(family, kind, protocol)
-        if shares:
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        else:
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections of the process that listened here before may linger.
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shares)
         taken.bind(address)
-        if not shares:
+        if shares:
+            # Nothing listens here yet: with this, any other program could.
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        else:
             # A bind alone succeeds beside a process that listens.
             taken.listen(1)
     except (OSError, OverflowError) as error:
