@@ -5,7 +5,9 @@ Knows nothing of gRPC or HTTP: a process that only reserves a port needs neither
 
 from __future__ import annotations
 
+import ipaddress
 import socket
+from contextlib import suppress
 
 
 class AddressUnusable(Exception):
@@ -19,6 +21,13 @@ class AddressUnusable(Exception):
 
 def address_text(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def names_loopback(host: str) -> bool:
+    """Return whether this is a loopback address or its usual name, without asking the resolver."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host.lower() == "localhost"
 
 
 def reserve(host: str, port: int, *, shares: bool = False) -> socket.socket:
