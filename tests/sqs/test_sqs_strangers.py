@@ -88,15 +88,12 @@ async def raw_to_sqs(server: Server) -> AsyncIterator[Raw]:
 
 async def say_head(raw: Raw, request: AWSRequest, **changed: str | None) -> None:
     """Send the head of a request for a large body, and none of the body."""
-    headers = {
-        **dict(request.headers.items()),
-        "Content-Length": str(LARGE),
-        **{name.replace("_", "-"): value for name, value in changed.items()},
-    }
+    named = {name.replace("_", "-"): value for name, value in changed.items()}
+    headers = {**dict(request.headers.items()), "Content-Length": str(LARGE), **named}
     url = URL(request.url, encoded=True)
-    lines = [f"{request.method} {url.raw_path_qs} HTTP/1.1"]
+    lines = [f"{request.method} {url.raw_path_qs} HTTP/1.1", f"Host: {url.authority}"]
     lines += [f"{name}: {value}" for name, value in headers.items() if value is not None]
-    await raw.say(*lines)
+    await raw.say(body="\r\n".join([*lines, "", ""]).encode())
 
 
 async def test_a_stranger_is_refused_by_its_head_and_its_body_is_not_read(
@@ -167,6 +164,34 @@ async def test_bodies_that_dawdle_make_room_for_a_signed_call(server: Server, ke
         for answer in answers:
             answer.cancel()
     assert len(await sqs.receive(url)) == 2
+
+
+async def test_a_body_of_a_caller_that_is_known_makes_room_for_no_stranger(
+    server: Server, key: Credentials
+) -> None:
+    url = await client(server, key).create("q")
+    content = {"QueueUrl": url, "MessageBody": "\u00e4" * 400_000}
+    body = json.dumps(content).encode()
+    request = signed(server, key, body)
+    async with AsyncExitStack() as open:
+        known = await open.enter_async_context(raw_to_sqs(server))
+        await say_head(known, request, Content_Length=str(len(body)))
+        await known.say(body=body)
+        assert (await known.answer())[0] == 200
+        await say_head(known, request, Content_Length=str(len(body)))
+        await known.say(body=body[:-1])
+        strange = signed(server, Credentials(key.access_key, "unknown"), b"x")
+        answers = []
+        for _ in range(6):
+            raw = await open.enter_async_context(raw_to_sqs(server))
+            await say_head(raw, strange)
+            await raw.say(body=bytes(LARGE - 1))
+            answers.append(asyncio.create_task(raw.answer()))
+        assert (await asyncio.wait_for(answers[0], STUCK))[0] == 503
+        await known.say(body=body[-1:])
+        assert (await known.answer())[0] == 200
+        for answer in answers:
+            answer.cancel()
 
 
 async def test_a_body_with_more_values_than_any_request_has_is_not_parsed(

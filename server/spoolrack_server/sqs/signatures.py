@@ -74,6 +74,11 @@ class Claim:
     """None: callers need none."""
     secret: str = field(default="", repr=False)
 
+    @property
+    def access_key(self) -> str:
+        """Empty if callers need none."""
+        return "" if self.signature is None else self.signature.key
+
     def verify(self, request: web.Request, body: bytes) -> None:
         """Raise `SignatureDoesNotMatch` unless the caller has the secret of its key. Any thread."""
         if self.signature is None:

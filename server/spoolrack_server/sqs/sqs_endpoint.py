@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 from spoolrack_store.model.clock import Clock
@@ -48,7 +49,7 @@ LARGEST: Final = 8 * 1024 * 1024
 """Bytes of a request: text of 1 MiB may be six times as long in JSON's escapes, or a form's
 encoding."""
 ARRIVING: Final = 4 * LARGEST
-"""Bytes of all bodies together that are still arriving."""
+"""Bytes of all bodies together that are arriving from callers that aren't known yet."""
 INLINE: Final = 64 * 1024
 """Bytes of a body that is verified and parsed in the event loop; a larger one in a thread."""
 RECEIVE: Final = "ReceiveMessage"
@@ -106,7 +107,9 @@ class SqsEndpoint:
         self._url = url
         self._operations = SqsOperations(context, clock)
         self._arriving = request_bodies.UploadMemory(ARRIVING, evicts=True)
-        """Of bodies whose signature can't be verified yet: a sender that dawdles delays no other."""
+        """Of bodies from callers that aren't known yet: one that dawdles delays no other."""
+        self._known: WeakKeyDictionary[asyncio.Transport, str] = WeakKeyDictionary()
+        """By connection, the access key of the last request whose signature was verified."""
         self._receiving: dict[asyncio.Task[Any], Callable[[], None]] = {}
         """How the permission of each receive is checked again."""
         application = web.Application()
@@ -167,11 +170,13 @@ class SqsEndpoint:
         try:
             self._check_origin(request)
             claim = self._authenticator.claim(request)
-            body = await self._read(request, share)
+            body = await self._read(request, claim, share)
             if len(body) > INLINE:
                 asked = await self._context.read(_verified, request, claim, body)
             else:
                 asked = _verified(request, claim, body)
+            if request.transport is not None:
+                self._known[request.transport] = claim.access_key
             self._check_method(request, asked)
             self._operations.find(asked.operation)
         except ConnectionError as error:
@@ -277,9 +282,14 @@ class SqsEndpoint:
                 f"{', '.join(sorted(READS))}."
             )
 
-    async def _read(self, request: web.Request, share: request_bodies.UploadShare) -> bytes:
+    async def _read(
+        self, request: web.Request, claim: Claim, share: request_bodies.UploadShare
+    ) -> bytes:
+        transport = request.transport
+        is_known = transport is not None and self._known.get(transport) == claim.access_key
+        memory = self._context.upload_memory if is_known else self._arriving
         try:
-            with self._arriving.share() as arriving:
+            with memory.share() as arriving:
                 body = await request_bodies.read(
                     request,
                     queue="",
