@@ -1032,7 +1032,7 @@ STORE_MUTANTS: Final = (
     # Queues that were deleted.
     Mutant(
         name="a-wait-outlives-its-queue",
-        breaks="what waits gets nothing of another queue that was made under the name",
+        breaks="a wait gets nothing of another queue that was made under the name",
         edits=edit(
             "engine/catalog.py:Catalog.require_same",
             "if request.made != made:",

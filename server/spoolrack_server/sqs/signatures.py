@@ -66,7 +66,7 @@ class _Signature:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the head of a request says of its caller; only `verify` proves it."""
+    """The caller that the head of a request claims to be from; only `verify` proves it."""
 
     identity: Identity
     region: str
