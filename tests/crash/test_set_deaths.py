@@ -20,7 +20,12 @@ from tests.support.linked_disk import Died
 from tests.support.set_rig import HOLD, SetRig
 
 MOST_STEPS = 80
-RESERVE = Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=HOLD)
+
+
+def reserve_all() -> Reserve:
+    return Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=HOLD)
+
+
 COMMIT = CommitReservations(stream="s", last_sequence_number=0)
 
 
@@ -66,7 +71,7 @@ class Deaths:
         return {entry.name.receives for entry, _ in holders}
 
     def reserve(self) -> None:
-        while self.rig.ask(RESERVE) is UNFINISHED:
+        while self.rig.ask(reserve_all()) is UNFINISHED:
             pass
 
 
@@ -85,7 +90,7 @@ def test_a_death_in_a_reserve_leaves_all_of_the_set_or_nothing(later: int, besid
     for steps in range(MOST_STEPS):
         deaths = Deaths(beside=beside)
         rig = deaths.rig
-        if not deaths.die(RESERVE, steps):
+        if not deaths.die(reserve_all(), steps):
             break
         made.append(bool(rig.names()))
         if not rig.names():

@@ -1195,6 +1195,27 @@ STORE_MUTANTS: Final = (
         ),
         caught_by=("tests/store/test_disk_watermarks.py",),
     ),
+    # Queues that were deleted.
+    Mutant(
+        name="a-wait-outlives-its-queue",
+        breaks="a wait gets nothing of another queue that was made under the name",
+        edits=edit(
+            "engine/catalog.py:Catalog.require_same",
+            "if request.made != made:",
+            "if request.made is None:",
+        ),
+        caught_by=(_CATALOG,),
+    ),
+    Mutant(
+        name="an-update-validates-what-it-leaves-alone",
+        breaks="a queue whose dead-letter queue was deleted can be changed",
+        edits=edit(
+            "engine/catalog.py:Catalog.update",
+            "if settings.dead_letter_queue != there.settings.dead_letter_queue:",
+            "if settings.dead_letter_queue:",
+        ),
+        caught_by=(_CATALOG,),
+    ),
     # Limits of a queue.
     Mutant(
         name="a-full-queue-takes-bytes",

@@ -28,7 +28,7 @@ from ..errors import (
     Timeout,
     Unreachable,
 )
-from .grpc_channels import task_channel, thread_channel, with_metadata
+from .grpc_channels import proxy_hint, task_channel, thread_channel, with_metadata
 from .grpc_stubs import Stubs
 from .grpc_values import server_error
 
@@ -47,6 +47,8 @@ OPTIONS: Final = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
+    # One that returns under another address, too: the default asks for its name every 30 s at most.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     # A server that vanished without a word is found out while a call or a stream waits for it.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -250,10 +252,13 @@ def error_from(
                 return told
     match code:
         case grpc.StatusCode.UNAVAILABLE:
-            return Unreachable(f"{_why_unreachable(target, text)} ({text})")
+            return Unreachable(f"{_why_unreachable(target, text)} ({text}){proxy_hint(target)}")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             within = "" if timeout is None else f" within {timeout:.3g} s"
-            return Timeout(f"No answer from {target}{within}: it may have taken place all the same.")
+            return Timeout(
+                f"No answer from {target}{within}: it may have taken place all the same."
+                f"{proxy_hint(target)}"
+            )
         case grpc.StatusCode.CANCELLED if not is_ours:
             # By a server that stops: it may have done what was asked, or not have looked at it.
             return Unreachable(f"The server at {target} has ended the call.")

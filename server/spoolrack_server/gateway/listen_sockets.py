@@ -66,7 +66,9 @@ def listen(host: str, port: int, connections: int, *, shares_port: bool = False)
             if shares_port:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
-                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                # Alone, [::] is every address of both kinds, as it is for gRPC.
+                is_one_of_both = len(found) > 1
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, is_one_of_both)
             taken = made[0].getsockname()[1] if made else port
             listening.bind((address[0], taken, *address[2:]))
             listening.setblocking(False)

@@ -6,6 +6,7 @@ restricts access to the port. Starting raises `AddressUnusable`.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -49,7 +50,14 @@ class Probes:
         reserve(self._host, self.port).close()
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, self._host, self.port).start()
+            site: web.BaseSite = web.TCPSite(self._runner, self._host, self.port)
+            if self._host == "::":
+                # asyncio would take it for the addresses of IPv6 alone, which the other ports don't.
+                both = socket.create_server(
+                    ("::", self.port), family=socket.AF_INET6, dualstack_ipv6=True
+                )
+                site = web.SockSite(self._runner, both)
+            await site.start()
         except OSError as error:
             raise AddressUnusable(self.address, error.strerror or str(error)) from error
         self.port = self._runner.addresses[0][1]

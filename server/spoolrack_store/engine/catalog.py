@@ -36,7 +36,8 @@ from ..model.errors import (
     VersionMismatch,
 )
 from ..model.names import QUEUE_NAME, NotAName, is_queue_name, make_token, parse
-from ..model.operations import CreateQueue, DeleteQueue, UpdateQueue
+from ..model.operations import CreateQueue, DeleteQueue, Receive, UpdateQueue
+from ..model.reservation_requests import Reserve
 from ..model.schedule import Schedule
 from ..model.settings import QueueSettings, Record, check_labels, decode, encode
 from ..model.transitions import State
@@ -128,6 +129,16 @@ class Catalog(Part):
             raise QueueNotFound(queue=name)
         return record
 
+    def require_same(self, request: Receive | Reserve) -> QueueRecord:
+        """Return the record of a request that may have waited; raise `QueueNotFound`, too, if its queue
+        was deleted meanwhile, and another one has the name."""
+        record = self.require(request.queue)
+        made = record.created_at, record.salt
+        request.made = request.made or made
+        if request.made != made:
+            raise QueueNotFound(queue=request.queue)
+        return record
+
     def require_open(self, name: str) -> QueueRecord:
         """Return the record for a send, also of a queue whose creation is in the same commit; raise
         `QueueBeingDeleted`, too."""
@@ -167,7 +178,9 @@ class Catalog(Part):
         if settings == there.settings and labels == there.labels:
             return there
         check_labels(labels)
-        self._check_target(there.name, settings)
+        if settings.dead_letter_queue != there.settings.dead_letter_queue:
+            # Else it may have been deleted since, which must not keep the queue from being changed.
+            self._check_target(there.name, settings)
         return self._replace(there, settings=settings, labels=labels)
 
     def change_schedules(self, there: QueueRecord, schedules: Mapping[str, Schedule]) -> None:

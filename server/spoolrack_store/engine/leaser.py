@@ -138,7 +138,7 @@ class Leaser(Part):
         self, request: Receive, shares: list[_Share], chosen: dict[Entry, int]
     ) -> list[Delivery]:
         """Decide what a request gets. Nothing moves before all requests have chosen."""
-        record = self._catalog.require(request.queue)
+        record = self._catalog.require_same(request)
         visibility = request.visibility
         if visibility is None:
             visibility = record.settings.visibility_timeout

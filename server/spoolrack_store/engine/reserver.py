@@ -248,6 +248,7 @@ class Reserver(Part):
         self, partial_set: _PartialSet, request: Reserve
     ) -> Reservation | Unfinished | None:
         """Lease the next slice of a set; with the last one its record is written."""
+        self._catalog.require_same(request)
         queue, token = self._catalog.require(partial_set.queue), partial_set.token
         self._leave_out_unleased(partial_set)
         batches, runs = self._moves.index.batches, partial_set.runs

@@ -61,7 +61,7 @@ class Unfinished:
 UNFINISHED: Final = Unfinished()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Reserve(Request[Reservation | None]):
     """Lease messages under a name, or find it reserved already; None if nothing is ready in time.
 
@@ -79,6 +79,8 @@ class Reserve(Request[Reservation | None]):
     wait: Millis | None = Millis(0)
     allowed: Callable[[str], bool] | None = None
     """From which queues the caller may receive; None: from all."""
+    made: tuple[Millis, str] | None = None
+    """Which queue of this name it began with. The engine notes it at the first try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
