@@ -26,7 +26,8 @@ import grpc
 from .._credentials import NONE, Credentials
 from .._retry import RetryPolicy
 from .._runtime import run
-from .._transports.grpc_calls import Frames, ThreadCalls, error_from
+from .._transports.grpc_calls import Frames, ThreadCalls
+from .._transports.grpc_errors import error_from
 from ..errors import OutcomeUnknown, SpoolrackError, Timeout, Unreachable
 
 log = logging.getLogger("spoolrack.spark")
