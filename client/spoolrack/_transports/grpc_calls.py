@@ -1,7 +1,6 @@
-"""gRPC calls, blocking or suspending, and the translation of their failures.
+"""gRPC calls, blocking or suspending.
 
-The one difference between the two kinds of gRPC channel is kept here, and so is the translation of a
-status into our errors.
+The one difference between the two kinds of gRPC channel is kept here.
 """
 
 from __future__ import annotations
@@ -14,23 +13,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import grpc
-from google.rpc.status_pb2 import Status
 
 from .. import tracing
 from .._credentials import NONE, Credentials
 from .._runtime import Runtime, Tasks
 from .._threads import Ending, start_thread
-from ..errors import (
-    ClientClosed,
-    InvalidRequest,
-    MessageTooLarge,
-    SpoolrackError,
-    Timeout,
-    Unreachable,
-)
-from .grpc_channels import proxy_hint, task_channel, thread_channel, with_metadata
+from ..errors import ClientClosed
+from .grpc_channels import task_channel, thread_channel, with_metadata
+from .grpc_errors import ended, error_from
 from .grpc_stubs import Stubs
-from .grpc_values import server_error
 
 Request = TypeVar("Request", contravariant=True)
 Response = TypeVar("Response", covariant=True)
@@ -38,7 +29,6 @@ Answer = TypeVar("Answer")
 
 CLOSE: Final = 5.0
 """Seconds for gRPC to close a channel."""
-DETAILS_KEY: Final = "grpc-status-details-bin"
 OPTIONS: Final = (
     # The contract's own limits are the server's to check, and their errors say more.
     ("grpc.max_send_message_length", -1),
@@ -230,68 +220,3 @@ class TaskFrames:
     def cancel(self) -> None:
         self._cancelled = True
         self._call.cancel()
-
-
-def ended(target: str) -> SpoolrackError:
-    """Return the error of a stream that ended against the contract."""
-    return Unreachable(f"The server at {target} ended the stream.")
-
-
-def error_from(
-    error: Any, target: str, timeout: float | None = None, *, is_ours: bool = True
-) -> SpoolrackError:
-    """Return the error of a failed call: by the server's reason if it gave one, else by gRPC's code.
-
-    `is_ours`: whether a cancelled call may have been cancelled on this side.
-    """
-    code, text = error.code(), error.details() or ""
-    for key, value in error.trailing_metadata() or ():
-        if key == DETAILS_KEY:
-            told = server_error(Status.FromString(value))
-            if told is not None:
-                return told
-    match code:
-        case grpc.StatusCode.UNAVAILABLE:
-            return Unreachable(f"{_why_unreachable(target, text)} ({text}){proxy_hint(target)}")
-        case grpc.StatusCode.DEADLINE_EXCEEDED:
-            within = "" if timeout is None else f" within {timeout:.3g} s"
-            return Timeout(
-                f"No answer from {target}{within}: it may have taken place all the same."
-                f"{proxy_hint(target)}"
-            )
-        case grpc.StatusCode.CANCELLED if not is_ours:
-            # By a server that stops: it may have done what was asked, or not have looked at it.
-            return Unreachable(f"The server at {target} has ended the call.")
-        case grpc.StatusCode.CANCELLED:
-            return ClientClosed("The call was cancelled: its client or its stream was closed.")
-        case grpc.StatusCode.RESOURCE_EXHAUSTED:
-            return MessageTooLarge(f"{target} refused the call for its size: {text}")
-        case grpc.StatusCode.UNIMPLEMENTED:
-            return InvalidRequest(
-                f"{target} doesn't know this call: it is no Spoolrack server, or an older one. ({text})"
-            )
-        case _:
-            return SpoolrackError(f"{target} answered {code.name}: {text}", reason=code.name)
-
-
-def _why_unreachable(target: str, text: str) -> str:
-    """Translate gRPC's text for UNAVAILABLE; TLS errors have no code of their own."""
-    if "CERTIFICATE_VERIFY_FAILED" in text:
-        return (
-            f"TLS with {target} failed: the server's certificate has expired, or no CA that this "
-            "client trusts has signed it. Name its CA: ca=, --ca."
-        )
-    if "WRONG_VERSION_NUMBER" in text:
-        return f"TLS with {target} failed: no TLS is spoken there. Use grpc://, or another port."
-    if "andshake failed" in text:
-        return f"TLS with {target} failed: client or server refuses what the other one shows."
-    if "http1.x server" in text:
-        return f"{target} speaks HTTP/1 and not gRPC. Use the server's port for gRPC."
-    if "failed to connect" in text and "Socket closed" in text:
-        # With TLS 1.3 a client's certificate is refused after the handshake: gRPC hides the alert.
-        return (
-            f"{target} closes each new connection. With grpcs:// the server may want a client's "
-            "certificate, or refuse the one that it is shown (certificate=, --certificate). With "
-            "grpc:// it may want TLS: use grpcs://."
-        )
-    return f"No answer from {target}: is a Spoolrack server there?"

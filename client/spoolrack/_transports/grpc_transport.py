@@ -1,7 +1,7 @@
 """The transport to a server, over gRPC.
 
 Sends and deletes share a stream each. A large request has a call of its own, so that it delays no
-other; so has every request if the server is too old to know these streams.
+other; so has a request whose stream is refused.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .grpc_redrives import GrpcRedrives
 from .grpc_reservations import GrpcReservations
 from .grpc_schedules import GrpcSchedules
 from .grpc_stages import GrpcStaging
-from .grpc_streams import RequestStream, StreamUnsupported
+from .grpc_streams import RequestStream, StreamRefused
 from .whole_files import WholeFiles
 
 LARGE: Final = 1024 * 1024
@@ -161,13 +161,13 @@ class GrpcTransport:
         request.queue = queue
         request.messages.extend(map(convert.outgoing, messages))
         try:
-            if not self._sends.is_supported or sum(map(size_of, messages)) >= LARGE:
-                raise StreamUnsupported
+            if sum(map(size_of, messages)) >= LARGE:
+                raise StreamRefused
             streamed_response = await self._sends.request(streamed, timeout)
             if streamed_response.HasField("error"):
                 raise convert.error(streamed_response.error)
             response = streamed_response.response
-        except StreamUnsupported:
+        except StreamRefused:
             response = await self._calls.unary(self._stub.Send, request, rpc.SendResponse, timeout)
         return [convert.send_result(result) for result in response.results]
 
@@ -214,13 +214,13 @@ class GrpcTransport:
         request.queue = queue
         request.targets.extend(map(convert.target, targets))
         try:
-            if not self._deletes.is_supported or sum(map(_length, targets)) >= LARGE:
-                raise StreamUnsupported
+            if sum(map(_length, targets)) >= LARGE:
+                raise StreamRefused
             streamed_response = await self._deletes.request(streamed, timeout)
             if streamed_response.HasField("error"):
                 raise convert.error(streamed_response.error)
             response = streamed_response.response
-        except StreamUnsupported:
+        except StreamRefused:
             response = await self._calls.unary(self._stub.Delete, request, rpc.DeleteResponse, timeout)
         return [convert.delete_result(result) for result in response.results]
 
