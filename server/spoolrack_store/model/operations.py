@@ -8,11 +8,12 @@ a mapping by position. Where a request names many messages, each has its own res
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Final, Generic, NamedTuple, TypeVar
 
-from ..model.batch_file import Attributes, Line
+from ..model.batch_file import Attributes, Entry, Line
 from .clock import Millis
 from .credits import Credits
 from .dead_letter_records import DeadLetterRecord
@@ -38,7 +39,14 @@ class Request(Generic[Answer]):
 
 
 Outcome = Any
-"""The answer of a request, or its `StoreError`."""
+"""The answer of a request, or its `StoreError`, or `UNFINISHED`."""
+
+
+class Unfinished:
+    """The outcome of a request that goes on in the next commit, and can't be cancelled any more."""
+
+
+UNFINISHED: Final = Unfinished()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,6 +374,12 @@ class Purge(Request[int]):
     """Only messages that were sent before this Unix time."""
     states: frozenset[State] = frozenset()
     """Only messages that are ready, leased or delayed. Empty: all."""
+    left: deque[Entry] | None = None
+    """What is still to be looked at; None before the first commit that works on it. The store's."""
+    deleted: int = 0
+    """Messages that it has deleted so far. The store's."""
+    refused: StoreError | None = None
+    """The first error of the disk so far. The store's."""
 
     def matches(self, state: State, sent_at: Millis) -> bool:
         """Return whether a message in this state, sent at this time, is to be deleted."""
