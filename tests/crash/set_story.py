@@ -22,9 +22,8 @@ from spoolrack_store.model.batch_file import resolve
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost, ReservationNotFound
 from spoolrack_store.model.names import indexes, mark_in, mark_of
-from spoolrack_store.model.operations import Delete, Request, Send
+from spoolrack_store.model.operations import UNFINISHED, Delete, Request, Send
 from spoolrack_store.model.reservation_requests import (
-    UNFINISHED,
     CommitReservations,
     Committed,
     ExtendReservation,

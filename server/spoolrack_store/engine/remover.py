@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from ..model.batch_file import Entry
@@ -26,6 +27,15 @@ _Place = tuple[Entry, int, Delete, int, Results]
 """A message to be deleted: its entry and index, the position in a request, the results of that."""
 
 
+@dataclass(slots=True)
+class _PurgeJob:
+    left: deque[Entry]
+    """What is still to be looked at, as it was when the purge began."""
+    deleted: int = 0
+    refused: StoreError | None = None
+    """The first error of the disk."""
+
+
 class Remover:
     """Deletes and purges. Not thread-safe."""
 
@@ -35,6 +45,8 @@ class Remover:
         self._catalog = catalog
         self._leaser = leaser
         self._sender = sender
+        self._purges: dict[Purge, _PurgeJob] = {}
+        """Those that go on in the next commit."""
         self._sent: list[Name] | None = None
         """Names in `new/`, if this commit has looked."""
 
@@ -89,23 +101,25 @@ class Remover:
         in `new/`, a slice in each commit; return their number. If the disk refuses a name, the others
         are deleted, and the first error is raised."""
         queue = request.queue
+        job = self._purges.pop(request, None)
         self._catalog.require(queue)
-        if request.left is None:
-            request.left = deque(self._index.queue(queue).entries)
-            request.left += self._sender.unpublished(queue)
-            request.left += self._sent_by_others(queue)
-        for _ in range(min(PURGED_AT_ONCE, len(request.left))):
+        if job is None:
+            job = _PurgeJob(deque(self._index.queue(queue).entries))
+            job.left += self._sender.unpublished(queue)
+            job.left += self._sent_by_others(queue)
+        for _ in range(min(PURGED_AT_ONCE, len(job.left))):
             # By their file: a lease may have given them another name since.
-            for entry in list(request.left.popleft().batch.entries):
+            for entry in list(job.left.popleft().batch.entries):
                 if entry.name.queue == queue and _is_waiting(entry):
-                    self._purge(request, entry)
-        if request.left:
+                    self._purge(request, entry, job)
+        if job.left:
+            self._purges[request] = job
             return UNFINISHED
-        if request.refused is not None:
-            raise request.refused
-        return request.deleted
+        if job.refused is not None:
+            raise job.refused
+        return job.deleted
 
-    def _purge(self, request: Purge, entry: Entry) -> None:
+    def _purge(self, request: Purge, entry: Entry, job: _PurgeJob) -> None:
         if not request.matches(_state_to_be(entry.name), sent_at(entry.batch.stem.id)):
             return
         # A dead letter has left the queue: it is deleted here once its own file is durable there.
@@ -117,8 +131,8 @@ class Remover:
         except NameVanished:
             return
         except StoreError as error:
-            request.refused = request.refused or error
-        request.deleted += (held & ~entry.held).bit_count()
+            job.refused = job.refused or error
+        job.deleted += (held & ~entry.held).bit_count()
 
     def _find(self, request: Delete, position: int) -> tuple[Entry, int] | None:
         """Return what a receipt, or behind them an id, stands for; None if it is gone already."""

@@ -8,12 +8,11 @@ a mapping by position. Where a request names many messages, each has its own res
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final, Generic, NamedTuple, TypeVar
 
-from ..model.batch_file import Attributes, Entry, Line
+from ..model.batch_file import Attributes, Line
 from .clock import Millis
 from .credits import Credits
 from .dead_letter_records import DeadLetterRecord
@@ -374,12 +373,6 @@ class Purge(Request[int]):
     """Only messages that were sent before this Unix time."""
     states: frozenset[State] = frozenset()
     """Only messages that are ready, leased or delayed. Empty: all."""
-    left: deque[Entry] | None = None
-    """What is still to be looked at; None before the first commit that works on it. The store's."""
-    deleted: int = 0
-    """Messages that it has deleted so far. The store's."""
-    refused: StoreError | None = None
-    """The first error of the disk so far. The store's."""
 
     def matches(self, state: State, sent_at: Millis) -> bool:
         """Return whether a message in this state, sent at this time, is to be deleted."""
