@@ -6,10 +6,9 @@ import pytest
 from spoolrack_store.engine import reserver
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost
-from spoolrack_store.model.operations import Request
+from spoolrack_store.model.operations import UNFINISHED, Request
 from spoolrack_store.model.reservation_requests import (
     SLICE_EFFORT,
-    UNFINISHED,
     CommitReservations,
     ExtendReservation,
     Release,

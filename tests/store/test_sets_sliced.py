@@ -16,9 +16,8 @@ from spoolrack_store.model.batch_file import Entry
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import ReservationNotFound
 from spoolrack_store.model.names import effort
-from spoolrack_store.model.operations import Purge, Receive, Send, UpdateQueue
+from spoolrack_store.model.operations import UNFINISHED, Purge, Receive, Send, UpdateQueue
 from spoolrack_store.model.reservation_requests import (
-    UNFINISHED,
     CommitReservations,
     ExtendReservation,
     Reservation,

@@ -247,7 +247,7 @@ class Queue(_message.Message):
 
     @_builtins.property
     def oldest_leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___OldLease]:
-        """The leases of the queue that were received first, up to five. Set by GetQueue alone."""
+        """The leases of the oldest leased messages, up to five. Set by GetQueue alone."""
 
     def __init__(
         self,

@@ -41,6 +41,7 @@ from ..model.reservation_requests import Reserve
 from ..model.schedule import Schedule
 from ..model.settings import QueueSettings, Record, check_labels, decode, encode
 from ..model.transitions import State
+from .index import SortedNames
 from .moves import Moves
 
 log = logging.getLogger(__name__)
@@ -102,6 +103,8 @@ class Catalog(Part):
         self._moves = moves
         self._random = random
         self.records: dict[str, QueueRecord] = {}
+        self.names = SortedNames()
+        """The names of `records`, in order."""
         self.reset: set[str] = set()
         """Queues that this process gave the default settings, because theirs were lost."""
         self._tombstones: dict[str, _Tombstone] = {}
@@ -209,7 +212,7 @@ class Catalog(Part):
         record = replace(there, **parts, version=there.version + 1)
         self._write(record, record.settings)
         self._end_writers(there, record)
-        self.records[there.name] = record
+        self._keep(record)
         self._old[_path(there.name, there.version)] = self._moves.commit
         return record
 
@@ -239,7 +242,7 @@ class Catalog(Part):
         # The folder first: one without settings is nothing.
         self._make_folder(name)
         self._write(record, settings)
-        self.records[name] = record
+        self._keep(record)
         index = self._moves.index.queue(name)
         index.entered = index.left = 0
         return record
@@ -393,22 +396,33 @@ class Catalog(Part):
             self._old[_path(name, there.version)] = self._moves.commit
         self._end_writers(there, record)
         self._tombstones.pop(name, None)
-        self.records[name] = record
+        self._keep(record)
         return True
+
+    def _keep(self, record: QueueRecord) -> None:
+        if record.name not in self.records:
+            self.names.add(record.name)
+        self.records[record.name] = record
+        self._moves.index.changed.add(record.name)
+
+    def _forget(self, name: str) -> QueueRecord | None:
+        self._moves.index.changed.add(name)
+        self.names.remove(name)
+        return self.records.pop(name, None)
 
     def _version(self, name: str) -> int:
         tombstone, record = self._tombstones.get(name), self.records.get(name)
         return tombstone.version if tombstone is not None else 0 if record is None else record.version
 
     def _drop(self, name: str) -> None:
-        self.records.pop(name, None)
+        self._forget(name)
         self._tombstones.pop(name, None)
         self.reset.discard(name)
 
     def _write_again(self, record: QueueRecord) -> None:
         self._make_folder(record.name)
         self._write(record, record.settings)
-        self.records[record.name] = record
+        self._keep(record)
         log.error(
             "the settings of the queue %s were lost or damaged, and are written again", record.name
         )
@@ -428,7 +442,7 @@ class Catalog(Part):
 
     def _add_tombstone(self, name: str, version: int, made: tuple[Millis, str]) -> None:
         self._drop_superseded(name)
-        self._end_writers(self.records.pop(name, None))
+        self._end_writers(self._forget(name))
         self.reset.discard(name)
         there = self._tombstones.get(name)
         if there is None or (there.version, there.made) != (version, made):
@@ -513,7 +527,7 @@ class Catalog(Part):
         """Yield what holds messages of the queue, and what any process has in `new/`."""
         index = self._moves.index
         if name in index.queues:
-            yield from list(index.queues[name].entries)
+            yield from index.queues[name].entries
         for each in self._moves.scan("new"):
             with suppress(NotAName):
                 found = parse(f"new/{each.name}")

@@ -25,8 +25,9 @@ from ..model.dead_letter_records import MAX_RECEIVES as MAX_RECEIVES_REASON
 from ..model.dead_letter_records import REJECTED, check_explanation
 from ..model.errors import NoDeadLetterQueue, StaleReceipt, StoreError
 from ..model.field_checks import check_number, check_span
-from ..model.names import Name, effort, indexes, is_set_token, lowest, make_token, sent_at
+from ..model.names import Name, effort, first_of, indexes, is_set_token, lowest, make_token, sent_at
 from ..model.operations import (
+    UNFINISHED,
     ChangeVisibility,
     Delivery,
     GiveBack,
@@ -34,6 +35,7 @@ from ..model.operations import (
     Receive,
     RejectMessages,
     ReleaseMessages,
+    Unfinished,
 )
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
@@ -105,18 +107,22 @@ class Leaser(Part):
         self.pending = (moves.index.hidden, moves.index.grouped, reader.refused)
         self.assigned: list[Entry] = []
         """Entries that the commit has written and leased."""
+        self._held_up: set[str] = set()
+        """Queues in which this commit has met more dead messages than may move at a time."""
 
     # Receives.
 
     def receive(
         self, requests: Sequence[Receive], written: Mapping[str, Sequence[Entry]]
-    ) -> list[list[Delivery] | StoreError]:
+    ) -> list[list[Delivery] | StoreError | Unfinished]:
         """Lease ready messages, and then those that this commit has `written`, by queue.
 
-        The answers hold once the commit is synced, and `hand_out` has moved what it has written.
+        The answers hold once the commit is synced, and `hand_out` has moved what it has written. One
+        that waits for no message is unfinished where dead messages have to move first.
         """
         outcomes: list[list[Delivery] | StoreError] = []
         self._written = written
+        self._held_up.clear()
         shares: list[_Share] = []
         chosen = self._dead_letters.not_to_be_leased()
         for queue in {request.queue for request in requests} & self._catalog.records.keys():
@@ -132,7 +138,12 @@ class Leaser(Part):
             self._deliver(share)
         # An empty answer says that nothing is ready.
         refused = {id(share.answer): share.lease.refused for share in shares if not share.answer}
-        return [refused.get(id(outcome)) or outcome for outcome in outcomes]
+        return [
+            UNFINISHED
+            if outcome == [] and request.wait == 0 and request.queue in self._held_up
+            else refused.get(id(outcome)) or outcome
+            for request, outcome in zip(requests, outcomes, strict=True)
+        ]
 
     def _choose(
         self, request: Receive, shares: list[_Share], chosen: dict[Entry, int]
@@ -181,6 +192,7 @@ class Leaser(Part):
             return []
         picked: list[tuple[Entry, int]] = []
         dead: dict[Entry, int] = {}
+        dead_room = self._dead_letters.room
         index = self._index.queue(record.name)
         # Closed before the index changes: a group's turn is over with its last run.
         with closing(index.runs(room, chosen, record.settings, self._moves.commit)) as ready:
@@ -195,8 +207,16 @@ class Leaser(Part):
                         raise
                     break
                 if self._dead_letters.is_dead(entry):
-                    chosen[entry] = chosen.get(entry, 0) | members
-                    dead[entry] = dead.get(entry, 0) | members
+                    dying = first_of(members, dead_room)
+                    dead_room -= dying.bit_count()
+                    if dying:
+                        chosen[entry] = chosen.get(entry, 0) | dying
+                        dead[entry] = dead.get(entry, 0) | dying
+                    if dying != members:
+                        # What is behind them waits until they have moved: a look past all of them
+                        # would take the longer the more there are.
+                        self._held_up.add(record.name)
+                        break
                     continue
                 is_first = at_least_one and not picked
                 fitting = self._fitting(entry, members, room, bytes_left, is_first=is_first)
@@ -519,7 +539,7 @@ class Leaser(Part):
                     for index, position in places:
                         results[position] = by_index[index] or results[position]
                 elif is_dead:
-                    self._dead_letters.write_copies(entry, members)
+                    self._die(entry, members)
                 else:
                     count = entry.name.receives
                     if request.is_uncounted:
@@ -587,9 +607,23 @@ class Leaser(Part):
         """End the lease or the delay of `members`; a message received too often becomes a dead letter,
         here or as the next receive reaches it."""
         if entry.name.state is State.LEASED and self._dead_letters.dies_with_lease(entry):
-            self._dead_letters.write_copies(entry, members)
+            self._die(entry, members)
         else:
             self._moves.move(entry, members, State.READY)
+
+    def _die(self, entry: Entry, members: int) -> None:
+        """Let messages whose lease is over become dead letters; those for which there is no room yet
+        have a lease that is over, and are looked at by the next commit."""
+        dying = first_of(members, self._dead_letters.room)
+        if dying:
+            self._dead_letters.write_copies(entry, dying)
+        left = members & ~dying
+        now = self._clock.monotonic()
+        if left and entry.due > now:
+            until = self._clock.wall(), now
+            self._moves.move(entry, left, State.LEASED, until=until, token=entry.name.token)
+        elif left:
+            self._index.put_back_due(entry, now)
 
     def next_due(self) -> Millis | None:
         times = [self._lease_due(), min(self._reader.refused.values(), default=None)]

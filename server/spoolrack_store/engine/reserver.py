@@ -65,7 +65,7 @@ from ..model.names import (
     runs,
     sent_at,
 )
-from ..model.operations import MAX_BODY_IN_MEMORY, Message, MessageRun
+from ..model.operations import MAX_BODY_IN_MEMORY, UNFINISHED, Message, MessageRun, Unfinished
 from ..model.reservation_names import Marker, ReservationName, parse_reservation_name
 from ..model.reservation_records import ReservationRecord
 from ..model.reservation_requests import (
@@ -76,7 +76,6 @@ from ..model.reservation_requests import (
     MEMORY,
     MIN_RESERVATION_TIMEOUT,
     SLICE_EFFORT,
-    UNFINISHED,
     CommitReservations,
     Committed,
     ExtendReservation,
@@ -87,7 +86,6 @@ from ..model.reservation_requests import (
     Reservation,
     Reserve,
     UndoReservation,
-    Unfinished,
 )
 from ..model.sealed import NotWhole, Torn
 from ..model.settings import MAX_VISIBILITY

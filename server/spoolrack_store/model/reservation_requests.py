@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from .clock import Millis
 from .operations import Answer, Delivery, GiveBack, Message, MessageRun, Request
@@ -52,13 +51,6 @@ class Committed:
     """Deleted now."""
     lost: Sequence[int]
     """The numbers of sets that were lost before; none of their messages was deleted."""
-
-
-class Unfinished:
-    """The outcome of a request that goes on in the next commit, and can't be cancelled any more."""
-
-
-UNFINISHED: Final = Unfinished()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
