@@ -224,6 +224,22 @@ def test_messages_of_a_lost_set_come_back_one_slice_at_a_time(rig: SetRig) -> No
     assert rig.receive() == [(id, 2) for id in ids]
 
 
+def test_a_hold_ends_beside_a_committed_set_that_is_being_deleted(rig: SetRig) -> None:
+    lone(rig, 9)
+    reserve = reserve_all()
+    while rig.ask(reserve) is UNFINISHED:
+        pass
+    rig.send(b"x", queue="other")
+    rig.reserve(stream="t", queue="other")
+    rig.ask(CommitReservations(stream="s", last_sequence_number=0))
+    rig.clock.now += HOLD
+
+    rig.commit()
+
+    assert leased(rig)
+    assert rig.engine.reservations.sets["t", 0].name.is_lost
+
+
 def test_a_caller_of_the_store_gets_the_whole_set_and_its_count_after_the_commit(
     front: FrontRig,
 ) -> None:
