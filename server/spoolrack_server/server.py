@@ -26,6 +26,7 @@ from .access.authorization import CallAuthorizer
 from .access.reflection import reflect
 from .access.security import LoadedSecurity, Security
 from .addresses import AddressUnusable, address_text, reserve
+from .cgroup import memory_limit
 from .concurrency import ConcurrencyLimit
 from .contract import SERVED
 from .health import Health, HealthService
@@ -193,6 +194,8 @@ class Server:
             await self.stop(grace=0)
             raise
         self._health.is_starting = False
+        if self._settings.number == 0:
+            self._memory.warn_if_too_small(memory_limit())
         self._log.info(
             "serving",
             root=self.root,
@@ -331,7 +334,7 @@ class Server:
                 self.http_port,
                 shares_port=self._settings.shares_ports,
                 tls=None if access_files.tls is None else access_files.tls.for_asyncio(),
-                connections=self._limits.connections,
+                limits=self._limits,
             )
         except OSError as error:
             raise AddressUnusable(
@@ -362,7 +365,7 @@ class Server:
                 self.sqs_port,
                 shares_port=self._settings.shares_ports,
                 tls=None if access_files.tls is None else access_files.tls.for_asyncio(),
-                connections=self._limits.connections,
+                limits=self._limits,
             )
         except OSError as error:
             address = address_text(self.sqs_host, self.sqs_port)

@@ -147,6 +147,21 @@ async def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
             assert b"HTTP/1.1 200" not in heard
 
 
+@pytest.mark.parametrize(
+    "words", [b"", b"\x16", b"\x16\x03\x01\x02\x00"], ids=["silent", "a byte", "a head"]
+)
+async def test_a_tls_connection_that_does_not_shake_hands_in_time_is_closed(
+    tmp_path: Path, files: Files, ca: trustme.CA, words: bytes
+) -> None:
+    security = Security(tls=files.write_certificate(ca))
+    options: dict[str, Any] = {"limits": Limits(handshake=0.5), "http_limits": HttpLimits(idle=STUCK)}
+    async with serving(tmp_path / "root", security, **options) as server:
+        for port in (server.grpc_port, server.http_port):
+            async with connection(port) as slow:
+                await slow.say(words)
+                await slow.until_closed()
+
+
 async def test_a_connection_without_a_call_is_closed(tmp_path: Path) -> None:
     async with serving(tmp_path / "root", Security(), limits=Limits(idle=1.0)) as server:
         async with connection(server.grpc_port) as idle:

@@ -187,8 +187,8 @@ class _AddressOrOff(Address):
     envvar="SPOOLRACK_MEMORY_WATERMARK",
     default="0.5",
     show_default=True,
-    help="Refuse sends while the processes have more memory together: a size, or a part of the "
-    "container's or machine's memory; \"off\": never.",
+    help="Refuse sends while the processes have more memory together: a size, or a part of what idle "
+    "processes leave of the container's or machine's memory; \"off\": never.",
 )
 @option(
     "--min-free-space",
@@ -249,7 +249,7 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
     The first signal drains: nothing more is leased, and the sends in flight are committed. A second one
     ends the server at once, which is safe too.
     """
-    from ..cgroup import memory_of_process
+    from ..memory import default_watermark
     from ..serve import serve
     from ..supervisor import supervise
 
@@ -259,13 +259,15 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
                 chosen[name] = value
     watermark: int | float | None = chosen.pop("memory_watermark")
     if isinstance(watermark, float):
-        watermark = int(watermark * memory_of_process())
+        watermark = default_watermark(watermark, processes)
+    elif watermark is not None:
+        watermark //= processes
     if chosen.pop("peers"):
         print_status("--peers has no effect: the order is exact, however many processes share the root")
     settings = ServeSettings(
         mover=not chosen.pop("no_mover"),
         reaper=not chosen.pop("no_reaper"),
-        memory_watermark=None if watermark is None else watermark // processes,
+        memory_watermark=watermark,
         **chosen,
     )
     if processes > 1:

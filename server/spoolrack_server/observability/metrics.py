@@ -92,6 +92,11 @@ _ALL: Final = (
     _process_metric(
         "spoolrack_memory_watermark_bytes", "gauge", "Memory past which sends are refused; 0: no bound."
     ),
+    _process_metric(
+        "spoolrack_memory_used_bytes",
+        "gauge",
+        "Memory that is compared with it: anonymous memory, without the mapped files of libraries.",
+    ),
     _process_metric("spoolrack_memory_refuses_sends", "gauge", "1 while sends are refused for it."),
     _process_metric("spoolrack_store_failed", "gauge", "1 once the store has failed, until a restart."),
     _process_metric(
