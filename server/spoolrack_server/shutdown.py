@@ -27,10 +27,12 @@ from .access.watched_files import AccessUnusable
 from .addresses import AddressUnusable
 from .logs import Log
 from .observability.otel import TracingUnavailable
+from .system_limits import SystemLimit
 
 EXIT_CODES: Final[Mapping[type[Exception], int]] = {
     AddressUnusable: os.EX_UNAVAILABLE,
     TracingUnavailable: os.EX_UNAVAILABLE,
+    SystemLimit: os.EX_OSERR,
     AccessUnusable: os.EX_CONFIG,
     Insecure: os.EX_USAGE,
     RootInUse: os.EX_TEMPFAIL,
