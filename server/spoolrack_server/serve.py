@@ -50,7 +50,7 @@ async def serve(
         security = settings.security
         require_threads()
     except (TracingUnavailable, AccessUnusable, SystemLimit) as error:
-        return print_startup_error(error)
+        return print_startup_error(error, settings.log_format)
     server = Server(settings, log=log, processes=worker, traces=traces, security=security)
     if worker is not None:
         worker.join(server.observer)
@@ -60,7 +60,7 @@ async def serve(
     try:
         await server.start()
     except tuple(EXIT_CODES) as error:
-        return print_startup_error(error)
+        return print_startup_error(error, settings.log_format)
     announce(
         ListenAddresses(
             root=server.root,

@@ -169,14 +169,14 @@ async def supervise(
             http = None if settings.http is None else _reserve(reserved, *settings.http)
             sqs = None if settings.sqs is None else _reserve(reserved, *settings.sqs)
         except (AccessUnusable, AddressUnusable, Insecure) as error:
-            return print_startup_error(error)
+            return print_startup_error(error, settings.log_format)
         settings = replace(settings, grpc=grpc, http=http, sqs=sqs)
         scheme = "http" if security.tls is None else "https"
         supervisor = Supervisor(settings, count, log)
         try:
             probes = await _probes(supervisor, settings.health)
         except AddressUnusable as error:
-            return print_startup_error(error)
+            return print_startup_error(error, settings.log_format)
         ending = shutdown_on_signals(log, "draining", supervisor.signal)
         drain = asyncio.create_task(_drain(supervisor, ending))
         await supervisor.run(

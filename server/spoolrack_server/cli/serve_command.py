@@ -16,10 +16,10 @@ import click
 from click.core import ParameterSource
 from spoolrack._credentials import is_loopback
 from spoolrack_store.model.disk_watermark import KEPT_BYTES, KEPT_FILES
+from spoolrack_store.model.terminal_text import printable
 
 from ..serve_settings import ServeSettings
 from .command_base import option
-from .output import print_results, print_status
 from .units import Address, FolderPath, Size, Span, Watermark
 
 if TYPE_CHECKING:
@@ -249,6 +249,7 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
     The first signal drains: nothing more is leased, and the sends in flight are committed. A second one
     ends the server at once, which is safe too.
     """
+    from ..logs import make_log
     from ..memory import default_watermark
     from ..serve import serve
     from ..supervisor import supervise
@@ -263,7 +264,9 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
     elif watermark is not None:
         watermark //= processes
     if chosen.pop("peers"):
-        print_status("--peers has no effect: the order is exact, however many processes share the root")
+        make_log(format=chosen["log_format"]).warning(
+            "--peers has no effect: the order is exact, however many processes share the root"
+        )
     settings = ServeSettings(
         mover=not chosen.pop("no_mover"),
         reaper=not chosen.pop("no_reaper"),
@@ -276,6 +279,11 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
 
 
 def _announce(settings: ServeSettings, server: ListenAddresses) -> None:
+    """Print the addresses and an example; in a log of JSON, the line "serving" has the addresses."""
+    if settings.log_format == "json":
+        return
+    from ..logs import writer_to
+
     address = server.grpc_address
     lines = [f"Spoolrack serves the queues in {Path(server.root).resolve()}", f"  gRPC  {address}"]
     if server.http_url is not None:
@@ -291,11 +299,9 @@ def _announce(settings: ServeSettings, server: ListenAddresses) -> None:
         f"  {program} send{at} --create hello 'Hello, world' && {program} receive{at} hello --delete",
         *(f"  {hint}" for hint in hints),
     ]
-    try:
-        print_results(*lines)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        return  # Not worth a line.
+    output = writer_to(sys.stdout.fileno())
+    output.write("".join(f"{printable(line)}\n" for line in lines))
+    output.flush()
 
 
 def _way_in(settings: ServeSettings, address: str) -> tuple[str, list[str]]:

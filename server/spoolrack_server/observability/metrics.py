@@ -148,6 +148,9 @@ _ALL: Final = (
         "gauge",
         "Deleted files and folders that wait to be unlinked.",
     ),
+    _process_metric(
+        "spoolrack_log_lines_dropped", "counter", "Lines of the log that could not be written."
+    ),
     _process_metric("spoolrack_process_answers", "gauge", "1 if the process answered in time, else 0."),
     _process_metric("spoolrack_process_cpu_seconds", "counter", "Processor time, of user and system."),
     _process_metric("spoolrack_process_resident_memory_bytes", "gauge", "Memory in use."),
