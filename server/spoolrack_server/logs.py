@@ -22,6 +22,7 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor, Wrapped
 from .line_writer import LineWriter
 from .observability.request_ids import REQUEST_ID
 
+STDERR: Final = 2
 LogFormat = Literal["logfmt", "json"]
 Log = FilteringBoundLogger
 
@@ -96,9 +97,19 @@ def say(text: str, format: LogFormat) -> None:
     if format == "json":
         make_log(format=format).error(text)
     else:
-        writer = writer_to(sys.stderr.fileno(), format)
-        writer.write(f"spoolrack: {printable(text)}\n")
-        writer.finish()
+        stream = _stderr(format)
+        stream.write(f"spoolrack: {printable(text)}\n")
+        stream.flush()
+
+
+def _stderr(format: LogFormat) -> TextIO:
+    """Return the writer to this process's standard error; or a stream that a program has put in its
+    place, whose descriptor it may close, and another file get."""
+    try:
+        is_own = sys.stderr.fileno() == STDERR
+    except (io.UnsupportedOperation, ValueError):
+        is_own = False
+    return cast(TextIO, writer_to(STDERR, format)) if is_own else sys.stderr
 
 
 def make_log(
@@ -108,14 +119,9 @@ def make_log(
 
     `stream` is where the lines are written to, in place of standard error.
     """
-    if stream is None:
-        try:
-            stream = cast(TextIO, writer_to(sys.stderr.fileno(), format))
-        except io.UnsupportedOperation:
-            stream = sys.stderr  # A program has put a stream in memory there.
     # A line in one write: several processes may share the stream, and Python may be told not to buffer.
     log: Log = structlog.wrap_logger(
-        structlog.WriteLogger(stream),
+        structlog.WriteLogger(stream or _stderr(format)),
         processors=_processors(format),
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,

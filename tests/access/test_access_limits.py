@@ -27,7 +27,7 @@ from tests import CHECKOUT
 from tests.support import STUCK
 from tests.support.access_rig import Files, serving
 from tests.support.raw_http2 import PREFACE, SETTINGS, call, frame
-from tests.support.server_rig import Client, connected, refusal
+from tests.support.server_rig import Client, connected, refused
 from tests.support.sqs_rig import serving_sqs
 from tests.support.statuses import reason_of
 
@@ -231,8 +231,8 @@ async def test_a_burst_of_calls_waits_or_is_refused_with_our_reason(tmp_path: Pa
             assert not any(receive.done() for receive in receives)
             await asyncio.sleep(0)
         await client.stub.DeleteQueue(rpc.DeleteQueueRequest(name="q"))
-        ended = await asyncio.gather(*receives, return_exceptions=True)
-    assert {refusal(error).code for error in ended} == {grpc.StatusCode.NOT_FOUND}
+        ended = [await refused(receive) for receive in receives]
+    assert {refusal.code for refusal in ended} == {grpc.StatusCode.NOT_FOUND}
 
 
 MALFORMED = b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n"

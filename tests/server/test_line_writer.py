@@ -7,10 +7,12 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO, cast
 
 import pytest
 from spoolrack_server.line_writer import LAST, MOST_BYTES, LineWriter
-from spoolrack_server.logs import make_log, writer_to
+from spoolrack_server.logs import make_log, say, writer_to
 
 SMALL_PIPE = 4096
 
@@ -122,17 +124,28 @@ def test_a_line_after_half_a_line_begins_on_its_own(pipe: Pipe) -> None:
     assert pipe.read() == "\n1 dropped\nnext\n"
 
 
-def test_the_notice_of_a_log_is_a_line_of_its_format(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stderr", os.fdopen(pipe.fd, "w", closefd=False))
-    log = make_log(format="json")
+def test_the_notice_of_a_log_is_a_line_of_its_format(pipe: Pipe) -> None:
+    writer = writer_to(pipe.fd, "json")
+    log = make_log(format="json", stream=cast(TextIO, writer))
     pipe.lose_reader()
     log.info("lost")
-    writer_to(pipe.fd).finish()
+    writer.finish()
     pipe.renew()
     log.info("kept")
-    writer_to(pipe.fd).finish()
+    writer.finish()
     told, kept = map(json.loads, pipe.read().splitlines())
     assert (told["event"], told["count"]) == ("log lines that could not be written were dropped", 1)
     assert kept["event"] == "kept"
+
+
+def test_a_stream_in_the_place_of_standard_error_is_written_by_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its descriptor may be another file's, once it is closed."""
+    with (tmp_path / "log").open("w+") as file:
+        monkeypatch.setattr("sys.stderr", file)
+        make_log().info("told")
+        say("said", "logfmt")
+    told, said = (tmp_path / "log").read_text().splitlines()
+    assert "event=told" in told
+    assert said == "spoolrack: said"

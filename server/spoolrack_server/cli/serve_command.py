@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 DEFAULTS: Final = ServeSettings()
 OFF: Final = "off"
+STDOUT: Final = 1
 USUAL_GRPC: Final = "127.0.0.1:50051"
 COMPATIBLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "mq": {"root": "/tmp/mq", "http": ("0.0.0.0", 8080), "workers": 8, "peers": 0},
@@ -299,7 +300,7 @@ def _announce(settings: ServeSettings, server: ListenAddresses) -> None:
         f"  {program} send{at} --create hello 'Hello, world' && {program} receive{at} hello --delete",
         *(f"  {hint}" for hint in hints),
     ]
-    output = writer_to(sys.stdout.fileno())
+    output = writer_to(STDOUT)
     output.write("".join(f"{printable(line)}\n" for line in lines))
     output.flush()
 
