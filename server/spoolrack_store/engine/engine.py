@@ -128,13 +128,12 @@ class Sharing:
 
     def _open(self) -> None:
         changes = self._changes
-        if changes.is_foreign:
-            others = set(owners_of(self._moves.disk)) - {self._moves.owner}
-            if any(map(self._is_living, others)):
-                holder = f", whose {PATH} another version of Spoolrack writes"
-                raise RootInUse(root="the root", holder=holder)
-            changes.begin_anew()
-        members = frozenset(changes.read_members())
+        members = frozenset[str]()
+        if not changes.is_foreign:
+            members = frozenset(changes.read_members())
+        elif any(map(self._is_living, set(owners_of(self._moves.disk)) - {self._moves.owner})):
+            holder = f", whose {PATH} another version of Spoolrack writes"
+            raise RootInUse(root="the root", holder=holder)
         living = frozenset(filter(self._is_living, members))
         if living:
             changes.read_header()
