@@ -197,6 +197,9 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
                 if known and request.digest and known != request.digest:
                     text = f"Epoch {last} of {request.writer} differs."
                     refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "EPOCH_DIFFERS", text)
+                if request.epoch < last and request.digest:
+                    text = f"Epoch {request.epoch} of {request.writer} is below {last}."
+                    refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "EPOCH_PASSED", text)
                 return staged.PublishResponse(duplicate=True, last_epoch=last)
             for name in request.stages:
                 if name not in self.stages:
@@ -293,6 +296,7 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
             if request.last_sequence_number <= last:
                 return answer
             stream, last_sequence_number = request.stream, request.last_sequence_number
+            self._find((stream, last_sequence_number), context)
             found = [
                 name
                 for name in sorted(self.holds)
@@ -364,12 +368,15 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
             text = f"The stream {name[0]} is committed up to {last}."
             refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "RESERVATION_COMMITTED", text)
 
-    def _hold(self, name: tuple[str, int], context: grpc.ServicerContext) -> Hold:
-        self._refuse_committed(name, context)
+    def _find(self, name: tuple[str, int], context: grpc.ServicerContext) -> Hold:
         if name not in self.holds:
             text = f"There is no reservation {name[1]} of the stream {name[0]}."
             refuse(context, grpc.StatusCode.NOT_FOUND, "RESERVATION_NOT_FOUND", text)
-        hold = self.holds[name]
+        return self.holds[name]
+
+    def _hold(self, name: tuple[str, int], context: grpc.ServicerContext) -> Hold:
+        self._refuse_committed(name, context)
+        hold = self._find(name, context)
         if hold.is_lost:
             text = f"The hold on reservation {name[1]} of the stream {name[0]} is over."
             refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "RESERVATION_LOST", text)

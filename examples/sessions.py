@@ -10,7 +10,10 @@ each session once: as a row below OUT/sessions, and as a message of the queue `s
 are deleted from `log` when their batch is done. Without --log it is a log of Python at work, made on
 the spot.
 
-OUT/pipeline.svg shows how many records were sent, and were in batches that are done, by when.
+OUT/pipeline.svg shows over time the records that were sent and those in batches that are done, the
+backlog between the two, and the rates. Records are done when their batch ends, so that line is flat for
+as long as the first batch takes, which starts Spark's Python workers, compiles its plans and opens the
+stores of its state. The parts of the longest batches stand below.
 
 It starts a server over OUT/root, or uses the one that --endpoint names. The query's state is in
 OUT/checkpoint: kill it at any time, and start it again with --continue, which sends nothing.
@@ -20,17 +23,18 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import re
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from itertools import islice
+from datetime import UTC, datetime, timedelta
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import spoolrack
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -47,6 +51,11 @@ TOGETHER: Final = 1_000
 UNTIL: Final = "until"
 """The attribute of a message that only says how late it is: see `close`."""
 END: Final = "(end of the log)"
+WIDTH: Final = 720
+PANEL: Final = 150
+EDGE: Final = 80
+GREY: Final = "#8c959f"
+BLUE: Final = "#0969da"
 TRACED: Final = "shlex"
 """A module whose documentation Python prints, for a log of its own work."""
 
@@ -158,6 +167,32 @@ def sessions(messages: DataFrame, format: Format) -> DataFrame:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """A micro-batch that is done."""
+
+    number: int
+    rows: int
+    began: float
+    """Seconds since the start of the run."""
+    lasted: float
+    """Seconds, of which ..."""
+    parts: Mapping[str, float]
+    """... so many by part."""
+
+    @property
+    def ended(self) -> float:
+        return self.began + self.lasted
+
+    @property
+    def rate(self) -> float:
+        return self.rows / self.lasted if self.lasted else 0.0
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.parts.items())
+        return f"Batch {self.number}: {self.rows:,} records in {self.lasted:.1f} s ({parts})"
+
+
 class Pipeline:
     """One run: the messages sent, and the query over them."""
 
@@ -167,6 +202,8 @@ class Pipeline:
         self._out = out
         self._format = format
         self.sent = 0
+        self.wrote: dict[int, dict[str, float]] = {}
+        """Of each batch the seconds of its two outputs."""
         self._client = spoolrack.connect(endpoint)
         known = {queue.name for queue in self._client.list_queues()}
         for name in {LOG, SESSIONS} - known:
@@ -204,7 +241,9 @@ class Pipeline:
             id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
             # By the query, too: one with a new checkpoint counts its batches from 0 again.
             folder = self._out / "sessions" / f"query={id}" / f"batch={batch}"
+            began = time.monotonic()
             found.write.mode("overwrite").parquet(str(folder))
+            in_parquet = time.monotonic()
             body = F.to_json(F.struct("*")).alias("body")
             attributes = F.create_map(F.lit("key"), "key").alias("attributes")
             (
@@ -216,6 +255,10 @@ class Pipeline:
                 .option("txnId", f"{id}-{batch}")
                 .save()
             )
+            self.wrote[batch] = {
+                "to Parquet": in_parquet - began,
+                "to the queue": time.monotonic() - in_parquet,
+            }
         finally:
             found.unpersist()
 
@@ -268,11 +311,10 @@ class Display:
     def __init__(self, pipeline: Pipeline, query: StreamingQuery, total: int | None) -> None:
         self.late = 0
         """Records that came after their session's end: they are in none."""
-        self.samples = [(0.0, 0, 0)]
-        """Seconds since the start, with how many records were sent and read by then."""
-        self._began = time.monotonic()
-        self._batches: dict[int, int] = {}
-        """How many records each has read."""
+        self.samples = [(0.0, 0)]
+        """Seconds since the start, with how many records were sent by then."""
+        self.batches: dict[int, Batch] = {}
+        self._began, self._began_at = time.monotonic(), datetime.now(UTC)
         self._console = Console(stderr=True)
         self._pipeline = pipeline
         self._query = query
@@ -305,55 +347,160 @@ class Display:
                 progress.update(sent, completed=self._pipeline.sent)
                 self._update(progress, read)
                 seconds = time.monotonic() - self._began
-                self.samples.append((seconds, self._pipeline.sent, sum(self._batches.values())))
+                self.samples.append((seconds, self._pipeline.sent))
                 if is_last:
                     return
 
     def _update(self, progress: Progress, read: TaskID) -> None:
         # Spark keeps the last hundred; two batches in half a second are many.
         for batch in self._query.recentProgress:
-            if batch["batchId"] in self._batches and not batch["numInputRows"]:
+            if batch["batchId"] in self.batches and not batch["numInputRows"]:
                 continue  # Idle: told again and again.
-            is_new = batch["batchId"] not in self._batches
-            self._batches[batch["batchId"]] = batch["numInputRows"]
+            is_new = batch["batchId"] not in self.batches
+            self.batches[batch["batchId"]] = self._batch(batch)
             state = batch["stateOperators"][0] if batch["stateOperators"] else {}
             rate = batch["processedRowsPerSecond"]
             words = f"{rate:,.0f}/s, {state.get('numRowsTotal', 0):,} sessions open"
-            progress.update(read, completed=sum(self._batches.values()), words=words)
+            progress.update(
+                read, completed=sum(each.rows for each in self.batches.values()), words=words
+            )
             if is_new:
                 self.late += state.get("numRowsDroppedByWatermark", 0)
                 if not self._console.is_terminal:
                     rows = batch["numInputRows"]
                     print(f"batch {batch['batchId']}: {rows:,} records, {words}", file=sys.stderr)
 
-
-def plot(samples: Sequence[tuple[float, int, int]], path: Path) -> None:
-    """Draw how many records were sent and read by when."""
-    width, height, edge = 720, 320, 60
-    last, most = max(samples[-1][0], 0.001), max(1, *(max(sent, read) for _, sent, read in samples))
-
-    def line(values: Sequence[float], colour: str) -> str:
-        points = " ".join(
-            f"{edge + seconds / last * width:.1f},{20 + (1 - value / most) * height:.1f}"
-            for (seconds, _, _), value in zip(samples, values, strict=True)
+    def _batch(self, told: Mapping[str, Any]) -> Batch:
+        """Return a batch as Spark tells it, with what the outputs have measured themselves."""
+        took = {name: milliseconds / 1_000 for name, milliseconds in told["durationMs"].items()}
+        lasted, number = took.get("triggerExecution", 0.0), told["batchId"]
+        parts = {
+            "planning": took.get("latestOffset", 0.0) + took.get("queryPlanning", 0.0),
+            **self._pipeline.wrote.get(number, {}),
+        }
+        began = datetime.fromisoformat(told["timestamp"]) - self._began_at
+        return Batch(
+            number=number,
+            rows=told["numInputRows"],
+            began=max(0.0, began.total_seconds()),
+            lasted=lasted,
+            parts={**parts, "the rest": max(0.0, lasted - sum(parts.values()))},
         )
-        return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
 
-    sent, read = ([sample[at] for sample in samples] for at in (1, 2))
+
+def plot(samples: Sequence[tuple[float, int]], batches: Sequence[Batch], path: Path) -> None:
+    """Draw three panels over one axis of seconds: records sent and done, those between, and the rates.
+
+    A batch is a grey band. Its number and its parts stand below, the longest batch first.
+    """
+    last = max(samples[-1][0], *(batch.ended for batch in batches), 0.001)
+    done, total = [(0.0, 0)], 0
+    for batch in sorted(batches, key=lambda batch: batch.ended):
+        done += [(batch.ended, total), (batch.ended, total + batch.rows)]
+        total += batch.rows
+    done.append((last, total))
+    sent = [*samples, (last, samples[-1][1])]
+    moments = sorted({moment for moment, _ in (*sent, *done)})
+    backlog = [(moment, max(0, _at(sent, moment) - _at(done, moment))) for moment in moments]
+    sending = [
+        ((before[0] + after[0]) / 2, (after[1] - before[1]) / max(after[0] - before[0], 0.001))
+        for before, after in pairwise(_thinned(samples, 1.0))
+    ]
+    working = [
+        (moment, rate)
+        for batch in sorted(batches, key=lambda batch: batch.began)
+        for moment, rate in (
+            (batch.began, 0.0),
+            (batch.began, batch.rate),
+            (batch.ended, batch.rate),
+            (batch.ended, 0.0),
+        )
+    ]
+    top = 30
+    parts = []
+    for title, lines in (
+        ("records", [("sent", GREY, sent), ("in batches that are done", BLUE, done)]),
+        ("records that wait or are worked on", [("", BLUE, backlog)]),
+        ("records a second", [("sent", GREY, sending), ("of a batch, while it lasts", BLUE, working)]),
+    ):
+        parts.append(_panel(title, lines, batches, last, top))
+        top += PANEL + 50
+    axis = [
+        f'<text x="{_x(moment, last):.1f}" y="{top - 32}" text-anchor="middle">{moment:g} s</text>'
+        for moment in _ticks(last)
+    ]
+    longest = sorted(batches, key=lambda batch: -batch.lasted)[:3]
+    words = [f'<text x="{EDGE}" y="{top + 18 * n}">{batch}</text>' for n, batch in enumerate(longest)]
     path.write_text(
-        f'''<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width + edge + 20} {height + 70}"
-    font-family="sans-serif" font-size="13">
-<rect x="{edge}" y="20" width="{width}" height="{height}" fill="none" stroke="#d0d7de"/>
-{line(sent, "#8c959f")}
-{line(read, "#0969da")}
-<text x="{edge + 10}" y="40" fill="#8c959f">records sent</text>
-<text x="{edge + 10}" y="60" fill="#0969da">records in batches that are done</text>
-<text x="{edge - 6}" y="30" text-anchor="end">{most:,}</text>
-<text x="{edge}" y="{height + 40}">0 s</text>
-<text x="{edge + width}" y="{height + 40}" text-anchor="end">{last:.0f} s</text>
-</svg>
-'''
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {EDGE + WIDTH + 40} {top + 60}" '
+        'font-family="sans-serif" font-size="12">\n'
+        '<rect width="100%" height="100%" fill="white"/>\n'
+        + "\n".join([*parts, *axis, *words])
+        + "\n</svg>\n"
     )
+
+
+def _panel(
+    title: str,
+    lines: Sequence[tuple[str, str, Sequence[tuple[float, float]]]],
+    batches: Sequence[Batch],
+    last: float,
+    top: float,
+) -> str:
+    """Return one panel: bands of batches, the axis with its values, and lines with their names."""
+    most = max(1, *(value for _, _, line in lines for _, value in line))
+
+    def y(value: float) -> float:
+        return top + (1 - value / most) * PANEL
+
+    drawn = [
+        f'<rect x="{_x(batch.began, last):.1f}" y="{top}" height="{PANEL}" fill="#f6f8fa" '
+        f'stroke="#d0d7de" width="{max(batch.lasted / last * WIDTH, 0.5):.1f}"/>'
+        for batch in batches
+    ]
+    drawn += [
+        f'<text x="{_x(batch.began, last) + 4:.1f}" y="{top + 14}" fill="{GREY}">'
+        f"batch {batch.number}</text>"
+        for batch in batches
+        if batch.lasted / last * WIDTH > 60
+    ]
+    for value in _ticks(most):
+        drawn.append(
+            f'<line x1="{EDGE}" x2="{EDGE + WIDTH}" y1="{y(value):.1f}" y2="{y(value):.1f}" '
+            f'stroke="#d0d7de"/><text x="{EDGE - 6}" y="{y(value) + 4:.1f}" text-anchor="end">'
+            f"{value:,.0f}</text>"
+        )
+    names = ""
+    for name, colour, line in lines:
+        points = " ".join(f"{_x(moment, last):.1f},{y(value):.1f}" for moment, value in line)
+        drawn.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        names += f'<tspan dx="12" fill="{colour}">{name}</tspan>'
+    return "\n".join([*drawn, f'<text x="{EDGE}" y="{top - 8}"><tspan>{title}</tspan>{names}</text>'])
+
+
+def _x(moment: float, last: float) -> float:
+    return EDGE + moment / last * WIDTH
+
+
+def _ticks(most: float) -> list[float]:
+    """Return round values from 0 on, up to `most`: four to eight steps."""
+    step = 10 ** math.floor(math.log10(most / 4))
+    step *= next(factor for factor in (1, 2, 5, 10) if most / (step * factor) <= 8)
+    return [step * number for number in range(int(most / step) + 1)]
+
+
+def _at(line: Sequence[tuple[float, int]], moment: float) -> int:
+    """Return the last value of a line up to a moment."""
+    return max((point for point in line if point[0] <= moment), default=(0.0, 0))[1]
+
+
+def _thinned(line: Sequence[tuple[float, int]], least: float) -> list[tuple[float, int]]:
+    """Leave out points that lie closer together than `least`."""
+    kept = [line[0]]
+    for point in line:
+        if point[0] - kept[-1][0] >= least:
+            kept.append(point)
+    return kept
 
 
 @contextlib.contextmanager
@@ -386,7 +533,9 @@ def run(pipeline: Pipeline, log: Path | None, total: int | None, rows: int, pict
             sender.join()
         pipeline.close(query)
         query.stop()
-    plot(display.samples, picture)
+    plot(display.samples, [*display.batches.values()], picture)
+    longest = max(display.batches.values(), key=lambda batch: batch.lasted, default=None)
+    print(f"longest   {longest}", file=sys.stderr)
     return display.late
 
 

@@ -99,8 +99,8 @@ class QueueSettings:
     """The most messages that a send stores as one file. 1: each message is a file of its own. 0: up to
     1,000."""
     group_order: GroupOrder = "fair"
-    """Whether groups only take turns, or, besides, the messages of a group are leased to one receive
-    at a time."""
+    """Whether groups only take turns, or, besides, no message of a group is leased behind one that is
+    leased or delayed."""
     priority_aging: float = 0.0
     """Head start of a message for each step of its priority: it counts as sent so much earlier.
     Seconds. 0: a higher priority is always received first."""

@@ -131,8 +131,33 @@ class EpochDiffers(SpoolrackError):
     code = "FAILED_PRECONDITION"
 
 
+class EpochPassed(SpoolrackError):
+    """The writer has published a later epoch, and whether this one was published with these messages is
+    not remembered: nothing was published, and the stages are as they were."""
+
+    reason = "EPOCH_PASSED"
+    code = "FAILED_PRECONDITION"
+
+
+class ChunkDiffers(SpoolrackError):
+    """The stage has a chunk of this number already, with other messages or for another queue: nothing
+    was stored."""
+
+    reason = "CHUNK_DIFFERS"
+    code = "FAILED_PRECONDITION"
+
+
+class NameTaken(SpoolrackError):
+    """The stage, writer or stream of this name belongs to another caller, or to another queue: nothing
+    was done."""
+
+    reason = "NAME_TAKEN"
+    code = "ALREADY_EXISTS"
+
+
 class ReservationNotFound(SpoolrackError):
-    """There is no reservation of this stream and number: it was never made, or is long over."""
+    """There is no reservation of this stream and number: it was never made by this server, or ended
+    more than 30 days ago."""
 
     reason = "RESERVATION_NOT_FOUND"
     code = "NOT_FOUND"
@@ -199,6 +224,14 @@ class ReservationUnread(SpoolrackError):
     """The reservation was never read, and only those that were read may be deleted: nothing was."""
 
     reason = "RESERVATION_UNREAD"
+    code = "FAILED_PRECONDITION"
+
+
+class RootDiffers(SpoolrackError):
+    """The call is for another root than the server has, and nothing was done: check the server's
+    address. A checkpoint goes on only with the server that it began with, or a copy of its root."""
+
+    reason = "ROOT_DIFFERS"
     code = "FAILED_PRECONDITION"
 
 

@@ -147,6 +147,7 @@ class QueueService:
         return rpc.ListQueuesResponse(
             queues=[convert.queue(queue, now) for queue in queues[:size]],
             next_page_token=tokens.token(queues[size - 1].name) if len(queues) > size else "",
+            root_id=self._store.root_id,
         )
 
     async def UpdateQueue(

@@ -14,7 +14,7 @@ from typing import Final
 
 from spoolrack.v1 import reservation_service_pb2 as rpc
 from spoolrack_store.model import reservation_requests as ops
-from spoolrack_store.model.errors import Draining, InvalidRequest, ReservationNotFound
+from spoolrack_store.model.errors import Draining, InvalidRequest
 
 from . import convert
 from .access.authorization import queues_for
@@ -45,11 +45,7 @@ class ReservationService:
 
     async def Reserve(self, request: rpc.ReserveRequest, context: Context) -> None:
         made = await self._leases.lease(_operation(request))
-        allowed = queues_for(Permission.RECEIVE)
-        if made is not None and allowed is not None and not allowed(made.queue):
-            # Another caller's, of another queue: it is left alone.
-            raise ReservationNotFound(stream=request.stream, sequence_number=request.sequence_number)
-        response = rpc.ReserveResponse(reservation=None if made is None else _reservation(made))
+        response = rpc.ReserveResponse(reservation=None if made is None else self._told(made))
         try:
             await write(context, response.SerializeToString())
         except CallIsOver:
@@ -67,7 +63,7 @@ class ReservationService:
                 allowed=queues_for(Permission.RECEIVE),
             )
         )
-        return rpc.ExtendReservationResponse(reservation=_reservation(held))
+        return rpc.ExtendReservationResponse(reservation=self._told(held))
 
     async def ReadReservation(self, request: rpc.ReadReservationRequest, context: Context) -> None:
         begin = convert.place(request.begin_index, "begin_index", most=ops.MAX_RESERVED_MESSAGES)
@@ -143,8 +139,21 @@ class ReservationService:
         )
         found = await self._access.read(look)
         return rpc.ListReservationsResponse(
-            reservations=[_reservation(reservation) for reservation in found[:size]],
+            reservations=[self._told(reservation) for reservation in found[:size]],
             next_page_token=tokens.token(_name(found[size - 1])) if len(found) > size else "",
+        )
+
+    def _told(self, reservation: ops.Reservation) -> rpc.Reservation:
+        return rpc.Reservation(
+            queue=reservation.queue,
+            stream=reservation.stream,
+            sequence_number=reservation.sequence_number,
+            message_count=reservation.messages,
+            byte_count=reservation.bytes,
+            expire_time=convert.timestamp(reservation.expires_at),
+            state=rpc.RESERVATION_STATE_LOST if reservation.is_lost else rpc.RESERVATION_STATE_HELD,
+            read_count=reservation.reads,
+            root_id=self._access.store.root_id,
         )
 
 
@@ -166,23 +175,11 @@ def _operation(request: rpc.ReserveRequest) -> ops.Reserve:
         max_bytes=request.max_bytes or ops.DEFAULT_RESERVED_BYTES,
         visibility_timeout=convert.optional_span(request, "visibility_timeout", None),
         wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
+        allowed=queues_for(Permission.RECEIVE),
     )
 
 
 # Answers.
-
-
-def _reservation(reservation: ops.Reservation) -> rpc.Reservation:
-    return rpc.Reservation(
-        queue=reservation.queue,
-        stream=reservation.stream,
-        sequence_number=reservation.sequence_number,
-        message_count=reservation.messages,
-        byte_count=reservation.bytes,
-        expire_time=convert.timestamp(reservation.expires_at),
-        state=rpc.RESERVATION_STATE_LOST if reservation.is_lost else rpc.RESERVATION_STATE_HELD,
-        read_count=reservation.reads,
-    )
 
 
 def _name(reservation: ops.Reservation) -> str:

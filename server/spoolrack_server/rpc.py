@@ -18,7 +18,7 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
-from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
+from spoolrack_store.model.errors import Draining, InvalidRequest, RootDiffers, StoreError
 
 from .access.authorization import AuthorizedCall, CallAuthorizer
 from .contract import SERVED
@@ -37,6 +37,10 @@ QUIET: Final = 0.05
 LONGEST_QUIET: Final = 1.0
 """Seconds after which a server that drains no longer waits for the quiet: some clients never pause."""
 
+ROOT_KEY: Final = "spoolrack-root"
+"""The metadata in which a call about reservations or stages may name the root that it is for."""
+_OF_ONE_ROOT: Final = frozenset({"ReservationService", "StagingService"})
+
 SENDS: Final = frozenset({"Send", "StreamSend", "Stage"})
 """Methods whose requests bring messages: past the memory's watermark none is read."""
 
@@ -54,8 +58,10 @@ class ServerCalls:
         watch: Instrumentation | None = None,
         admissions: CallAuthorizer | None = None,
         memory: MemoryLimiter | None = None,
+        root_id: str = "",
     ) -> None:
         """Without `admissions` callers are not authenticated."""
+        self._root_id = root_id
         self._log = log
         self._memory = memory or MemoryLimiter(log)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
@@ -123,6 +129,7 @@ class ServerCalls:
     def _guarded(self, method: Method, described: MethodDescriptor, *, is_long: bool) -> Handler:
         name = described.name
         streams = described.client_streaming or described.server_streaming
+        is_of_one_root = described.containing_service.name in _OF_ONE_ROOT
 
         async def run(asked: Asked, context: Context) -> bytes | None:
             task = asyncio.current_task()
@@ -135,6 +142,8 @@ class ServerCalls:
                 if self._refusing:
                     raise Draining
                 with self._admitted(context, name, is_long=is_long) as admission:
+                    if is_of_one_root:
+                        self._require_root(context)
                     requests.admission = admission
                     requests.asked = asked
                     if described.client_streaming:
@@ -162,6 +171,12 @@ class ServerCalls:
             return None
 
         return self._watch.rpc(run, name, streams=streams)
+
+    def _require_root(self, context: Context) -> None:
+        """Raise `RootDiffers` for a call that names another root."""
+        for key, value in context.invocation_metadata() or ():
+            if key == ROOT_KEY and value != self._root_id:
+                raise RootDiffers(named=value, found=self._root_id)
 
     async def _only(self, requests: Requests) -> Any:
         """Return the request of a call that has one."""

@@ -201,6 +201,7 @@ class Server:
         self._log.info(
             "serving",
             root=self.root,
+            identity=store.root_id,
             grpc=self.grpc_address,
             http=self.http_url or "none",
             sqs=self.sqs_url or "none",
@@ -286,7 +287,7 @@ class Server:
 
     async def _start_grpc(self, store: Store, access_files: LoadedSecurity, limits: Limits) -> None:
         admissions = None if access_files.guard.is_open else CallAuthorizer(access_files.guard)
-        self._calls = ServerCalls(self._log, self._watch, admissions, self._memory)
+        self._calls = ServerCalls(self._log, self._watch, admissions, self._memory, store.root_id)
         self._service = QueueService(
             store,
             self._clock,

@@ -19,7 +19,7 @@ from .files.changes import LOCK, PATH, SIZE, Changes, Memory, Poisoned, describe
 from .files.disk import Lock, SyncFailed
 from .files.hard_links import Links
 from .files.local_disk import LocalDisk, this_process
-from .files.root import is_root
+from .files.root import is_root, read_identity
 from .model.clock import Clock, Millis, SystemClock
 from .model.errors import RootInUse, RootUnusable, StoreFailed, TargetUnusable
 from .model.names import NotAName, parse
@@ -56,7 +56,8 @@ def take_snapshot(
     clock: Clock | None = None,
     tries: int = TRIES,
 ) -> Snapshot:
-    """Make `target` a copy of `root` at this moment: all acknowledged messages, no deleted ones.
+    """Make `target` a copy of `root` at this moment: all acknowledged messages, no deleted ones, and
+    the same identity.
 
     It is durable at return. A process that dies meanwhile leaves `<target>.partial`.
 
@@ -84,7 +85,9 @@ def take_snapshot(
         disk.set_aside(PATH, SIZE)
         with links:
             taken = link_root(links, disk.map(PATH, SIZE), lock, clock)
-            links.finish(layout.FORMAT, layout.FORMAT_CONTENT)
+            id = read_identity(disk)
+            about = {layout.IDENTITY: f"{id}\n".encode()} if id else {}
+            links.finish({**about, layout.FORMAT: layout.FORMAT_CONTENT})
     except (Poisoned, SyncFailed) as error:
         raise StoreFailed(detail="a sync of a process that has the root open failed") from error
     except OSError as error:

@@ -148,7 +148,7 @@ class Store:
             ticks=background.ticks,
             listener=self._listener,
         )
-        self.tally = StoreMetrics(engine, disk, self._changing, self._committer)
+        self.tally = StoreMetrics(engine, disk, self._changing, self._committer, root.id)
         self.overview = Overview(engine, disk, self._changing)
         self._questions = Questions(engine, disk, self._changing)
         self._committer.start()
@@ -333,6 +333,11 @@ class Store:
         over.
         """
         return self._questions.page(queue, wanted, after, skip, limit, max_body_bytes)
+
+    @property
+    def root_id(self) -> str:
+        """The root's identity: a UUID that a copy of the root has, too."""
+        return self._root.id
 
     @property
     def waiting(self) -> int:

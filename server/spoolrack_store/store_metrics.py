@@ -32,8 +32,14 @@ class StoreMetrics:
     """The metrics of an open store. Thread-safe."""
 
     def __init__(
-        self, engine: Engine, disk: Disk, changing: threading.RLock, committer: Committer
+        self,
+        engine: Engine,
+        disk: Disk,
+        changing: threading.RLock,
+        committer: Committer,
+        root_id: str,
     ) -> None:
+        self._root_id = root_id
         self._engine = engine
         self._disk = disk
         self._changing = changing
@@ -64,6 +70,7 @@ class StoreMetrics:
             records = engine.catalog.records
             self.statistics.keep_only(list(records))
             return RootMetrics(
+                id=self._root_id,
                 queues=len(records),
                 quarantined=engine.moves.quarantined,
                 unlinked=engine.moves.unlinked,

@@ -156,7 +156,7 @@ def test_a_folder_outside_one_root_is_refused(
     told = offline(*(argument.format(tmp_path) for argument in arguments))
     assert told.code == code
     assert words in told.err
-    made = (*layout.FOLDERS, layout.FORMAT, layout.RESERVE, LOCK, CHANGES)
+    made = (*layout.FOLDERS, layout.FORMAT, layout.IDENTITY, layout.RESERVE, LOCK, CHANGES)
     assert sorted(names(tmp_path)) == sorted(made), "nothing was made"
 
 

@@ -10,6 +10,7 @@ from spoolrack._runtime import Runtime
 from spoolrack._values import Envelope, MessageState, Page, moment_of
 from spoolrack.errors import (
     ClientClosed,
+    NameTaken,
     ReservationCommitted,
     ReservationLost,
     ReservationNotFound,
@@ -52,20 +53,20 @@ class MemoryReserving:
         self._closed = True
         self._memory.wake()
 
-    def _find(self, stream: str, sequence_number: int) -> Reserved | None:
+    def _find(self, stream: str, sequence_number: int, *, may_be_lost: bool = False) -> Reserved | None:
         """Return a reservation that is held, or None if there never was one. With the lock held."""
         committed = self._memory.committed.get(stream, -1)
         if sequence_number <= committed:
             raise ReservationCommitted(f"The stream {stream} is committed up to {committed}.")
         found = self._memory.reserved.get((stream, sequence_number))
-        if found is not None and found.due_ms <= self._memory.now_ms:
+        if found is not None and found.due_ms <= self._memory.now_ms and not may_be_lost:
             raise ReservationLost(
                 f"The hold on reservation {sequence_number} of the stream {stream} is over."
             )
         return found
 
-    def _require(self, stream: str, sequence_number: int) -> Reserved:
-        found = self._find(stream, sequence_number)
+    def _require(self, stream: str, sequence_number: int, *, may_be_lost: bool = False) -> Reserved:
+        found = self._find(stream, sequence_number, may_be_lost=may_be_lost)
         if found is None:
             raise ReservationNotFound(
                 f"There is no reservation {sequence_number} of the stream {stream}."
@@ -92,9 +93,10 @@ class MemoryReserving:
                 memory.called("reserve")
                 if self._closed:
                     raise ClientClosed
-                found = self._find(stream, sequence_number) or self._lease(
-                    queue, max_messages, max_bytes, visibility_timeout
-                )
+                found = self._find(stream, sequence_number)
+                if found is not None and found.queue != queue:
+                    raise NameTaken(f"The stream {stream} is another's.")
+                found = found or self._lease(queue, max_messages, max_bytes, visibility_timeout)
                 if found is not None:
                     memory.reserved[stream, sequence_number] = found
                     memory.answered("reserve")
@@ -182,6 +184,8 @@ class MemoryReserving:
         memory = self._memory
         with memory.lock:
             memory.called("commit")
+            if last_sequence_number > memory.committed.get(stream, -1):
+                self._require(stream, last_sequence_number, may_be_lost=True)
             deleted = 0
             lost = []
             numbers = sorted(

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 import spoolrack
 import trustme
-from spoolrack.errors import PermissionDenied, Unauthenticated, Unreachable
+from spoolrack.errors import PermissionDenied, SendingPaused, Unauthenticated, Unreachable
 from spoolrack.spark import write_partition
 from spoolrack.spark._options import QueueAddress, queue_address, read_options
 from spoolrack.spark._queue_peek import PeekShare, peek
 from spoolrack.spark._queue_reader import read_slice
+from spoolrack.spark._row_sender import publish, send, stage
+from spoolrack.spark._rows import chunks, message_of
+from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.security import Security
 
 from tests.support.access_rig import Files, in_a_thread
@@ -107,6 +113,63 @@ def test_a_server_that_another_ca_has_signed_is_not_told_the_token(address: str,
     )
     with pytest.raises(Unreachable):
         list(peek(options.place.caller, options, PeekShare("jobs")))
+
+
+def test_a_certificate_that_has_expired_is_waited_for_until_the_server_has_a_new_one(
+    tmp_path: Path, files: Files
+) -> None:
+    ca = trustme.CA()
+    files.write_ca(ca)
+    past = datetime(2020, 1, 1), datetime(2021, 1, 1)
+    security = Security(tls=files.write_certificate(ca, lives=past))
+    pauses = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 1:
+            files.write_certificate(ca)
+        time.sleep(seconds)
+
+    with in_a_thread(tmp_path / "root", security) as address:
+        place = queue_address(f"grpcs://{address}", "jobs", credentials=f"ca={files.folder / 'ca.pem'}")
+        answer = replace(place.caller, sleep=pause)("ListQueues", rpc.ListQueuesRequest())
+
+    assert not answer.queues
+    assert pauses
+
+
+def test_a_server_that_no_trusted_ca_has_signed_is_not_waited_for(tmp_path: Path, files: Files) -> None:
+    security = Security(tls=files.write_certificate(trustme.CA()))
+    files.write_ca(trustme.CA())
+    pauses: list[float] = []
+    with in_a_thread(tmp_path / "root", security) as address:
+        place = queue_address(f"grpcs://{address}", "jobs", credentials=f"ca={files.folder / 'ca.pem'}")
+        with pytest.raises(Unreachable, match="no CA that this client trusts"):
+            replace(place.caller, sleep=pauses.append)("ListQueues", rpc.ListQueuesRequest())
+    assert not pauses
+
+
+def test_a_paused_queue_is_waited_for_as_a_full_one_is(tmp_path: Path) -> None:
+    with in_a_thread(tmp_path / "root", Security()) as address, spoolrack.connect(address) as client:
+        client.create_queue("jobs", sending="paused")
+        pauses = []
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 2:
+                client.update_queue("jobs", sending="open")
+
+        caller = replace(queue_address(address, "jobs").caller, sleep=pause)
+        staged = stage(caller, "jobs", chunks([message_of("row")], is_staged=True))
+        publish(caller, [staged], "query", 0)
+        send(caller, "jobs", [message_of("direct", None, "1")])
+
+        assert len(pauses) == 2
+        assert client.queue("jobs").info().counts.ready_count == 2
+
+        client.update_queue("jobs", sending="paused")
+        with pytest.raises(SendingPaused):
+            send(replace(caller, retry_seconds=0.0), "jobs", [message_of("late")])
 
 
 def test_secrets_are_in_no_text_of_an_option(address: str, files: Files) -> None:

@@ -16,6 +16,7 @@ from spoolrack.spark._offsets import Offset
 from spoolrack.spark._options import QueueAddress, ReadOptions
 from spoolrack.spark._queue_peek import PeekShare, peek
 from spoolrack.spark._queue_reader import (
+    REMIND,
     BatchLost,
     CheckpointTooOld,
     read_slice,
@@ -105,6 +106,23 @@ def test_batches_follow_each_other_and_what_is_done_is_deleted(
     assert read == BODIES
     assert server.deleted["jobs"] == len(BODIES)
     assert start.sequence_number == 2
+
+
+def test_an_idle_query_repeats_its_last_commit_once_a_day(
+    server: NullServer, reading: Callable[..., JobsReading], time: Time
+) -> None:
+    """The server remembers a commit for 30 days."""
+    server.put("jobs", BODIES[:1])
+    one = reading()
+    end = latest(one, initial())
+    for _ in range(3):
+        assert latest(one, end) == end
+    assert server.calls["CommitReservations"] == 1
+
+    time.now += REMIND
+    assert latest(one, end) == end
+    assert latest(one, end) == end
+    assert server.calls["CommitReservations"] == 2
 
 
 def test_batches_that_are_done_for_an_old_checkpoint_are_refused_or_passed_over(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -218,6 +219,31 @@ def test_a_named_queue_that_does_not_exist_fails_or_is_waited_for(
     fill(client, missing=["m"])
     assert waits.batch() == [("missing", "m")]
     waits.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class MeetingCaller(LightClient):
+    """A client whose calls of a method wait for each other."""
+
+    meeting: Barrier = field(default_factory=lambda: Barrier(3, timeout=60.0))
+
+    def __call__(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
+        if method in ("Reserve", "ExtendReservation", "CommitReservations"):
+            self.meeting.wait()
+        return super(MeetingCaller, self).__call__(method, request, timeout=timeout)
+
+
+def test_several_queues_are_asked_at_the_same_time(address: str, client: spoolrack.Client) -> None:
+    fill(client, jobs_a=["a"], jobs_b=["b"], jobs_c=["c"])
+    query = Query(address, "jobs_*", onUnreadBatch="delete")
+    query.reading = QueuesReading(query.options, MeetingCaller(address, 30.0))
+
+    end = query.plan()
+    assert len(query.reading.parts(FIRST, end)) == 1
+    query.reading.commit(end)
+
+    assert [left(client, name) for name in ("jobs_a", "jobs_b", "jobs_c")] == [0, 0, 0]
+    query.stop()
 
 
 def test_a_queue_of_a_pattern_that_is_deleted_stops_no_query(

@@ -124,16 +124,16 @@ class GroupStory(Story):
                 is_blocked = False
             else:
                 others = [id for id in mine if self.groups[id] == group and id not in got]
-                leased = [id for id in others if self.now(id)[0] in ("leased", "dying")]
+                leased = [id for id in others if self.now(id)[0] == "leased"]
                 # A receive knows of no delay in `new/`, and leases nothing of a strict group there.
                 delayed = [id for id in others if self.now(id)[0] == "delayed" and id not in sent]
+                hidden = min([*leased, *delayed], default=None)
+                # The copy of a dead letter is ahead of what it was copied from, which blocks its group.
+                is_dying = group in dying or any(self.now(id)[0] == "dying" for id in others)
                 first = min([*taken, *ready], default="")
-                is_blocked = bool(leased) or (bool(delayed) and min(delayed) < first)
-                is_blocked = is_blocked or group in dying
-                if taken and [id for id in leased if self.now(id)[0] == "leased"]:
-                    raise Broken(f"{taken} of {group} are received beside {leased}")
-                if taken and delayed and min(delayed) < max(taken):
-                    raise Broken(f"{taken} of {group} are received before {delayed}")
+                is_blocked = is_dying or (hidden is not None and hidden < first)
+                if taken and hidden is not None and hidden < max(taken):
+                    raise Broken(f"{taken} of {group} are received behind {hidden}")
                 missed = [id for id in self._answered(request.queue, group) if id in sent]
                 if taken and missed and min(missed) < max(taken):
                     raise Broken(f"{taken} of {group} are received before {missed}")

@@ -20,7 +20,12 @@ from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.reserver import SLICE_EFFORT, HeldSet
 from spoolrack_store.model.batch_file import resolve
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import ReservationCommitted, ReservationLost, ReservationNotFound
+from spoolrack_store.model.errors import (
+    NameTaken,
+    ReservationCommitted,
+    ReservationLost,
+    ReservationNotFound,
+)
 from spoolrack_store.model.names import indexes, mark_in, mark_of
 from spoolrack_store.model.operations import Delete, Request, Send
 from spoolrack_store.model.reservation_requests import (
@@ -436,6 +441,13 @@ class SetStory(Story):
         if chance.random() < 0.55:
             return super()._request()
         stream = chance.choice(STREAMS)
+        unread = [
+            fate.key[1]
+            for fate in self.sets.values()
+            if fate.key[0] == stream and fate.is_held and fate.key not in self.read
+        ]
+        if unread and chance.random() < 0.2:
+            return MarkRead(stream=stream, sequence_number=chance.choice(unread))
         known = sorted({fate.key for fate in self.sets.values() if fate.key[0] == stream})
         fresh = (
             max([self.marked[stream][-1][1], *(sequence_number for _, sequence_number in known)]) + 1
@@ -490,7 +502,8 @@ class SetStory(Story):
                 self.deleted.update(
                     each.partition(":")[2][:36] or each for each, why in named if not why
                 )
-            if isinstance(request, Reserve) and outcome is not UNFINISHED:
+            is_over = outcome is not UNFINISHED and not isinstance(outcome, NameTaken)
+            if isinstance(request, Reserve) and is_over:
                 key = request.stream, request.sequence_number
                 if (token := self.partial.pop((engine.moves.owner, key), None)) is not None:
                     begun[key] = token
@@ -524,7 +537,10 @@ class SetStory(Story):
 
     def _take_of_set(self, request: Any, outcome: object) -> None:
         if isinstance(request, CommitReservations):
-            self._committed(request, outcome)
+            if not isinstance(outcome, ReservationNotFound):
+                self._committed(request, outcome)
+            elif self._fate((request.stream, request.last_sequence_number)) is not None:
+                raise Broken(f"{request} is refused, and its set is there")
             return
         key = request.stream, request.sequence_number
         known = self._fate(key)
@@ -620,6 +636,11 @@ class SetStory(Story):
         known = self._fate(key)
         if key[1] <= self.marked[key[0]][-1][1]:
             self._expect(key, outcome, ReservationCommitted)
+        elif isinstance(outcome, NameTaken) or (known is not None and known[1].queue != request.queue):
+            self._expect(key, outcome, NameTaken)
+            there = known[1] if known else self.sets[self.partial[owner, key]]
+            if there.queue == request.queue:
+                raise Broken(f"{key} is of the queue {there.queue}, and refused to it")
         elif known is not None and known[1].now == LOST:
             self._expect(key, outcome, ReservationLost)
         elif known is not None:

@@ -11,7 +11,7 @@ from tests.crash.set_story import SetStory
 from tests.support.engine_story import seeds_of_run
 from tests.support.power_disk import Model
 
-SEEDS: Final = seeds_of_run(12)
+SEEDS: Final = seeds_of_run(24)
 
 
 @pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])

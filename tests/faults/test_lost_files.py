@@ -105,6 +105,7 @@ HIDDEN = {b"leased", b"delayed"}
         # Their content is lost by the fault itself; nothing else goes with it.
         (removing("delay"), ("no folder delay", *IS_MADE_ANEW), ALL - HIDDEN),
         (removing("queues"), ("no folder queues", *IS_MADE_ANEW), HIDDEN),
+        (removing("queues/q"), ("the folder queues/q was missing", "only a backup has them"), HIDDEN),
         *(
             (removing(folder), (f"no folder {folder}", *IS_MADE_ANEW), ALL)
             for folder in layout.FOLDERS

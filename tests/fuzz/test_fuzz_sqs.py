@@ -5,6 +5,7 @@ SPOOLRACK_FUZZ=5000 sends so many requests, and others each time.
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import os
@@ -16,7 +17,7 @@ from urllib.parse import urlencode
 
 import boto3
 import pytest
-from spoolrack_server.sqs.queue_attributes import NAMES, REDRIVE
+from spoolrack_server.sqs.queue_attributes import NAMES, REDRIVE, REDRIVE_ALLOW
 
 from tests.fuzz.anything import ID
 from tests.fuzz.fuzz_rig import Fuzzed
@@ -61,6 +62,8 @@ WORDS: Final = (
         "YQ==",
     ),
     *("String", "Number", "Binary.png", ID, f"jobs:{ID}~0011223344556677*1*1", "jobs:*1*1"),
+    *(f"jobs:{ID}~0011223344556677*1*1*1", "[" * 20_000),
+    base64.b64encode(json.dumps({"taskId": ID, "sourceArn": f"{ARN}letters"}).encode()).decode(),
     *(f"{ARN}{queue}" for queue in QUEUES),
     *sorted(NAMES),
 )
@@ -71,7 +74,13 @@ POLICIES: Final = (
         for queue in (f"{ARN}letters", f"{ARN}none", 1, None)
         for count in (1, "2", 0, -1, 1_001, 1.5, float("inf"), float("nan"), "x", None, [])
     ),
+    *(
+        json.dumps({"redrivePermission": permission, "sourceQueueArns": sources})
+        for permission in ("allowAll", "byQueue", "denyAll", None, [])
+        for sources in ([f"{ARN}jobs"], [], [1], "x", None)
+    ),
 )
+PATHS: Final = ("/", "/", "/000000000000/jobs", "/000000000000/")
 WRONG: Final = (None, 0, 10**30, 1.5, float("nan"), True, "x", [], {}, [None], [[]], {"a": None}, [{}])
 NUMBERS: Final = (-1, 0, 1, 2, 10, 11, 900, 901, 43_200, 43_201, 10**20)
 MODEL: Final = boto3.client("sqs", region_name="us-east-1").meta.service_model
@@ -116,8 +125,12 @@ def parameters(random: Random, operation: str) -> dict[str, Any]:
         if name in members and random.random() < 0.9:
             found[name] = value
     if "Attributes" in members and random.random() < 0.5:
-        name = REDRIVE if random.random() < 0.3 else random.choice(sorted(NAMES))
-        found["Attributes"] = {name: random.choice(POLICIES if name == REDRIVE else WORDS)}
+        name = (
+            random.choice((REDRIVE, REDRIVE_ALLOW))
+            if random.random() < 0.3
+            else random.choice(sorted(NAMES))
+        )
+        found["Attributes"] = {name: random.choice(POLICIES if name.startswith("Redrive") else WORDS)}
     if "WaitTimeSeconds" in members:
         found["WaitTimeSeconds"] = 0
     return found
@@ -144,7 +157,10 @@ def test_any_request_of_sqs_is_answered(fuzzed: Fuzzed) -> None:
         else:
             body = urlencode(form_of(operation, asked), errors="replace")
             headers = {"Content-Type": "application/x-www-form-urlencoded"}
-        connection.request("POST", "/", body, headers)
+        if random.random() < 0.3:
+            headers["Accept"] = "application/json"
+            headers["X-Amzn-Trace-Id"] = random.choice(("Root=1", "é", "x" * 2_000))
+        connection.request("POST", random.choice(PATHS), body, headers)
         response = connection.getresponse()
         answer = response.read()
         assert response.status < 500, f"seed {seed}, request {n}: {operation} {body}: {answer!r}"

@@ -11,6 +11,7 @@ from tests.support.mutant import SPARK, Mutant
 edit = partial(mutant.edit, package=SPARK)
 
 _CALLS: Final = "tests/client/test_spark_calls.py"
+_CALLERS: Final = "tests/client/test_spark_callers.py"
 _SEVERAL: Final = "tests/client/test_spark_several_queues.py"
 _QUERIES: Final = "tests/spark/test_spark_queries.py"
 _ROOT: Final = "tests/spark/test_spark_root.py"
@@ -18,7 +19,55 @@ _DEATHS: Final = (
     "tests/spark/test_spark_deaths.py::test_the_death_of_a_python_process_loses_and_doubles_nothing"
 )
 
+_OTHER_ROOTS: Final = "tests/client/test_spark_other_roots.py"
+
 SPARK_MUTANTS: Final = (
+    Mutant(
+        name="a-call-names-no-root",
+        breaks="a checkpoint of one server is refused by another",
+        edits=edit(
+            "_light_client.py:LightClient.to",
+            "replace(self, root=root)",
+            "self",
+        ),
+        caught_by=(f"{_OTHER_ROOTS}::test_a_checkpoint_of_one_server_is_refused_by_another",),
+    ),
+    Mutant(
+        name="a-batch-of-another-queue-has-the-name-of-this-one",
+        breaks="rows have the name of the queue that they are from",
+        edits=edit(
+            "_queues_reader.py:QueuesReading.parts",
+            "queue=held[queue].queue",
+            "queue=queue",
+        ),
+        caught_by=(
+            f"{_OTHER_ROOTS}::test_a_checkpoint_of_another_queue_is_refused_and_an_old_one_is_labelled_right",
+        ),
+    ),
+    Mutant(
+        name="a-paused-queue-ends-the-query",
+        breaks="a paused output queue is waited for, as a full one is",
+        edits=edit("_light_client.py:may_repeat", " | SendingPaused", ""),
+        caught_by=(f"{_CALLERS}::test_a_paused_queue_is_waited_for_as_a_full_one_is",),
+    ),
+    Mutant(
+        name="an-expired-certificate-ends-the-query",
+        breaks="a server with an expired certificate is asked again: it may exchange it",
+        edits=edit(
+            "_light_client.py:may_repeat",
+            'return any(f"{_UNVERIFIED}: {why}" in text for why in _EXPIRED)',
+            "return False",
+        ),
+        caught_by=(
+            f"{_CALLERS}::test_a_certificate_that_has_expired_is_waited_for_until_the_server_has_a_new_one",
+        ),
+    ),
+    Mutant(
+        name="several-queues-one-after-the-other",
+        breaks="the queues of a query are asked at the same time",
+        edits=edit("_queues_reader.py:_of_each", "if len(names) < 2:", "if True:"),
+        caught_by=(f"{_SEVERAL}::test_several_queues_are_asked_at_the_same_time",),
+    ),
     Mutant(
         name="a-batch-that-is-done-is-not-deleted",
         breaks="the messages of a batch are deleted when the query asks for the next one",
@@ -151,9 +200,37 @@ SPARK_MUTANTS: Final = (
         name="a-batch-has-the-queues-of-the-batch-before",
         breaks="a batch of several queues has only those that were reserved for it",
         edits=edit(
-            "_offsets.py:QueuesOffset.batch_since", "offset != start.by_queue.get(queue)", "True"
+            "_offsets.py:QueuesOffset.batch_since",
+            "not offset.is_at(start.by_queue.get(queue))",
+            "True",
         ),
         caught_by=(f"{_SEVERAL}::test_a_pattern_has_the_queues_that_match_also_those_that_come_later",),
+    ),
+    Mutant(
+        name="an-old-checkpoint-is-no-error-of-its-own",
+        breaks="a batch from a checkpoint that was put back says so, and its rows stay staged",
+        edits=edit(
+            "_row_sender.py:publish", "        if error.reason == _PASSED:\n", "        if False:\n"
+        ),
+        caught_by=(f"{_QUERIES}::test_a_batch_is_published_once_and_none_behind_a_later_one",),
+    ),
+    Mutant(
+        name="a-batch-without-rows-is-not-remembered",
+        breaks="a write without rows is another one than a write with rows of the same name",
+        edits=edit(
+            "_sink.py:commit_rows",
+            "    if written and (is_staged or is_repeatable) and not options.is_direct:\n",
+            "    if written and is_staged and not options.is_direct:\n",
+        ),
+        caught_by=(
+            f"{_QUERIES}::test_a_write_without_rows_under_the_name_of_one_with_rows_fails_and_the_reverse",
+        ),
+    ),
+    Mutant(
+        name="a-partition-shares-its-query-s-writer",
+        breaks="batches and partitions of queries, and their queues, have names of their own",
+        edits=edit("_row_sender.py:writer_name", "place.encode()", "name.encode()"),
+        caught_by=("tests/spark/test_spark_writer.py",),
     ),
     Mutant(
         name="an-old-checkpoint-goes-unnoticed",

@@ -29,12 +29,14 @@ _REAPER: Final = "tests/store/test_reaper_promises.py"
 _REDRIVES: Final = "tests/store/test_redrive_promises.py"
 _REQUESTS: Final = "tests/store/test_store_requests.py"
 _SCHEDULES: Final = "tests/store/test_schedule_promises.py"
+_IDENTITY: Final = "tests/store/test_root_identity.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
 _SETS_SLICED: Final = "tests/store/test_sets_sliced.py"
 _SET_READS: Final = "tests/store/test_set_reads.py"
 _MODEL: Final = "tests/store/test_store_model.py"
 _STAGES: Final = "tests/store/test_stages.py"
 _STAGES_ENDS: Final = "tests/store/test_stages_ends.py"
+_NAMES: Final = "tests/store/test_taken_names.py"
 _STORIES: Final = "tests/crash/test_engine_crashes.py"
 
 STORE_MUTANTS: Final = (
@@ -690,6 +692,82 @@ STORE_MUTANTS: Final = (
         caught_by=(_STAGES,),
     ),
     Mutant(
+        name="another-chunk-counts-as-a-repetition",
+        breaks="a chunk counts as repeated only if it is the same",
+        edits=edit("engine/stages.py:Stages.stage", "not self._holds(there, request):\n", "False:\n"),
+        caught_by=(_NAMES, "tests/crash/test_stage_crashes.py"),
+    ),
+    Mutant(
+        name="a-chunk-of-the-same-checksum-counts-as-a-repetition",
+        breaks="a chunk counts as repeated only if it is the same",
+        edits=edit(
+            "engine/stages.py:Stages._holds",
+            'content[: line.starts[-1]] == b"".join(request.bodies)\n',
+            "list(line.crcs) == list(again.crcs)\n",
+        ),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="a-foreign-chunk-is-taken",
+        breaks="a stage with messages for a queue that isn't allowed is another caller's",
+        edits=edit("engine/stages.py:Stages._find", "not stage.is_within(allowed):\n", "False:\n"),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="a-stranger-s-epoch-counts-as-the-caller-s",
+        breaks="an epoch is answered as published only to a caller that could have published it",
+        edits=edit(
+            "engine/stages.py:Stages.publish",
+            "if not _owns(request, before, last.epoch):\n",
+            "if request.epoch < 0:\n",
+        ),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="another-identity-s-epoch-needs-no-digest",
+        breaks="an epoch of another identity is answered as published only by its digest",
+        edits=edit(
+            "engine/stages.py:_owns", "(is_same or not last.owner)\n", "(is_same or bool(last.owner))\n"
+        ),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="an-owner-is-forgotten-by-a-start",
+        breaks="the owner of a writer is remembered as long as its epoch",
+        edits=edit("model/manifest.py:decode", 'owner=str(parts.get("owner", "")),\n', 'owner="",\n'),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="a-publication-without-messages-frees-its-writer",
+        breaks="a writer belongs to the queues of its last messages",
+        edits=edit(
+            "engine/stages.py:Stages.publish",
+            "            or (before.queues if before is not None else {}),\n",
+            "            or {},\n",
+        ),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="an-older-epoch-counts-as-published-whatever-its-digest",
+        breaks="an epoch with a digest is answered as published only if these messages were",
+        edits=edit(
+            "engine/stages.py:Stages.publish",
+            "if request.epoch < last.epoch and request.digest:\n",
+            "if request.epoch < 0:\n",
+        ),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="a-schedule-s-names-are-taken-from-it",
+        breaks="no caller publishes, stages or aborts under the names of a schedule",
+        edits=edit(
+            "engine/stages.py:Stages._refuse_scheduled",
+            "is_schedule_writer(writer) and",
+            "not is_schedule_writer(writer) and",
+        ),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
         name="a-stage-begun-anew-is-hidden-by-the-former",
         breaks="a process finds a stage that another one has begun anew",
         edits=edit(
@@ -710,6 +788,36 @@ STORE_MUTANTS: Final = (
         caught_by=(_STAGES_ENDS, "tests/crash/test_stage_crashes.py"),
     ),
     # Reservations.
+    Mutant(
+        name="a-stranger-uses-a-stream",
+        breaks="a stream belongs to the queues of its sets",
+        edits=edit(
+            "engine/reserver.py:Reserver._require_own",
+            "if not all(map(allowed, queues.union(self._queues_of(stream)))):\n",
+            "if not all(map(allowed, self._queues_of(stream))):\n",
+        ),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="a-committed-stream-is-free",
+        breaks="a stream belongs to the queues of its last commit",
+        edits=edit("model/reservation_names.py:Marker.decode", "queues=tuple(queues), ", ""),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="a-commit-without-sets-frees-its-stream",
+        breaks="a stream belongs to the queues of its last commit that had sets",
+        edits=edit("engine/reserver.py:Reserver._commit", " or self._queues_of(stream)\n", " or ()\n"),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="a-set-of-another-queue-is-answered",
+        breaks="a reservation is answered only for its own queue",
+        edits=edit(
+            "engine/reserver.py:Reserver.reserve", "there.queue != request.queue and", "not key and"
+        ),
+        caught_by=(_NAMES, "tests/crash/test_set_crashes.py"),
+    ),
     Mutant(
         name="a-commit-deletes-what-others-have-leased-since",
         breaks="a commit of a lost set leaves the messages that other readers have leased since",
@@ -767,6 +875,54 @@ STORE_MUTANTS: Final = (
             "engine/reserver.py:Reserver._refuse_committed",
             "        if ",
             "        if False and ",
+        ),
+        caught_by=(_SETS,),
+    ),
+    Mutant(
+        name="an-identity-is-told-before-it-is-durable",
+        breaks="a caller that was told a root's identity never meets another one after a power cut",
+        edits=edit("files/root.py:_identify", "        disk.sync_file(IDENTITY)", "        pass"),
+        caught_by=(_IDENTITY,),
+    ),
+    Mutant(
+        name="a-snapshot-has-another-identity",
+        breaks="a snapshot has the identity of its root",
+        edits=edit("snapshot.py:take_snapshot", " if id else {}", " if False else {}"),
+        caught_by=(_IDENTITY,),
+    ),
+    Mutant(
+        name="a-folder-of-a-queue-is-made-anew-without-a-word",
+        breaks="a start says that the messages of a queue's folder are lost",
+        edits=edit("engine/catalog.py:Catalog._restore_folders", "log.error(", "log.debug("),
+        caught_by=("tests/faults/test_lost_files.py",),
+    ),
+    Mutant(
+        name="a-commit-of-what-never-was-is-a-success",
+        breaks="a reader of another root's stream is never told that its messages are deleted",
+        edits=edit(
+            "engine/reserver.py:Reserver._commit",
+            "if last_sequence_number > before and (stream, last_sequence_number) not in self.sets:",
+            "if False:",
+        ),
+        caught_by=(_SETS,),
+    ),
+    Mutant(
+        name="an-idle-reader-is-forgotten",
+        breaks="a commit that is repeated now and then is remembered for as long",
+        edits=edit(
+            "engine/reserver.py:Reserver._commit",
+            "            self._write_marker(stream, before, [])\n",
+            "",
+        ),
+        caught_by=(_SETS,),
+    ),
+    Mutant(
+        name="a-set-outlives-its-queue",
+        breaks="a set of a queue that was deleted is lost, also if its name is another queue's",
+        edits=edit(
+            "engine/reserver.py:Reserver._is_queue_gone",
+            " or (created_at is not None and created_at != record.created_at)",
+            "",
         ),
         caught_by=(_SETS,),
     ),
@@ -939,16 +1095,26 @@ STORE_MUTANTS: Final = (
     # Groups.
     Mutant(
         name="a-leased-message-does-not-block-its-group",
-        breaks="a strict group has one receive's messages leased at a time",
+        breaks="nothing of a strict group is leased behind what is leased or delayed",
         edits=edit(
-            "engine/index.py:_Group.is_blocked",
-            "        return self.leased > 0 or (",
-            "        return self.leased < 0 or (",
+            "engine/index.py:_Group.end",
+            "        return self.hidden.first() if self.name else None\n",
+            "        return None\n",
         ),
         caught_by=(
             "tests/store/test_group_promises.py",
             "tests/store/test_killed_group_consumers.py",
         ),
+    ),
+    Mutant(
+        name="strict-groups-share-a-receive",
+        breaks="a receive takes what it can of one strict group, then of the next",
+        edits=edit(
+            "engine/index.py:GroupOrder.runs",
+            "room if self._is_strict else ",
+            "",
+        ),
+        caught_by=("tests/store/test_group_promises.py",),
     ),
     Mutant(
         name="a-strict-group-is-answered-before-its-place",

@@ -297,6 +297,8 @@ async def test_a_reservation_outlives_a_restart(tmp_path: Path) -> None:
         await client.send(b"1", b"2", b"3")
         made = await reserve(client, max_messages=2, visibility_timeout=Duration(seconds=100))
         await reserve(client, 1, visibility_timeout=Duration(seconds=100))
+        await client.send(b"other's")
+        await client.stub.Reserve(asked(stream="other"))
         await commit(client, 0, stream="other")
     async with served(tmp_path, clock) as (_, client):
         assert await reserve(client) == made

@@ -22,6 +22,7 @@ from typing import Final
 PACKAGES: Final = ("pyspark", "pyarrow", "pandas")
 HERE: Final = Path(__file__).parent
 CHECKOUT: Final = HERE.parents[1]
+PLANNER: Final = HERE / "prompt_planner.py"
 
 
 @cache
@@ -64,10 +65,18 @@ def environment(folder: Path) -> dict[str, str]:
     """Return the variables that make a Spark one of the tests, with its files in this folder."""
     java = java_home()
     assert java is not None, missing()
+    python = folder / "python-of-workers"
+    python.write_text(
+        f"""#!/bin/sh
+case "$*" in *python_streaming_source_runner*) exec "{sys.executable}" "{PLANNER}" "$@" ;; esac
+exec "{sys.executable}" "$@"
+"""
+    )
+    python.chmod(0o755)
     return {
         "JAVA_HOME": java,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": str(python),
         # Its workers look up by name what a test gives them to run.
         "PYTHONPATH": os.pathsep.join([str(CHECKOUT), *filter(None, [os.getenv("PYTHONPATH")])]),
         "SPARK_CONF_DIR": str(HERE / "conf"),

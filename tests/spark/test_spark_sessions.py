@@ -97,10 +97,16 @@ def test_every_record_of_a_real_log_is_in_one_session_in_both_outputs(
     with queues.client() as client:
         assert in_queue(client) == expected
     drawn = ElementTree.parse(tmp_path / "plot.svg").getroot()
-    sent, read = [str(line.get("points")).split()[-1] for line in drawn.iter(f"{SVG}polyline")]
-    # By the end all is read; the message that ends the sessions is one more.
-    assert sent.startswith("780.0,20.")
-    assert read == "780.0,20.0"
+    lines = [str(line.get("points")).split() for line in drawn.iter(f"{SVG}polyline")]
+    sent, done, backlog, _, _ = [line[-1] for line in lines]
+    # By the end all is done; the message that ends the sessions is one more.
+    assert sent.startswith("800.0,30.")
+    assert (done, backlog) == ("800.0,30.0", "800.0,380.0")
+    words = [" ".join(text.itertext()) for text in drawn.iter(f"{SVG}text")]
+    assert {"0 s", "0", "1,000", "records that wait or are worked on"} <= {*words}
+    assert any(
+        re.fullmatch(r"Batch \d+: [\d,]+ records in [\d.]+ s \(planning .*\)", word) for word in words
+    )
 
 
 ACCESS = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Mapping
@@ -12,19 +13,18 @@ import boto3
 import pytest
 from spoolrack_server.server import Server
 
-from tests.support.sqs_rig import Sqs, form_of, raw
+from tests.support.sqs_rig import NO_REDRIVE, Sqs, form_of, raw, task_of
 
 PREFIX: Final = "AWS.SimpleQueueService."
 ARN: Final = "arn:aws:sqs:eu-west-1:000000000000:"
 Q: Final = {"QueueUrl": "/q"}
 FIFO: Final = {"QueueUrl": "/q.fifo"}
-REDRIVE: Final = "01890000-0000-7000-8000-000000000000"
 HANDLE: Final = "not a handle"
 ENTRY: Final = {"Id": "a", "ReceiptHandle": HANDLE, "VisibilityTimeout": 1}
 
 CALLS: Final[Mapping[str, dict[str, Any]]] = {
     "AddPermission": {**Q, "Label": "l", "AWSAccountIds": ["1"], "Actions": ["*"]},
-    "CancelMessageMoveTask": {"TaskHandle": REDRIVE},
+    "CancelMessageMoveTask": {"TaskHandle": task_of("q")},
     "ChangeMessageVisibility": {**Q, "ReceiptHandle": HANDLE, "VisibilityTimeout": 1},
     "ChangeMessageVisibilityBatch": {**Q, "Entries": [ENTRY]},
     "CreateQueue": {"QueueName": "q"},
@@ -167,6 +167,8 @@ def body_of(kind: str, text: str) -> dict[str, Any]:
     }
 
 
+NO_TASKS: Final = ("x", NO_REDRIVE, "ä", "W10=", "e30=", base64.b64encode(b"[" * 100_000).decode())
+TEXT: Final = {"DataType": "String", "StringValue": "x"}
 BATCHES: Final = ("SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch")
 
 ERRORS: Final[list[tuple[str, dict[str, Any], tuple[str, str, int]]]] = [
@@ -199,6 +201,9 @@ ERRORS: Final[list[tuple[str, dict[str, Any], tuple[str, str, int]]]] = [
             ("KmsDataKeyReusePeriodSeconds", "59"),
             ("SqsManagedSseEnabled", "x"),
             ("Policy", "x"),
+            ("Policy", "[" * 100_000),
+            ("RedriveAllowPolicy", "[" * 100_000),
+            ("RedriveAllowPolicy", '{"redrivePermission": ["byQueue"]}'),
         )
     ),
     *(
@@ -212,9 +217,13 @@ ERRORS: Final[list[tuple[str, dict[str, Any], tuple[str, str, int]]]] = [
     ),
     *(
         ("SetQueueAttributes", {**Q, "Attributes": {"RedrivePolicy": text}}, INVALID)
-        for text in ("x", "[]", "{}")
+        for text in ("x", "[]", "{}", "[" * 100_000)
     ),
-    ("SendMessage", {**Q, "MessageBody": ""}, INVALID),
+    ("SendMessage", {**Q, "MessageBody": ""}, MISSING),
+    *(
+        ("SendMessage", {**Q, "MessageBody": "x", "MessageAttributes": {name: TEXT}}, INVALID)
+        for name in ("aWs.x", "AMAZON.x", ".x", "x.", "x..y", "x!", 'x"', "x§", "x(", "x" * 257, "")
+    ),
     ("SendMessage", {**Q, "MessageBody": "\ufffe"}, same("InvalidMessageContents")),
     ("SendMessage", {"QueueUrl": "/small", "MessageBody": "x" * 1_025}, INVALID),
     ("SendMessage", {**Q, "MessageBody": "x", "DelaySeconds": 901}, INVALID),
@@ -269,8 +278,10 @@ ERRORS: Final[list[tuple[str, dict[str, Any], tuple[str, str, int]]]] = [
     ("ListMessageMoveTasks", {"SourceArn": "q"}, INVALID),
     ("ListMessageMoveTasks", {"SourceArn": f"{ARN}none"}, NOT_FOUND),
     ("ListMessageMoveTasks", {"SourceArn": f"{ARN}q", "MaxResults": 11}, INVALID),
-    ("CancelMessageMoveTask", {"TaskHandle": "x"}, INVALID),
-    ("CancelMessageMoveTask", {"TaskHandle": REDRIVE}, NOT_FOUND),
+    ("StartMessageMoveTask", {"SourceArn": f"{ARN}q", "DestinationArn": f"{ARN}other"}, INVALID),
+    *(("CancelMessageMoveTask", {"TaskHandle": handle}, INVALID) for handle in NO_TASKS),
+    ("CancelMessageMoveTask", {"TaskHandle": task_of("none")}, NOT_FOUND),
+    ("CancelMessageMoveTask", {"TaskHandle": task_of("q")}, NOT_FOUND),
     ("TagQueue", {**Q, "Tags": {str(number): "x" for number in range(51)}}, INVALID),
     ("TagQueue", {**Q, "Tags": {"aws:x": "x"}}, INVALID),
     ("TagQueue", {**Q, "Tags": {"x" * 129: "x"}}, INVALID),

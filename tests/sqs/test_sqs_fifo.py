@@ -142,6 +142,107 @@ async def test_a_deduplication_scope_of_groups_takes_the_same_id_in_each_group(s
     assert (await put(sqs, url, "x", "g", "id"))["MessageId"] == first["MessageId"]
 
 
+def entry(id: str, **more: str) -> dict[str, str]:
+    return {"Id": id, "MessageBody": id, **more}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            entry("b", MessageDeduplicationId="b"),
+            "The request must contain the parameter MessageGroupId.",
+        ),
+        (
+            entry("b", MessageGroupId="g"),
+            "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId "
+            "provided explicitly",
+        ),
+    ],
+)
+async def test_a_batch_of_which_an_entry_lacks_an_id_is_refused_as_a_whole(
+    sqs: Sqs, wrong: dict[str, str], message: str
+) -> None:
+    url = await fifo(sqs)
+    right = entry("a", MessageGroupId="g", MessageDeduplicationId="a")
+    refusal = await refused(sqs.send_message_batch(QueueUrl=url, Entries=[right, wrong]))
+    assert (refusal.code, refusal.message) == ("InvalidParameterValue", message)
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessages"] == "0"
+
+
+async def test_a_receive_takes_what_it_can_of_one_group_and_then_of_the_next(sqs: Sqs) -> None:
+    url = await fifo(sqs, ContentBasedDeduplication="true")
+    for body in ("a1", "b1", "a2", "a3", "c1", "b2"):
+        await put(sqs, url, body, body[0])
+    assert bodies(await sqs.receive(url, MaxNumberOfMessages=4)) == ["a1", "a2", "a3", "b1"]
+    assert bodies(await sqs.receive(url)) == ["c1"]
+
+
+async def test_a_message_comes_again_while_later_ones_of_its_group_are_in_flight(sqs: Sqs) -> None:
+    url = await fifo(sqs, ContentBasedDeduplication="true")
+    for body in ("a1", "a2", "b1"):
+        await put(sqs, url, body, body[0])
+    first, second = await sqs.receive(url, MaxNumberOfMessages=2)
+    assert bodies([first, second]) == ["a1", "a2"]
+    await sqs.change_message_visibility(
+        QueueUrl=url, ReceiptHandle=first["ReceiptHandle"], VisibilityTimeout=0
+    )
+    assert bodies(await sqs.receive(url)) == ["b1", "a1"]
+
+
+async def test_a_group_stays_closed_while_a_message_before_the_rest_is_in_flight(sqs: Sqs) -> None:
+    url = await fifo(sqs, ContentBasedDeduplication="true")
+    for body in ("a1", "a2", "a3"):
+        await put(sqs, url, body, body[0])
+    first, second = await sqs.receive(url, MaxNumberOfMessages=2)
+    await sqs.delete(url, first)
+    assert await sqs.receive(url) == []
+    await sqs.delete(url, second)
+    assert bodies(await sqs.receive(url)) == ["a3"]
+
+
+@pytest.mark.parametrize("text", ["True", "TRUE", "tRuE"])
+async def test_a_boolean_has_any_case(sqs: Sqs, text: str) -> None:
+    url = await sqs.create("q.fifo", FifoQueue=text, ContentBasedDeduplication=text)
+    shown = await sqs.attributes(url)
+    assert (shown["FifoQueue"], shown["ContentBasedDeduplication"]) == ("true", "true")
+    assert await sqs.create("q.fifo", FifoQueue="true") == url
+
+
+async def test_the_kind_of_a_queue_stays(sqs: Sqs) -> None:
+    standard, url = await sqs.create("q"), await fifo(sqs)
+    for value in ("true", "false"):
+        change = sqs.set_queue_attributes(QueueUrl=standard, Attributes={"FifoQueue": value})
+        refusal = await refused(change)
+        assert (refusal.code, refusal.message) == (
+            "InvalidAttributeName",
+            "Unknown Attribute FifoQueue.",
+        )
+    assert (await refused(sqs.create("other", FifoQueue="false"))).code == "InvalidAttributeName"
+    await sqs.set_queue_attributes(QueueUrl=url, Attributes={"FifoQueue": "true"})
+    refusal = await refused(sqs.set_queue_attributes(QueueUrl=url, Attributes={"FifoQueue": "false"}))
+    assert (refusal.code, refusal.message) == (
+        "InvalidAttributeValue",
+        "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is not supported.",
+    )
+
+
+async def test_a_limit_for_each_group_needs_deduplication_by_group(sqs: Sqs) -> None:
+    by_group = {"FifoThroughputLimit": "perMessageGroupId"}
+    assert (await refused(fifo(sqs, **by_group))).code == "InvalidAttributeValue"
+    url = await fifo(sqs)
+    refusal = await refused(sqs.set_queue_attributes(QueueUrl=url, Attributes=by_group))
+    assert refusal.code == "InvalidAttributeValue"
+    assert "DeduplicationScope must be messageGroup" in refusal.message
+    scope = {"DeduplicationScope": "messageGroup"}
+    await sqs.set_queue_attributes(QueueUrl=url, Attributes=scope)
+    await sqs.set_queue_attributes(QueueUrl=url, Attributes=by_group)
+    back = {"DeduplicationScope": "queue"}
+    refusal = await refused(sqs.set_queue_attributes(QueueUrl=url, Attributes=back))
+    assert refusal.code == "InvalidAttributeValue"
+    await sqs.set_queue_attributes(QueueUrl=url, Attributes={**back, "FifoThroughputLimit": "perQueue"})
+
+
 async def test_a_fifo_message_needs_a_group_and_takes_no_delay_of_its_own(sqs: Sqs) -> None:
     url = await fifo(sqs, ContentBasedDeduplication="true")
     assert (await refused(sqs.send(url, "x"))).code == "MissingParameter"

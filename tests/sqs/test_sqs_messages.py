@@ -15,7 +15,7 @@ from spoolrack_server.sqs.messages import outgoing
 from spoolrack_server.sqs.parameters import Parameters
 from spoolrack_server.sqs.sqs_errors import SqsError
 from spoolrack_store.manual_clock import ManualClock
-from spoolrack_store.model.operations import Receive, Send, messages_of
+from spoolrack_store.model.operations import Receive, Send, UpdateQueue, messages_of
 
 from tests.support.server_rig import until_waiting
 from tests.support.sqs_rig import Sqs, raw, refused, until_ended
@@ -24,7 +24,7 @@ from tests.support.sqs_rig import Sqs, raw, refused, until_ended
 async def test_a_message_comes_back_with_its_attributes_and_their_md5(sqs: Sqs) -> None:
     url = await sqs.create("q")
     attributes = {
-        "text": {"DataType": "String", "StringValue": "ä"},
+        "text.1øßä": {"DataType": "String", "StringValue": "ä"},
         "number": {"DataType": "Number.int", "StringValue": "7"},
         "bytes": {"DataType": "Binary", "BinaryValue": b"\0\xff"},
     }
@@ -59,7 +59,13 @@ async def test_the_md5_of_attributes_is_the_one_that_sqs_computes(sqs: Sqs) -> N
 
 @pytest.mark.parametrize(
     ("wanted", "names"),
-    [([], []), (["a.x"], ["a.x"]), (["a.*"], ["a.x", "a.y"]), (["All"], ["a.x", "a.y", "b"])],
+    [
+        ([], []),
+        (["a.x"], ["a.x"]),
+        (["a.*"], ["a.x", "a.y"]),
+        *(([each], ["a.x", "a.y", "b"]) for each in ("All", ".*", "*")),
+        (["AWS.", "..foo", "None"], []),
+    ],
 )
 async def test_a_receive_gets_the_attributes_that_it_names(
     sqs: Sqs, wanted: list[str], names: list[str]
@@ -280,6 +286,21 @@ async def test_an_attribute_that_sqs_cant_carry_is_binary_or_left_out(sqs: Sqs, 
     assert message["MD5OfMessageAttributes"] == sent["MD5OfMessageAttributes"]
 
 
+@pytest.mark.parametrize(
+    "types", ["[" * 20_000, "[]", '{"a": "\\ud800"}', '{"a": "Nope"}', '{"a": "Binary", "b": 1}']
+)
+async def test_data_types_that_sqs_has_not_written_are_ignored(
+    sqs: Sqs, server: Server, types: str
+) -> None:
+    url = await sqs.create("q")
+    attributes = {0: {"a": "x", "AWS.DataTypes": types}}
+    await asyncio.wrap_future(
+        server.store.submit(Send(queue="q", bodies=[b"x"], attributes=attributes))
+    )
+    (message,) = await sqs.receive(url)
+    assert message["MessageAttributes"] == {"a": {"DataType": "String", "StringValue": "x"}}
+
+
 async def test_a_message_that_is_sent_over_sqs_is_the_same_over_grpc(sqs: Sqs, server: Server) -> None:
     url = await sqs.create("q")
     attributes = {"color": {"DataType": "String", "StringValue": "red"}}
@@ -293,7 +314,7 @@ async def test_a_message_that_is_sent_over_sqs_is_the_same_over_grpc(sqs: Sqs, s
 @pytest.mark.parametrize(
     ("parameters", "code"),
     [
-        ({"MessageBody": ""}, "InvalidParameterValue"),
+        ({"MessageBody": ""}, "MissingParameter"),
         ({"MessageBody": "a\ufffe"}, "InvalidMessageContents"),
         ({"MessageBody": "x" * (1024 * 1024 + 1)}, "InvalidParameterValue"),
         ({"MessageBody": "x", "DelaySeconds": -1}, "InvalidParameterValue"),
@@ -392,15 +413,121 @@ async def test_a_lease_that_is_over_is_extended_and_deleted_by_its_receipt(
     assert (await sqs.attributes(url))["ApproximateNumberOfMessagesNotVisible"] == "0"
 
 
-async def test_the_receipt_of_an_earlier_receive_extends_nothing(sqs: Sqs, clock: ManualClock) -> None:
+async def test_the_receipt_of_an_earlier_receive_changes_the_visibility_of_the_current_lease(
+    sqs: Sqs, clock: ManualClock
+) -> None:
     url = await sqs.create("q", VisibilityTimeout="5")
     await sqs.send(url, "x")
     (first,) = await sqs.receive(url)
     clock.advance(5_000)
-    await sqs.receive(url)
+    (second,) = await sqs.receive(url, WaitTimeSeconds=1)
+
+    async def change(seconds: int) -> None:
+        handle = first["ReceiptHandle"]
+        await sqs.change_message_visibility(
+            QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=seconds
+        )
+
+    await change(9)
+    clock.advance(6_000)
+    assert await sqs.receive(url) == []
+    await change(0)
+    (third,) = await sqs.receive(url)
+    assert third["Attributes"]["ApproximateReceiveCount"] == "3"
+    # Its own deletes go by the last receive alone.
+    await sqs.delete(url, second)
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessagesNotVisible"] == "1"
+    await sqs.delete(url, third)
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+async def test_a_receipt_from_before_a_message_was_a_dead_letter_changes_nothing(
+    sqs: Sqs, clock: ManualClock
+) -> None:
+    dead = await sqs.create("dead")
+    arn = (await sqs.attributes(dead))["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    url = await sqs.create("q", RedrivePolicy=policy)
+    await sqs.send(url, "x")
+    (first,) = await sqs.receive(url, VisibilityTimeout=5)
+    clock.advance(5_000)
+    while (await sqs.attributes(dead))["ApproximateNumberOfMessages"] == "0":
+        assert await sqs.receive(url) == []
+    await sqs.start_message_move_task(SourceArn=arn)
+    (second,) = await sqs.receive(url, WaitTimeSeconds=20)
+    assert second["MessageId"] == first["MessageId"]
     refusal = await refused(
         sqs.change_message_visibility(
             QueueUrl=url, ReceiptHandle=first["ReceiptHandle"], VisibilityTimeout=9
         )
     )
     assert refusal.shape == "MessageNotInflight"
+
+
+async def test_a_visibility_ends_twelve_hours_after_its_receive(sqs: Sqs, clock: ManualClock) -> None:
+    url = await sqs.create("q", VisibilityTimeout="43200")
+    await sqs.send(url, "x")
+    (message,) = await sqs.receive(url)
+    handle = message["ReceiptHandle"]
+    clock.advance(100_000)
+    refusal = await refused(
+        sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=43_101)
+    )
+    assert refusal.code == "InvalidParameterValue"
+    assert refusal.message == (
+        "Value 43101 for parameter VisibilityTimeout is invalid. Reason: Total VisibilityTimeout for "
+        "the message is beyond the limit [43200 seconds]"
+    )
+    entries = [{"Id": "a", "ReceiptHandle": handle, "VisibilityTimeout": 43_101}]
+    batch = await sqs.change_message_visibility_batch(QueueUrl=url, Entries=entries)
+    assert [each["Code"] for each in batch["Failed"]] == ["InvalidParameterValue"]
+    await sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=43_100)
+    clock.advance(43_100_000)
+    (again,) = await sqs.receive(url, WaitTimeSeconds=1)
+    # Each receive has twelve hours of its own, and an end is never too late.
+    await sqs.change_message_visibility(
+        QueueUrl=url, ReceiptHandle=again["ReceiptHandle"], VisibilityTimeout=43_200
+    )
+    await sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
+
+
+async def test_a_handle_of_the_first_beta_still_deletes(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    await sqs.send(url, "x")
+    (message,) = await sqs.receive(url)
+    await sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"].rpartition("*")[0])
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+async def test_a_batch_to_a_full_queue_tells_each_entry_that_the_sender_is_not_at_fault(
+    sqs: Sqs, server: Server
+) -> None:
+    url = await sqs.create("q")
+    change = UpdateQueue(name="q", changes={"max_messages": 1})
+    await asyncio.wrap_future(server.store.submit(change))
+    await sqs.send(url, "x")
+    entries = [{"Id": id, "MessageBody": id} for id in "ab"]
+    sent = await sqs.send_message_batch(QueueUrl=url, Entries=entries)
+    failed = {each["Id"]: (each["Code"], each["SenderFault"]) for each in sent["Failed"]}
+    assert failed == dict.fromkeys("ab", ("RequestThrottled", False))
+    refusal = await refused(sqs.send(url, "y"))
+    assert (refusal.code, refusal.status) == ("RequestThrottled", 403)
+
+
+TRACE_HEADER = "Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=1"
+
+
+async def test_the_trace_header_of_a_call_is_that_of_its_messages(server: Server, sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    header = {"X-Amzn-Trace-Id": TRACE_HEADER}
+    await raw(server, "SendMessage", {"QueueUrl": url, "MessageBody": "0"}, **header)
+    own = {"AWSTraceHeader": {"DataType": "String", "StringValue": "Root=1-own"}}
+    entries = [
+        {"Id": "a", "MessageBody": "1"},
+        {"Id": "b", "MessageBody": "2", "MessageSystemAttributes": own},
+    ]
+    await raw(server, "SendMessageBatch", {"QueueUrl": url, "Entries": entries}, **header)
+    too_long = {"X-Amzn-Trace-Id": "x" * 1_025}
+    await raw(server, "SendMessage", {"QueueUrl": url, "MessageBody": "3"}, **too_long)
+    received = [message["Attributes"].get("AWSTraceHeader") for message in await sqs.receive(url)]
+    assert received == [TRACE_HEADER, TRACE_HEADER, "Root=1-own", None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
@@ -9,7 +10,7 @@ import aiohttp
 import pytest
 from spoolrack_server.server import Server
 
-from tests.support.sqs_rig import Sqs, until_ended
+from tests.support.sqs_rig import Sqs, refused, until_ended
 
 NAMESPACE = "{http://queue.amazonaws.com/doc/2012-11-05/}"
 
@@ -93,6 +94,7 @@ async def test_lists_and_maps_are_flattened(server: Server, sqs: Sqs) -> None:
     ("form", "status", "code"),
     [
         ({}, 400, "MissingAction"),
+        ({"Action": "DeleteQueue", "QueueUrl": "a b"}, 400, "AWS.SimpleQueueService.NonExistentQueue"),
         ({"Action": "Dance"}, 400, "InvalidAction"),
         (
             {"Action": "GetQueueUrl", "QueueName": "none"},
@@ -141,3 +143,80 @@ async def test_a_page_of_another_site_can_send_no_form(server: Server, sqs: Sqs)
     assert (await ask(server, reading, "/", "GET")).status == 200
     assert "QueueUrls" in await sqs.list_queues()
     await until_ended(server, "DeleteQueue", "200", 0)
+
+
+async def get(server: Server, path: str, form: dict[str, str], **headers: str) -> tuple[int, str, str]:
+    """Return the status, the content type and the body."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{server.sqs_url}{path}", params=form, headers=headers) as response,
+    ):
+        return response.status, response.content_type, await response.text()
+
+
+JSON = {"Accept": "application/json"}
+QUEUE = "/000000000000/q"
+
+
+@pytest.mark.parametrize("accept", [{}, JSON], ids=["", "json"])
+async def test_a_queues_url_without_an_action_has_no_operation(
+    server: Server, sqs: Sqs, accept: dict[str, str]
+) -> None:
+    await sqs.create("q")
+    status, kind, text = await get(server, QUEUE, {}, **accept)
+    assert (status, kind) == (404, "text/xml")
+    assert text.endswith("<UnknownOperationException/>")
+
+
+@pytest.mark.parametrize("action", ["ListQueues", "CreateQueue"])
+async def test_a_queues_url_has_only_the_operations_of_a_queue(
+    server: Server, sqs: Sqs, action: str
+) -> None:
+    await sqs.create("q")
+    form = {"Action": action, "QueueName": "other"}
+    answer = await ask(server, form, QUEUE, "GET")
+    assert (answer.status, answer.text("Error/Code")) == (400, "InvalidAction")
+    told = f"The action {action} is not valid for this endpoint."
+    assert answer.text("Error/Message") == told
+    status, kind, text = await get(server, QUEUE, form, **JSON)
+    assert (status, kind) == (400, "application/json")
+    error = json.loads(text)["Error"]
+    assert (error["Type"], error["Code"], error["Message"]) == ("Sender", "InvalidAction", told)
+    assert len((await sqs.list_queues())["QueueUrls"]) == 1
+    # Another queue's URL is told, though.
+    other = await get(server, QUEUE, {"Action": "GetQueueUrl", "QueueName": "q"})
+    assert other[0] == 200
+
+
+async def test_a_client_that_accepts_json_gets_it(server: Server, sqs: Sqs) -> None:
+    await sqs.create("q", VisibilityTimeout="7")
+    form = {"Action": "GetQueueAttributes", "AttributeName.1": "VisibilityTimeout"}
+    status, kind, text = await get(server, QUEUE, form, **JSON)
+    assert (status, kind) == (200, "application/json")
+    told = json.loads(text)["GetQueueAttributesResponse"]
+    shown = [{"Name": "VisibilityTimeout", "Value": "7"}]
+    assert told["GetQueueAttributesResult"] == {"Attributes": shown}
+    assert told["ResponseMetadata"]["RequestId"]
+    listed = json.loads((await get(server, "/", {"Action": "ListQueues"}, **JSON))[2])
+    urls = listed["ListQueuesResponse"]["ListQueuesResult"]["queueUrls"]
+    assert urls == (await sqs.list_queues())["QueueUrls"]
+    await sqs.send(QUEUE, "x", MessageAttributes={"a": {"DataType": "String", "StringValue": "b"}})
+    receive = {"Action": "ReceiveMessage", "AttributeName": "All", "MessageAttributeName.1": "*"}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{server.sqs_url}{QUEUE}", data=receive, headers=JSON) as response,
+    ):
+        (message,) = (await response.json())["ReceiveMessageResponse"]["ReceiveMessageResult"][
+            "messages"
+        ]
+    assert message["Body"] == "x"
+    value = {"StringValue": "b", "DataType": "String"}
+    assert message["MessageAttributes"] == [{"Name": "a", "Value": value}]
+
+
+async def test_a_missing_queue_is_told_in_the_words_of_each_protocol(server: Server, sqs: Sqs) -> None:
+    form = {"Action": "ReceiveMessage", "QueueUrl": "/none"}
+    told = "The specified queue does not exist for this wsdl version."
+    assert (await ask(server, form)).text("Error/Message") == told
+    refusal = await refused(sqs.receive("/none"))
+    assert refusal.message == "The specified queue does not exist."

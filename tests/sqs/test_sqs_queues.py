@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from io import BytesIO
 from pathlib import Path
@@ -216,6 +217,8 @@ async def test_a_task_that_runs_is_alone_and_ends_when_it_is_cancelled(sqs: Sqs)
     dead = await sqs.create("dead")
     await sqs.create("target")
     arn = (await sqs.attributes(dead))["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    await sqs.create("q", RedrivePolicy=policy)
     for body in "abc":
         await sqs.send(dead, body)
     # Its second message is a second later, and the clock stands still.
@@ -227,7 +230,8 @@ async def test_a_task_that_runs_is_alone_and_ends_when_it_is_cancelled(sqs: Sqs)
     assert (task["Status"], task["TaskHandle"]) == ("RUNNING", started["TaskHandle"])
     assert task["ApproximateNumberOfMessagesToMove"] == 3
     refusal = await refused(sqs.start_message_move_task(SourceArn=arn, DestinationArn=target))
-    assert refusal.shape == "UnsupportedOperation"
+    assert (refusal.code, refusal.status) == ("InvalidParameterValue", 400)
+    assert refusal.message.startswith("There is already a task running.")
     ended = await sqs.cancel_message_move_task(TaskHandle=started["TaskHandle"])
     (task,) = (await sqs.list_message_move_tasks(SourceArn=arn))["Results"]
     assert (task["Status"], task["DestinationArn"]) == ("CANCELLED", target)
@@ -361,8 +365,8 @@ async def test_attributes_that_are_only_shown_survive_a_restart_and_an_empty_one
         "Policy": '{"Version": "2012-10-17"}',
         "RedriveAllowPolicy": '{"redrivePermission": "allowAll"}',
         "KmsMasterKeyId": "alias/x",
-        "KmsDataKeyReusePeriodSeconds": "300",
-        "SqsManagedSseEnabled": "true",
+        "KmsDataKeyReusePeriodSeconds": "301",
+        "SqsManagedSseEnabled": "false",
     }
     url = await sqs.create("q", **wanted)
     shown = await sqs.attributes(url)
@@ -416,3 +420,200 @@ async def test_a_queue_is_made_again_as_soon_as_it_is_deleted(sqs: Sqs) -> None:
         await sqs.send(url, str(number))
         assert [message["Body"] for message in await sqs.receive(url)] == [str(number)]
         await sqs.delete_queue(QueueUrl=url)
+
+
+async def policy_for(sqs: Sqs, target: str, count: int = 1) -> str:
+    """Return a redrive policy with the queue at the URL `target`."""
+    arn = (await sqs.attributes(target, "QueueArn"))["QueueArn"]
+    return json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": count})
+
+
+async def test_a_new_queue_shows_the_encryption_of_sqs_and_one_kind_at_a_time(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    names = ("SqsManagedSseEnabled", "KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds")
+    assert await sqs.attributes(url, *names) == {"SqsManagedSseEnabled": "true"}
+    both = {"KmsMasterKeyId": "key", "SqsManagedSseEnabled": "true"}
+    refusal = await refused(sqs.set_queue_attributes(QueueUrl=url, Attributes=both))
+    assert refusal.code == "InvalidAttributeName"
+    assert refusal.message == (
+        "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS "
+        "SSE or SQS SSE."
+    )
+    key = {"KmsMasterKeyId": "key", "KmsDataKeyReusePeriodSeconds": "6000"}
+    await sqs.set_queue_attributes(QueueUrl=url, Attributes=key)
+    assert await sqs.attributes(url, *names) == {**key, "SqsManagedSseEnabled": "false"}
+    # A default is not shown.
+    period = {"KmsDataKeyReusePeriodSeconds": "300"}
+    await sqs.set_queue_attributes(QueueUrl=url, Attributes=period)
+    assert names[2] not in await sqs.attributes(url)
+    await sqs.set_queue_attributes(QueueUrl=url, Attributes={"SqsManagedSseEnabled": "True"})
+    assert await sqs.attributes(url, *names) == {"SqsManagedSseEnabled": "true"}
+
+
+async def test_a_queue_may_be_its_own_dead_letter_queue_and_keeps_its_messages(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    policy = await policy_for(sqs, url)
+    await sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": policy})
+    shown = (await sqs.attributes(url, "RedrivePolicy"))["RedrivePolicy"]
+    assert json.loads(shown) == json.loads(policy)
+    assert (await sqs.list_dead_letter_source_queues(QueueUrl=url))["queueUrls"] == [url]
+    assert await sqs.create("q", RedrivePolicy=policy) == url
+    await sqs.send(url, "x")
+    for count in ("1", "2", "3"):
+        (message,) = await sqs.receive(url)
+        assert message["Attributes"]["ApproximateReceiveCount"] == count
+        await sqs.change_message_visibility(
+            QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
+        )
+    other = await policy_for(sqs, await sqs.create("dead"))
+    assert (await refused(sqs.create("q", RedrivePolicy=other))).code == "QueueAlreadyExists"
+    await sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": other})
+    shown = (await sqs.attributes(url, "RedrivePolicy"))["RedrivePolicy"]
+    assert json.loads(shown) == json.loads(other)
+    refusal = await refused(sqs.create("q", RedrivePolicy=policy))
+    assert refusal.code == "QueueAlreadyExists"
+
+
+NOT_ALLOWED = [
+    ("x", "InvalidAttributeValue"),
+    ("[]", "InvalidAttributeValue"),
+    ("{}", "InvalidAttributeValue"),
+    ('{"redrivePermission": "some"}', "InvalidAttributeValue"),
+    ('{"redrivePermission": "allowAll", "x": 1}', "InvalidAttributeValue"),
+    ('{"redrivePermission": "byQueue", "sourceQueueArns": "arn"}', "InvalidAttributeValue"),
+    ('{"redrivePermission": "byQueue", "sourceQueueArns": [1]}', "InvalidAttributeValue"),
+    ('{"redrivePermission": "byQueue"}', "InvalidParameterValue"),
+    ('{"redrivePermission": "byQueue", "sourceQueueArns": []}', "InvalidParameterValue"),
+    ('{"redrivePermission": "denyAll", "sourceQueueArns": ["arn"]}', "InvalidParameterValue"),
+    (
+        json.dumps({"redrivePermission": "byQueue", "sourceQueueArns": ["arn"] * 11}),
+        "InvalidParameterValue",
+    ),
+]
+
+
+@pytest.mark.parametrize(("policy", "code"), NOT_ALLOWED)
+async def test_a_redrive_allow_policy_is_checked(sqs: Sqs, policy: str, code: str) -> None:
+    assert (await refused(sqs.create("q", RedriveAllowPolicy=policy))).code == code
+
+
+async def test_a_redrive_allow_policy_chooses_the_sources_of_a_dead_letter_queue(sqs: Sqs) -> None:
+    dead = await sqs.create("dead", RedriveAllowPolicy='{"redrivePermission": "denyAll"}')
+    policy = await policy_for(sqs, dead)
+    refusal = await refused(sqs.create("a", RedrivePolicy=policy))
+    assert refusal.code == "InvalidParameterValue"
+    assert "doesn't allow a" in refusal.message
+    arns = [f"arn:aws:sqs:{REGION}:000000000000:{'x' * 78}{n:02}" for n in range(9)]
+    arns.append(f"arn:aws:sqs:{REGION}:000000000000:a")
+    allowed = json.dumps({"redrivePermission": "byQueue", "sourceQueueArns": arns})
+    await sqs.set_queue_attributes(QueueUrl=dead, Attributes={"RedriveAllowPolicy": allowed})
+    assert (await sqs.attributes(dead))["RedriveAllowPolicy"] == allowed
+    await sqs.create("a", RedrivePolicy=policy)
+    url = await sqs.create("b")
+    change = {"RedrivePolicy": policy}
+    refusal = await refused(sqs.set_queue_attributes(QueueUrl=url, Attributes=change))
+    assert refusal.code == "InvalidParameterValue"
+    everyone = {"RedriveAllowPolicy": '{"redrivePermission": "allowAll"}'}
+    await sqs.set_queue_attributes(QueueUrl=dead, Attributes=everyone)
+    await sqs.set_queue_attributes(QueueUrl=url, Attributes=change)
+
+
+async def test_a_task_whose_destination_is_deleted_has_failed(sqs: Sqs, clock: ManualClock) -> None:
+    dead, target = await sqs.create("dead"), await sqs.create("target")
+    await sqs.create("q", RedrivePolicy=await policy_for(sqs, dead))
+    for body in "abc":
+        await sqs.send(dead, body)
+    arn = (await sqs.attributes(dead))["QueueArn"]
+    started = await sqs.start_message_move_task(
+        SourceArn=arn, DestinationArn=arn.replace("dead", "target"), MaxNumberOfMessagesPerSecond=1
+    )
+    told = json.loads(base64.b64decode(started["TaskHandle"]))
+    assert told.keys() == {"taskId", "sourceArn"}
+    assert told["sourceArn"] == arn
+    await sqs.delete_queue(QueueUrl=target)
+    status = "RUNNING"
+    while status == "RUNNING":
+        clock.advance(1_000)
+        (task,) = (await sqs.list_message_move_tasks(SourceArn=arn))["Results"]
+        status = task["Status"]
+    assert status == "FAILED"
+    assert task["FailureReason"] == "AWS.SimpleQueueService.NonExistentQueue"
+    assert "TaskHandle" not in task
+    assert task["ApproximateNumberOfMessagesToMove"] == 3
+    left = (await sqs.attributes(dead))["ApproximateNumberOfMessages"]
+    assert int(left) == 3 - task["ApproximateNumberOfMessagesMoved"]
+
+
+async def test_a_task_moves_only_from_a_dead_letter_queue(sqs: Sqs) -> None:
+    arn = (await sqs.attributes(await sqs.create("q")))["QueueArn"]
+    await sqs.create("target")
+    refusal = await refused(
+        sqs.start_message_move_task(SourceArn=arn, DestinationArn=arn.replace(":q", ":target"))
+    )
+    assert (refusal.code, refusal.status) == ("InvalidParameterValue", 400)
+    assert refusal.message == "Source queue must be configured as a Dead Letter Queue."
+
+
+async def test_errors_have_the_words_of_sqs(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    bound = "Value {} for parameter {} is invalid. Reason: {}"
+    empty = {"a": {"DataType": "String", "StringValue": ""}}
+    for call, message in (
+        (sqs.receive("/none"), "The specified queue does not exist."),
+        (
+            sqs.receive(url, WaitTimeSeconds=21),
+            bound.format(21, "WaitTimeSeconds", "Must be >= 0 and <= 20, if provided."),
+        ),
+        (
+            sqs.receive(url, VisibilityTimeout=43_201),
+            bound.format(43201, "VisibilityTimeout", "Must be >= 0 and <= 43200, if provided."),
+        ),
+        (
+            sqs.receive(url, MaxNumberOfMessages=11),
+            bound.format(11, "MaxNumberOfMessages", "Must be between 1 and 10, if provided."),
+        ),
+        (
+            sqs.send(url, "x", DelaySeconds=901),
+            bound.format(901, "DelaySeconds", "DelaySeconds must be >= 0 and <= 900."),
+        ),
+        (sqs.send(url, ""), "The request must contain the parameter MessageBody."),
+        (
+            sqs.send(url, "x", MessageAttributes=empty),
+            "Message (user) attribute 'a' must contain a non-empty value of type 'String'.",
+        ),
+        (
+            sqs.send(url, "x" * 1_048_577),
+            "One or more parameters are invalid. Reason: Message must be shorter than 1048576 bytes.",
+        ),
+        (
+            sqs.delete_message_batch(QueueUrl=url, Entries=[{"Id": "a:b", "ReceiptHandle": "x"}]),
+            "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It "
+            "can be at most 80 letters long.",
+        ),
+        (
+            sqs.cancel_message_move_task(TaskHandle="x"),
+            "Value for parameter TaskHandle is invalid.",
+        ),
+        (
+            sqs.list_message_move_tasks(SourceArn="arn:aws:sqs:eu-west-1:000000000000:none"),
+            "The resource that you specified for the SourceArn parameter doesn't exist.",
+        ),
+    ):
+        assert (await refused(call)).message == message
+
+
+async def test_labels_that_sqs_has_not_written_harm_no_call(sqs: Sqs, server: Server) -> None:
+    url = await sqs.create("q.fifo", FifoQueue="true")
+    labels = dict.fromkeys(
+        (
+            f"aws:sqs:{name}"
+            for name in ("ReceiveMessageWaitTimeSeconds", "Purges", "RedriveAllowPolicy")
+        ),
+        "x",
+    )
+    change = UpdateQueue(name="q.fifo", changes={}, labels=labels)
+    await asyncio.wrap_future(server.store.submit(change))
+    await sqs.send(url, "x", MessageGroupId="g", MessageDeduplicationId="d")
+    assert len(await sqs.receive(url)) == 1
+    assert await sqs.receive(url) == []
+    await sqs.create("source.fifo", FifoQueue="true", RedrivePolicy=await policy_for(sqs, url))

@@ -26,7 +26,7 @@ from yarl import URL
 
 from tests.support.access_rig import Files
 from tests.support.server_rig import until_waiting
-from tests.support.sqs_rig import REGION, Sqs, refused, serving_sqs, until_ended
+from tests.support.sqs_rig import REGION, Sqs, refused, serving_sqs, task_of, until_ended
 
 NAME = "q"
 
@@ -301,6 +301,10 @@ async def test_permissions_hold_for_the_identities_of_keys(tmp_path: Path, keys:
         ):
             refusal = await refused(call)
             assert (refusal.code, refusal.status) == ("AccessDenied", 403)
+        # The handle of a task tells no caller which queues there are.
+        for queue in (NAME, "none"):
+            refusal = await refused(writer.cancel_message_move_task(TaskHandle=task_of(queue)))
+            assert refusal.message == "Task does not exist."
 
 
 async def test_permissions_need_no_tokens_where_keys_tell_callers_apart(

@@ -1,4 +1,4 @@
-"""Groups of messages take turns; in a strict queue one receive at a time has messages of a group."""
+"""Groups of messages take turns; in a strict queue a group is open up to what is leased or delayed."""
 
 from __future__ import annotations
 
@@ -105,7 +105,40 @@ def strict(engine: Engine, count: int = 1) -> list[Message]:
     return receive(engine, count, "strict")
 
 
-def test_a_strict_group_has_one_receives_messages_leased(engine: Engine) -> None:
+def release(engine: Engine, *messages: Message) -> None:
+    receipts = [message.receipt or "" for message in messages]
+    done(engine, ChangeVisibility(queue="strict", receipts=receipts, visibility=Millis(0)))
+
+
+def test_a_receive_takes_what_it_can_of_a_strict_group_before_the_next(engine: Engine) -> None:
+    send(engine, "abac", "strict")
+    send(engine, "ab", "strict", start=4)
+    assert bodies(strict(engine, 4)) == ["a0", "a2", "a4", "b1"]
+    assert bodies(strict(engine, 4)) == ["c3"]
+
+
+def test_a_message_comes_again_while_later_ones_of_its_strict_group_are_leased(engine: Engine) -> None:
+    send(engine, "aaaaab", "strict")
+    first, second, third, fourth = strict(engine, 4)
+    release(engine, first, second, fourth)
+    assert engine.ready("strict")
+    assert bodies(strict(engine, 10)) == ["b5", "a0", "a1"]
+    assert strict(engine, 10) == []
+    assert engine.ready("strict") == 0
+    done(engine, Delete(queue="strict", receipts=[third.receipt or ""]))
+    assert strict(engine, 10) == []
+
+
+def test_a_strict_group_is_open_again_once_its_first_messages_are_deleted(engine: Engine) -> None:
+    send(engine, "aaa", "strict")
+    first, second = strict(engine, 2)
+    done(engine, Delete(queue="strict", receipts=[second.receipt or ""]))
+    assert strict(engine, 10) == []
+    done(engine, Delete(queue="strict", receipts=[first.receipt or ""]))
+    assert bodies(strict(engine, 10)) == ["a2"]
+
+
+def test_nothing_of_a_strict_group_is_received_behind_a_leased_message(engine: Engine) -> None:
     send(engine, "aab", "strict")
     (first,) = strict(engine)
     assert bodies(strict(engine, 10)) == ["b2"]
@@ -125,9 +158,7 @@ def test_one_receive_may_take_several_of_a_strict_group(engine: Engine) -> None:
 
 def test_a_released_message_comes_again_before_the_next_of_its_group(engine: Engine) -> None:
     send(engine, "aaa", "strict")
-    (first,) = strict(engine)
-    receipts = [first.receipt or ""]
-    done(engine, ChangeVisibility(queue="strict", receipts=receipts, visibility=Millis(0)))
+    release(engine, *strict(engine))
     assert bodies(strict(engine, 10)) == ["a0", "a1", "a2"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -178,9 +179,11 @@ def _grouped(at: int) -> Send:
 
 
 def test_a_set_whose_number_is_committed_between_slices_is_undone(rig: SetRig) -> None:
+    lone(rig, 1)
+    rig.ask(replace(RESERVE, sequence_number=1, max_messages=1))
     ids = lone(rig, 5)
     assert rig.ask(RESERVE) is UNFINISHED
-    rig.ask(CommitReservations(stream="s", last_sequence_number=0))
+    rig.ask(CommitReservations(stream="s", last_sequence_number=1))
 
     with pytest.raises(reserver.ReservationCommitted):
         rig.ask(RESERVE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import socket
@@ -516,6 +517,23 @@ def test_a_missing_folder_is_found_and_made_anew(root: Path) -> None:
     (problem,) = check(root).problems
     assert (problem.path, problem.remedy) == ("quarantine", Remedy.FOLDER)
     repair(root)
+    assert not check(root).problems
+
+
+def test_a_queue_whose_folder_is_missing_is_found_and_its_folder_made_anew(root: Path) -> None:
+    shutil.rmtree(root / "queues" / "q")
+    (problem,) = check(root).problems
+    assert (problem.path, problem.remedy) == ("queues/q", Remedy.FOLDER)
+    assert "only a backup has them" in problem.why
+    repair(root)
+    assert (root / "queues" / "q").is_dir()
+    assert not check(root).problems
+
+
+def test_a_queue_that_is_being_deleted_needs_no_folder(root: Path) -> None:
+    tombstone = {**json.loads((root / "config" / "q.1.json").read_text()), "deleted": True}
+    (root / "config" / "q.2.json").write_text(json.dumps(tombstone))
+    shutil.rmtree(root / "queues" / "q")
     assert not check(root).problems
 
 

@@ -50,7 +50,7 @@ WORDS: Final = {
         "bell": "bells?",
         "heir": "heirs?",
         # Of messages: those of an alphabet, and dead letters, are the right word.
-        "letters": r"(?<!dead[ -])(?<!small )letters(?!,? (?:and )?digits)",
+        "letters": r"(?<!dead[ -])(?<!small )(?<!80 )letters(?!,? (?:and )?digits)",
         "company": "company",
         "passenger": "passengers?",
         "gate": "gates?",

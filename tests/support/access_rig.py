@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,12 @@ class Files:
     def write_permissions(self, *rules: str) -> str:
         return self.write("permissions", "\n".join([*rules, ""]))
 
-    def write_certificate(self, ca: trustme.CA, *names: str) -> TlsFiles:
+    def write_certificate(
+        self, ca: trustme.CA, *names: str, lives: tuple[datetime, datetime] | None = None
+    ) -> TlsFiles:
         """Return a server's, for the loopback and `names`."""
-        made = ca.issue_cert("127.0.0.1", "localhost", *names)
+        begin, end = lives or (None, None)
+        made = ca.issue_cert("127.0.0.1", "localhost", *names, not_before=begin, not_after=end)
         chain = b"".join(blob.bytes() for blob in made.cert_chain_pems)
         return TlsFiles(
             certificate=self.write("server.pem", chain),

@@ -59,6 +59,7 @@ def lay_out(root: Path) -> None:
         record = Record(settings=SETTINGS[queue], created_at=NOW, salt="salt")
         (root / "config" / f"{queue}.1.json").write_bytes(encode(record))
     (root / "FORMAT").write_text("spoolrack 2\n")
+    (root / "IDENTITY").write_text("0190a1b2-c3d4-4e5f-8a6b-7c8d9e0f1a2b\n")
     for name in (LOCK, "CHANGES", "RESERVE"):
         (root / name).write_bytes(b"")
 

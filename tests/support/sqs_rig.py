@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -164,6 +165,15 @@ def _fields(prefix: str, value: Any, operation: str) -> Iterator[tuple[str, str]
                 yield from _fields(f"{prefix}.{each}" if prefix else each, inner, operation)
         case _:
             yield prefix, str(value)
+
+
+NO_REDRIVE = "01890000-0000-7000-8000-000000000000"
+
+
+def task_of(queue: str) -> str:
+    """Return the handle of a move task that was never started."""
+    told = {"taskId": NO_REDRIVE, "sourceArn": f"arn:aws:sqs:{REGION}:000000000000:{queue}"}
+    return base64.b64encode(json.dumps(told).encode()).decode()
 
 
 async def ended(server: Server, operation: str, code: str) -> int:

@@ -130,7 +130,8 @@ KEYS: Final = (
 """A deduplication id and the salt of its queue."""
 SEALED: Final = (
     '{"sets":[0,1],"made_at":1767323045678}\n',
-    '{"queue":"jobs","token":"g123456789abc","hold":30000,"made_at":1767323045678,"messages":2,"bytes":5,'
+    '{"queue":"jobs","queue_created_at":1767323045678,"token":"g123456789abc","hold":30000,'
+    '"made_at":1767323045678,"messages":2,"bytes":5,'
     f'"files":[["{STEM}","i0-1"]],"receives":[1]}}\n',
     f'{{"7vvvvvvvvvvvvvvvvvvvvvvvvv":"{ID}"}}\n',
     f'{{"queue":"dead","queue_created_at":1767323045678,"destination":"","source_queue":"jobs","ids":["{ID}"],'

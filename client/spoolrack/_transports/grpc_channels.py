@@ -54,19 +54,19 @@ class _MetadataChannel:
         self._metadata = metadata
 
     def unary_unary(self, *arguments: Any, **options: Any) -> Any:
-        return _Method(self._channel.unary_unary(*arguments, **options), self._metadata)
+        return Method(self._channel.unary_unary(*arguments, **options), self._metadata)
 
     def unary_stream(self, *arguments: Any, **options: Any) -> Any:
-        return _Method(self._channel.unary_stream(*arguments, **options), self._metadata)
+        return Method(self._channel.unary_stream(*arguments, **options), self._metadata)
 
     def stream_unary(self, *arguments: Any, **options: Any) -> Any:
-        return _Method(self._channel.stream_unary(*arguments, **options), self._metadata)
+        return Method(self._channel.stream_unary(*arguments, **options), self._metadata)
 
     def stream_stream(self, *arguments: Any, **options: Any) -> Any:
-        return _Method(self._channel.stream_stream(*arguments, **options), self._metadata)
+        return Method(self._channel.stream_stream(*arguments, **options), self._metadata)
 
 
-class _Method:
+class Method:
     """A method that is called with this metadata, beside what a call has of its own."""
 
     def __init__(self, method: Any, metadata: Metadata) -> None:

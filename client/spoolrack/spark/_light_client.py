@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from random import Random
@@ -27,7 +27,8 @@ from .._credentials import NONE, Credentials
 from .._retry import RetryPolicy
 from .._runtime import run
 from .._transports.grpc_calls import Frames, ThreadCalls, error_from
-from ..errors import OutcomeUnknown, SpoolrackError, Timeout, Unreachable
+from .._transports.grpc_channels import Method
+from ..errors import OutcomeUnknown, SendingPaused, SpoolrackError, Timeout, Unreachable
 
 log = logging.getLogger("spoolrack.spark")
 
@@ -36,8 +37,13 @@ Answer = TypeVar("Answer")
 CALL_TIMEOUT: Final = 60.0
 """Seconds after which one try is given up."""
 POLICY: Final = RetryPolicy(initial=0.1, maximum=5.0)
+ROOT_KEY: Final = "spoolrack-root"
+"""The contract's metadata for the root that a call is for."""
 IN_FLIGHT: Final = 4
 """Calls of `call_each` at once: its backpressure."""
+
+_UNVERIFIED: Final = "CERTIFICATE_VERIFY_FAILED"
+_EXPIRED: Final = ("certificate has expired", "certificate is not yet valid")
 
 _lock = threading.Lock()
 _channels: dict[tuple[int, str, Credentials], ThreadCalls] = {}
@@ -54,10 +60,15 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def may_repeat(error: SpoolrackError) -> bool:
-    """Return whether a call that is idempotent by name may succeed when it is repeated."""
-    if "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return False  # The query was given another CA: gRPC has no code of its own for that.
-    return error.retryable or isinstance(error, Timeout | OutcomeUnknown)
+    """Return whether a call that is idempotent by name may succeed when it is repeated.
+
+    A paused queue is waited for as a full one is. So is a certificate that has expired, because the
+    server loads a renewed one; any other doubt about it is for the operator.
+    """
+    text = str(error)
+    if _UNVERIFIED in text:  # gRPC has no code of its own for that.
+        return any(f"{_UNVERIFIED}: {why}" in text for why in _EXPIRED)
+    return error.retryable or isinstance(error, Timeout | OutcomeUnknown | SendingPaused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +79,23 @@ class LightClient:
     retry_seconds: float
     """How long a call that may succeed later is repeated, before it fails."""
     credentials: Credentials = NONE
+    root: str = ""
+    """The identity of the root that calls are for: a server with another one refuses them. Empty: any
+    root."""
     sleep: Callable[[float], Any] = time.sleep
     monotonic: Callable[[], float] = time.monotonic
     random: Random = field(default_factory=Random)
+
+    def to(self, root: str) -> LightClient:
+        """Return a client of the same server, whose calls are for this root."""
+        return replace(self, root=root)
 
     def __call__(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
         return self.repeated(method, lambda: self.once(method, request, timeout=timeout))
 
     def once(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
         """Make one attempt; raise `SpoolrackError`."""
-        calls = self._calls
-        return run(calls.unary(getattr(calls.stub, method), request, object, timeout))
+        return run(self._calls.unary(self._method(method), request, object, timeout))
 
     def repeated(self, what: str, attempt: Callable[[], Answer]) -> Answer:
         """Return the result of an idempotent `attempt`, which is repeated with backoff until it
@@ -125,7 +142,7 @@ class LightClient:
                 request = rest()
                 if request is None:
                     return None
-                frames = self._calls.frames(getattr(self._calls.stub, method), request)
+                frames = self._calls.frames(self._method(method), request)
             try:
                 return run(frames.next_or_end())
             except SpoolrackError:
@@ -146,7 +163,7 @@ class LightClient:
         `check` is given each request with its answer, in order. It may raise an error: then the request
         is repeated as it is by then. Once an error is raised, other requests may have taken place.
         """
-        begin = partial(getattr(self._calls.stub, method).future, timeout=CALL_TIMEOUT)
+        begin = partial(self._method(method).future, timeout=CALL_TIMEOUT)
         in_flight: deque[tuple[Any, Any]] = deque()
 
         def finish_first() -> None:
@@ -169,6 +186,10 @@ class LightClient:
         finally:
             for _, call in in_flight:
                 call.cancel()
+
+    def _method(self, name: str) -> Any:
+        method = getattr(self._calls.stub, name)
+        return Method(method, ((ROOT_KEY, self.root),)) if self.root else method
 
     @property
     def _calls(self) -> ThreadCalls:

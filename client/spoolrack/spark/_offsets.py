@@ -4,16 +4,18 @@ An offset names the last reservation that the query has been given: the stream `
 `sequence_number` counts its reservations, `n` the messages of this one. A batch is exactly the
 reservation that its end names; where it began says nothing, because Spark makes a new beginning for a
 first batch that it does again. A query of several queues has an offset in each, whose streams are named
-after the query's and the queue: so a run finds the reservations of the run before.
+after the query's and the queue: so a run finds the reservations of the run before. All of it is of one
+root, which an offset names by its identity: another server has other messages under other numbers.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from ..errors import RootDiffers
 from ._options import InvalidOption
 
 NOTHING_YET: Final = -1
@@ -26,11 +28,31 @@ TASKS: Final = 16
 """... and so many tasks at most, unless an option states the number."""
 
 
+class SeveralServers(RootDiffers):
+    """The calls of one batch have reached servers of different roots: nothing of it is done."""
+
+    def __init__(self, roots: Sequence[str]) -> None:
+        super().__init__(
+            f"The endpoint leads to servers with different roots, {' and '.join(roots)}, and parts of "
+            "one batch are on more than one of them: nothing of it is done. Give the query the "
+            "endpoint of one of them. Stages and reservations of the others expire."
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offset:
     gen: str
     sequence_number: int = NOTHING_YET
     n: int = 0
+    root: str = ""
+    """The identity of the root that has the stream; empty: a version of before didn't know it, or
+    nothing is reserved yet."""
+
+    def is_at(self, other: Offset | None) -> bool:
+        """Return whether both name one reservation, or the same beginning."""
+        if other is None:
+            return False
+        return (self.gen, self.sequence_number) == (other.gen, other.sequence_number)
 
     @property
     def is_initial(self) -> bool:
@@ -45,6 +67,8 @@ class QueuesOffset:
     only_queue: str | None
     """The queue of a query of one, whose stream and form in a checkpoint are the query's."""
     by_queue: Mapping[str, Offset] = field(default_factory=dict)
+    root: str = ""
+    """As in `Offset`."""
 
     @staticmethod
     def initial(only_queue: str | None) -> QueuesOffset:
@@ -62,7 +86,13 @@ class QueuesOffset:
                 queues = {only_queue: given}
             case _:
                 raise _other_source(given)
-        first = QueuesOffset(gen=gen, only_queue=only_queue)
+        began_with, root = given.get("queue", only_queue), given.get("root", "")
+        if began_with != only_queue:
+            raise InvalidOption(
+                f"The checkpoint is of the queue {began_with}, and the option queue says {only_queue}: "
+                f"set it to {began_with}, or start with a new checkpointLocation and a new output path."
+            )
+        first = QueuesOffset(gen=gen, only_queue=only_queue, root=root)
         ends = {}
         for queue, one in queues.items():
             match one:
@@ -73,25 +103,35 @@ class QueuesOffset:
         return first.moved_to(ends)
 
     def as_json(self) -> dict[str, Any]:
+        root: dict[str, Any] = {"root": self.root} if self.root else {}
         if self.only_queue is not None:
-            return {"gen": self.gen, **_as_json(self.of(self.only_queue))}
+            one = self.of(self.only_queue)
+            # An offset of before stays as it is until the next batch: any other is one to Spark.
+            queue = {"queue": self.only_queue} if self.root else {}
+            return {"gen": self.gen, **_as_json(one), **queue, **root}
         queues = {queue: _as_json(offset) for queue, offset in sorted(self.by_queue.items())}
-        return {"gen": self.gen, "queues": queues}
+        return {"gen": self.gen, "queues": queues, **root}
 
     def of(self, queue: str) -> Offset:
         found = self.by_queue.get(queue)
-        return found or Offset(gen=self.gen if self.only_queue else _stream(self.gen, queue))
+        gen = self.gen if self.only_queue else _stream(self.gen, queue)
+        return found or Offset(gen=gen, root=self.root)
 
     def moved_to(self, ends: Mapping[str, Offset]) -> QueuesOffset:
-        """Return where the query is once it has been given reservations of some queues."""
-        return replace(self, by_queue={**self.by_queue, **ends}) if ends else self
+        """Return where the query is once it has been given reservations of some queues, of one root."""
+        if not ends:
+            return self
+        roots = {end.root for end in ends.values()}
+        if len(roots) > 1:
+            raise SeveralServers(sorted(roots))
+        return replace(self, by_queue={**self.by_queue, **ends}, root=roots.pop())
 
     def batch_since(self, start: QueuesOffset) -> dict[str, Offset]:
         """Return the reservations of the batch that ends here."""
         return {
             queue: offset
             for queue, offset in self.by_queue.items()
-            if not offset.is_initial and offset != start.by_queue.get(queue)
+            if not offset.is_initial and not offset.is_at(start.by_queue.get(queue))
         }
 
 

@@ -4,24 +4,30 @@ A batch is a reservation. It is deleted when the query asks for the next one, be
 has written down that it is done; Spark's own word for it comes one batch late. What can fail: a
 reservation whose messages other consumers have leased (`BatchLost`), one that was deleted long ago
 (`CheckpointTooOld`), one that no task has read, because the sink has skipped the batch (`BatchUnread`),
-and each call that fails longer than `retrySeconds`.
+one of another root than the server has (`OtherServer`), and each call that fails longer than
+`retrySeconds`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from .._transports.grpc_values import duration
-from ..errors import SpoolrackError
+from ..errors import RootDiffers, SpoolrackError
 from ..v1 import reservation_service_pb2 as reserved
 from ._light_client import CALL_TIMEOUT, LightClient
 from ._offsets import Offset
 from ._options import MAX_MESSAGES, ReadOptions
 from ._reservation_extender import COMMITTED, ReservationExtender
 
-GONE: Final = frozenset({"RESERVATION_LOST", "RESERVATION_NOT_FOUND"})
+LOST: Final = "RESERVATION_LOST"
+NOT_FOUND: Final = "RESERVATION_NOT_FOUND"
+GONE: Final = frozenset({LOST, NOT_FOUND})
+REMIND: Final = 86_400.0
+"""Seconds after which an idle query repeats its last commit: the server remembers one for 30 days."""
 
 log = logging.getLogger("spoolrack.spark")
 
@@ -29,7 +35,7 @@ log = logging.getLogger("spoolrack.spark")
 class BatchLost(SpoolrackError):
     """The messages of a batch are with others again: its hold is over."""
 
-    reason = "RESERVATION_LOST"
+    reason = LOST
 
 
 class BatchUnread(SpoolrackError):
@@ -48,6 +54,10 @@ class CheckpointTooOld(SpoolrackError):
     reason = "RESERVATION_COMMITTED"
 
 
+class OtherServer(RootDiffers):
+    """The checkpoint is of another root than the server has: its batches are there, and not here."""
+
+
 class StreamReading:
     """One query's reading of one queue. Not thread-safe."""
 
@@ -59,6 +69,8 @@ class StreamReading:
         self._caller = caller
         self._extender = extender
         self._committed: Offset | None = None
+        self._committed_at = 0.0
+        """Monotonic."""
         self._left: int | None = None
         """How many messages may yet come; None: all."""
         self._may_be_reserved = False
@@ -88,32 +100,45 @@ class StreamReading:
             visibility_timeout=duration(self._options.hold_seconds),
             wait=duration(wait),
         )
-        answer = self._reserve(request)
+        answer = self._reserve(start, request)
         if not answer.HasField("reservation"):
             return start
         count = answer.reservation.message_count
         if self._left is not None and is_counted:
             self._left = max(0, self._left - count)
-        end = Offset(gen=start.gen, sequence_number=request.sequence_number, n=count)
+        end = Offset(
+            gen=start.gen,
+            sequence_number=request.sequence_number,
+            n=count,
+            root=answer.reservation.root_id or start.root,
+        )
         self._extender.keep(end)
         return end
 
-    def _reserve(self, request: Any) -> Any:
+    def _call(self, of: Offset, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
+        """Make a call about the stream of an offset, at the root that has it."""
+        try:
+            return self._caller.to(of.root)(method, request, timeout=timeout)
+        except SpoolrackError as error:
+            if error.reason != OtherServer.reason:
+                raise
+            raise _other_server(of, self._caller.address, error) from error
+
+    def _reserve(self, start: Offset, request: Any) -> Any:
         while True:
             try:
-                return self._caller(
-                    "Reserve", request, timeout=CALL_TIMEOUT + self._options.wait_seconds
-                )
+                timeout = CALL_TIMEOUT + self._options.wait_seconds
+                return self._call(start, "Reserve", request, timeout=timeout)
             except SpoolrackError as error:
                 if error.reason == COMMITTED:
                     self._refuse_old(request.stream, request.sequence_number, error)
                     committed = error.metadata.get("committed", request.sequence_number)
                     request.sequence_number = int(committed) + 1
                     continue
-                if error.reason != "RESERVATION_LOST":
+                if error.reason != LOST:
                     raise
                 # Reserved by a run whose word isn't in this checkpoint. Its messages come again.
-                self._give_back(request.stream, request.sequence_number)
+                self._give_back(replace(start, sequence_number=request.sequence_number))
                 request.sequence_number += 1
 
     def _is_reserved(self, start: Offset) -> bool:
@@ -123,7 +148,7 @@ class StreamReading:
         if not asks:
             return False
         request = reserved.ListReservationsRequest(queue=self._queue, stream=start.gen)
-        answer = self._caller("ListReservations", request)
+        answer = self._call(start, "ListReservations", request)
         return any(
             one.sequence_number > start.sequence_number and one.state == reserved.RESERVATION_STATE_HELD
             for one in answer.reservations
@@ -138,7 +163,7 @@ class StreamReading:
             visibility_timeout=duration(self._options.hold_seconds),
         )
         try:
-            answer = self._caller("ExtendReservation", request)
+            answer = self._call(end, "ExtendReservation", request)
         except SpoolrackError as error:
             if error.reason == COMMITTED:
                 self._refuse_old(end.gen, end.sequence_number, error)
@@ -147,7 +172,7 @@ class StreamReading:
                 raise
             self._lost(end, "can't be read any more", error)
             # The batch is empty now: its commit must delete nothing.
-            self._give_back(end.gen, end.sequence_number)
+            self._give_back(end)
             return reserved.Reservation()
         self._extender.keep(end)
         return answer.reservation
@@ -158,18 +183,22 @@ class StreamReading:
             raise _too_old(stream, sequence_number, error) from error
         log.warning("Batch %s of the stream %s is passed over: %s", sequence_number, stream, error)
 
-    def _give_back(self, stream: str, sequence_number: int) -> None:
+    def _give_back(self, lost: Offset) -> None:
         """Keep a commit from deleting what is ready again of a lost reservation."""
-        request = reserved.ReleaseReservationRequest(stream=stream, sequence_number=sequence_number)
+        request = reserved.ReleaseReservationRequest(
+            stream=lost.gen, sequence_number=lost.sequence_number
+        )
         try:
-            self._caller("ReleaseReservation", request)
+            self._call(lost, "ReleaseReservation", request)
         except SpoolrackError as error:
-            if error.reason != "RESERVATION_NOT_FOUND":
+            if error.reason != NOT_FOUND:
                 raise
 
     def commit(self, done: Offset) -> None:
         """Delete the messages of all batches up to this one, which Spark knows to be done."""
-        if done.is_initial or done == self._committed:
+        now = self._caller.monotonic()
+        is_known = done.is_at(self._committed) and now < self._committed_at + REMIND
+        if done.is_initial or is_known:
             return
         request = reserved.CommitReservationsRequest(
             stream=done.gen,
@@ -177,12 +206,18 @@ class StreamReading:
             only_read=not self._options.deletes_unread,
         )
         try:
-            answer = self._caller("CommitReservations", request)
+            answer = self._call(done, "CommitReservations", request)
         except SpoolrackError as error:
-            if error.reason != BatchUnread.reason:
+            if error.reason == NOT_FOUND:
+                # Made by another server, in a root that was put back since, or over for 30 days.
+                self._extender.drop(done.gen)
+                self._lost(done, "was done, and isn't known to the server", error)
+                answer = reserved.CommitReservationsResponse()
+            elif error.reason == BatchUnread.reason:
+                raise _unread(done, error) from error
+            else:
                 raise
-            raise _unread(done, error) from error
-        self._committed = done
+        self._committed, self._committed_at = done, now
         self._extender.drop(done.gen)
         if done.sequence_number in answer.lost_sequence_numbers:
             self._lost(done, "was done, but could not be deleted", None)
@@ -191,13 +226,14 @@ class StreamReading:
         text = (
             f"Batch {offset.sequence_number} of the stream {offset.gen} ({offset.n} messages of "
             f"{self._queue}) {what}: its hold of {self._options.hold_seconds:g} s was "
-            "over, or it was released. The messages are in the queue and come again"
+            "over, it was released, or its queue was deleted. Those that are still in the queue come "
+            "again"
         )
         if self._options.redelivers:
             log.warning("%s, in a later batch.", text)
             return
         raise BatchLost(
-            f"{text}: none is lost, but what this batch has already done will be done twice. To go on, "
+            f"{text}: work that this batch has already done with them is done twice. To go on, "
             "start the query with .option('onLostReservation', 'redeliver'); to be away for longer, "
             "set holdSeconds."
         ) from why
@@ -238,6 +274,15 @@ def _too_old(stream: str, sequence_number: int, why: SpoolrackError) -> Checkpoi
         "checkpointLocation and a new output path: a file sink skips the batch numbers that its "
         "folder has already. With asyncProgressTrackingEnabled the checkpoint of a run that died is "
         f"older, too: set onOldCheckpoint to 'skip', and what is done is passed over. ({why})"
+    )
+
+
+def _other_server(of: Offset, address: str, why: SpoolrackError) -> OtherServer:
+    return OtherServer(
+        f"The checkpoint is of the root {of.root}, and the server at {address} has the root "
+        f"{why.metadata.get('found', 'another')}: nothing was read, and nothing was deleted. Give the "
+        "query the endpoint of the server that it began with. To read from this one, start it with a "
+        "new checkpointLocation and a new output path; the other server keeps its messages."
     )
 
 

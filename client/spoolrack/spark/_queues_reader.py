@@ -8,9 +8,10 @@ each is asked once by each run, for a reservation that the run before has not wr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from ..errors import SpoolrackError
 from ._light_client import LightClient
@@ -20,12 +21,20 @@ from ._queue_peek import MISSING, counts_of
 from ._queue_reader import StreamReading
 from ._reservation_extender import ReservationExtender
 
+Answer = TypeVar("Answer")
+
+AT_ONCE: Final = 16
+"""Queues that are asked at the same time."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """A part of one reservation, for one task."""
 
     queue: str
+    """The queue that it was reserved from."""
+    root: str
+    """The identity of the root that has it; empty: not known."""
     stream: str
     sequence_number: int
     part: range
@@ -68,18 +77,23 @@ class QueuesReading:
             shares = _divided(max_messages, self._wanted(start, counts))
         else:
             shares = {self._options.place.queue: max_messages}
-        ends: dict[str, Offset] = {}
-        for queue, share in shares.items():
-            before = end = start.of(queue)
-            size = max(1, max_bytes * share // sum(shares.values()))
+        total = sum(shares.values())
+
+        def reserve(queue: str) -> Offset:
+            share, before = shares[queue], start.of(queue)
+            size = max(1, max_bytes * share // total)
             try:
-                end = self._of(queue).latest(before, max_messages=share, max_bytes=size)
+                return self._of(queue).latest(before, max_messages=share, max_bytes=size)
             except SpoolrackError as error:
                 must_exist = queue in self._named and not self._options.waits_for_queue
                 if must_exist or error.reason != MISSING:
                     raise
+                return before
+
+        ends: dict[str, Offset] = {}
+        for queue, end in _of_each(shares, reserve).items():
             self._last[queue] = end.sequence_number
-            if end != before:
+            if not end.is_at(start.of(queue)):
                 ends[queue] = end
         if ends:
             self._reserved_at = self._caller.monotonic()
@@ -110,15 +124,15 @@ class QueuesReading:
 
     def parts(self, start: QueuesOffset, end: QueuesOffset) -> list[tuple[Piece, ...]]:
         """Return the pieces of a batch for each task, and extend all its reservations."""
-        held = {
-            queue: self._of(queue).extend(offset) for queue, offset in end.batch_since(start).items()
-        }
+        batch = end.batch_since(start)
+        held = _of_each(batch, lambda queue: self._of(queue).extend(batch[queue]))
         counts = {queue: one.message_count for queue, one in held.items()}
         size = sum(one.byte_count for one in held.values())
         return [
             tuple(
                 Piece(
-                    queue=queue,
+                    queue=held[queue].queue,
+                    root=end.of(queue).root,
                     stream=end.of(queue).gen,
                     sequence_number=end.of(queue).sequence_number,
                     part=part,
@@ -130,13 +144,16 @@ class QueuesReading:
 
     def commit(self, done: QueuesOffset) -> None:
         """Delete the messages of all batches up to this one, which Spark knows to be done."""
-        for queue, offset in done.by_queue.items():
+
+        def commit(queue: str) -> None:
             try:
-                self._of(queue).commit(offset)
+                self._of(queue).commit(done.by_queue[queue])
             except SpoolrackError as error:
                 # Its messages are gone with it. If it is named, the next reservation says so.
                 if error.reason != MISSING:
                     raise
+
+        _of_each(done.by_queue, commit)
 
     def lag(self, offset: QueuesOffset | None) -> dict[str, Any] | None:
         """Return the offset, and the messages behind it: for the query's progress. None: no server
@@ -161,6 +178,19 @@ class QueuesReading:
     def stop(self) -> None:
         """End the keeper. The messages stay with the query for a whole hold from now on."""
         self._extender.stop()
+
+
+def _of_each(queues: Iterable[str], call: Callable[[str], Answer]) -> dict[str, Answer]:
+    """Return what a call answers for each queue, a bounded number of them at once: the server makes
+    them durable together. Raise the first error, when the calls that have begun are over."""
+    names = [*queues]
+    if len(names) < 2:
+        return {queue: call(queue) for queue in names}
+    with ThreadPoolExecutor(min(AT_ONCE, len(names)), "spoolrack-queues") as pool:
+        try:
+            return dict(zip(names, pool.map(call, names), strict=True))
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _divided(total: int, wanted: Mapping[str, int]) -> dict[str, int]:

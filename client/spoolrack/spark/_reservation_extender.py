@@ -28,7 +28,7 @@ log = logging.getLogger("spoolrack.spark")
 
 
 class ReservationExtender:
-    """Holds at most one reservation of each stream. `hold` and `drop` from one thread."""
+    """Holds at most one reservation of each stream. `keep` and `drop` of a stream from one thread."""
 
     def __init__(self, caller: LightClient, hold_seconds: float) -> None:
         self._caller = caller
@@ -83,7 +83,8 @@ class ReservationExtender:
             stream=held.gen, sequence_number=held.sequence_number, visibility_timeout=self._span
         )
         try:
-            self._caller.once("ExtendReservation", request, timeout=min(self._pause, MOST))
+            caller = self._caller.to(held.root)
+            caller.once("ExtendReservation", request, timeout=min(self._pause, MOST))
         except SpoolrackError as error:
             if error.reason == COMMITTED:
                 # The query's own commit was there first.

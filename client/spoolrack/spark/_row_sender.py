@@ -3,8 +3,9 @@
 Tasks stage rows, durable and invisible; a publication makes those of a batch appear together, and once.
 A batch is known by its writer and its number. Knows nothing of Spark. What can fail: a call that can't
 succeed or not in time; a row that can't be a message; a batch whose number is behind the last one
-published (`CheckpointTooOld`), and one that was published with other rows (`OtherRows`). After the last
-two the rows stay staged. Rows that were sent at once before a failure stay sent.
+published (`CheckpointTooOld`), and one that was published with other rows (`OtherRows`), after both of
+which the rows stay staged; tasks that have met servers of different roots (`SeveralServers`). Rows that
+were sent at once before a failure stay sent.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ..v1 import queue_pb2 as pb
 from ..v1 import queue_service_pb2 as rpc
 from ..v1 import staging_service_pb2 as staging
 from ._light_client import LightClient, may_repeat
+from ._offsets import SeveralServers
 from ._options import InvalidOption
 from ._queue_reader import CheckpointTooOld
 from ._rows import Chunk, Sized, chunks
@@ -39,6 +41,9 @@ _AFTER_RESTORE: Final = (
 
 _CHECKSUM: Final = 16
 """Bytes."""
+_PREFIX: Final = 47
+"""Characters that a writer has of its own name: with a checksum they are the contract's most."""
+_PASSED: Final = "EPOCH_PASSED"
 
 
 class OtherRows(SpoolrackError):
@@ -61,6 +66,8 @@ class StagedRows:
 
     stages: tuple[str, ...] = ()
     messages: int = 0
+    root: str = ""
+    """The identity of the root that has the stages; empty: not known."""
     total: int = 0
     """The sum of the messages' checksums: it is the same for any order of the messages, and any
     division into stages."""
@@ -71,11 +78,25 @@ class StagedRows:
         return f"{self.messages}-{self.total:032x}"
 
 
+def writer_name(name: str, queue: str, partition: int | None = None) -> str:
+    """Return the writer for the batches of this name to a queue, or for a partition of theirs.
+
+    Each has one of its own, because the server has one space of writers for all queues.
+    """
+    place = f"{name}\n{queue}\n{'' if partition is None else partition}"
+    return f"{name[:_PREFIX]}-{blake2b(place.encode(), digest_size=_CHECKSUM).hexdigest()}"
+
+
 def together(parts: Iterable[StagedRows]) -> StagedRows:
-    """Return the stages and the content of all of them."""
+    """Return the stages and the content of all of them; raise `SeveralServers` for stages of different
+    roots."""
     every = [*parts]
+    roots = {part.root for part in every if part.root}
+    if len(roots) > 1:
+        raise SeveralServers(sorted(roots))
     return StagedRows(
         stages=tuple(name for part in every for name in part.stages),
+        root=roots.pop() if roots else "",
         messages=sum(part.messages for part in every),
         total=sum(part.total for part in every) % (1 << 8 * _CHECKSUM),
     )
@@ -141,12 +162,16 @@ def stage(caller: LightClient, queue: str, chunks: Iterable[Chunk]) -> StagedRow
             # While the server works on it.
             parts.append(checksums(queue, chunk))
 
+    def note_root(request: staging.StageRequest, response: staging.StageResponse) -> None:
+        staged.append(StagedRows(root=response.root_id))
+
+    staged = [StagedRows(stages=(name,))]
     try:
-        caller.call_each("Stage", requests())
+        caller.call_each("Stage", requests(), note_root)
+        return together([*staged, *parts]) if parts else StagedRows()
     except BaseException:
         abort(caller, [name])
         raise
-    return together([StagedRows(stages=(name,)), *parts]) if parts else StagedRows()
 
 
 def publish(
@@ -158,11 +183,13 @@ def publish(
     skips_different: bool = False,
 ) -> None:
     """Make what the winners staged appear, once. `skips_different`: a batch that was published with
-    other rows counts as done."""
+    other rows counts as done.
+
+    A batch without rows is published, too: with rows its repetition is another batch, and the reverse.
+    """
     all_of_it = together(written)
     stages = all_of_it.stages
-    if not stages:
-        return
+    caller = caller.to(all_of_it.root)
     if len(stages) > STAGES:
         abort(caller, stages)
         raise InvalidOption(
@@ -175,6 +202,10 @@ def publish(
     try:
         answer = caller("Publish", request)
     except SpoolrackError as error:
+        if error.reason == _PASSED:
+            raise _too_old(
+                writer, epoch, error.metadata.get("last_epoch", "of later"), stages
+            ) from error
         if error.reason != OtherRows.reason:
             abort(caller, stages)
             raise
@@ -183,20 +214,26 @@ def publish(
             f"{all_of_it.messages} of now, and these were not written. {_kept(stages)} If an old "
             f"checkpoint was put back: {_AFTER_RESTORE} If a repeated batch has other rows by itself, "
             "as with uuid() or rand(), set onDifferentRows to 'skip' for this one start: it counts as "
-            "done then. If another write had this txnId: give each its own."
+            "done then. If another write to this queue had this txnId: give each its own."
         ) from error
     if answer.last_epoch > epoch:
-        raise CheckpointTooOld(
-            f"Batch {epoch} of the writer {writer} can't be published after batch {answer.last_epoch}: "
-            "the checkpoint is older than what the query has done, as after a restore. Nothing of this "
-            f"batch was written. {_kept(stages)} {_AFTER_RESTORE}"
-        )
+        raise _too_old(writer, epoch, str(answer.last_epoch), stages)
     if answer.duplicate:
         abort(caller, stages)
 
 
+def _too_old(writer: str, epoch: int, last: str, stages: Sequence[str]) -> CheckpointTooOld:
+    return CheckpointTooOld(
+        f"Batch {epoch} of the writer {writer} can't be published after batch {last}: the checkpoint "
+        "is older than what the query has done, as after a restore. Nothing of this batch was written. "
+        f"{_kept(stages)} {_AFTER_RESTORE}"
+    )
+
+
 def _kept(stages: Sequence[str]) -> str:
     """Say where the rows of a batch are that can't be published."""
+    if not stages:
+        return "It has no rows."
     names = ", ".join(stages[:3]) + (f" and {len(stages) - 3} others" if len(stages) > 3 else "")
     return (
         f"They stay for {LIVES / 3_600:.0f} hours, invisible, in the stages {names}: "

@@ -80,7 +80,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         caller = self._options.place.caller
         for piece in cast(tuple[Piece, ...], partition.value):
-            for runs in read_slice(caller, piece.stream, piece.sequence_number, piece.part):
+            of_root = caller.to(piece.root)
+            for runs in read_slice(of_root, piece.stream, piece.sequence_number, piece.part):
                 page = [Rows.of(piece.queue, run) for run in runs]
                 yield record_batch(page, self._options.columns, COLUMNS)
 

@@ -104,8 +104,8 @@ class _GroupOrderEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_GroupOrder
     GROUP_ORDER_FAIR: _GroupOrder.ValueType  # 1
     """Groups take turns, and the messages of each are received in the order of their sends."""
     GROUP_ORDER_STRICT: _GroupOrder.ValueType  # 2
-    """Besides, the messages of a group are leased to one receive at a time: as long as one of them is
-    leased or delayed, the others of the group wait. Other groups don't.
+    """A receive takes what it can of one group, in order, then of the next. The messages of a group that
+    are behind one that is leased or delayed wait. Other groups don't.
     """
 
 class GroupOrder(_GroupOrder, metaclass=_GroupOrderEnumTypeWrapper):
@@ -116,8 +116,8 @@ GROUP_ORDER_UNSPECIFIED: GroupOrder.ValueType  # 0
 GROUP_ORDER_FAIR: GroupOrder.ValueType  # 1
 """Groups take turns, and the messages of each are received in the order of their sends."""
 GROUP_ORDER_STRICT: GroupOrder.ValueType  # 2
-"""Besides, the messages of a group are leased to one receive at a time: as long as one of them is
-leased or delayed, the others of the group wait. Other groups don't.
+"""A receive takes what it can of one group, in order, then of the next. The messages of a group that
+are behind one that is leased or delayed wait. Other groups don't.
 """
 Global___GroupOrder: _TypeAlias = GroupOrder  # noqa: Y015
 

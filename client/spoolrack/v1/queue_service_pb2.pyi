@@ -183,8 +183,11 @@ class ListQueuesResponse(_message.Message):
 
     QUEUES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    ROOT_ID_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Asks for the next page. Opaque. Empty: this is the last."""
+    root_id: _builtins.str
+    """The identity of the server's root: a UUID, which a copy of the root has, too."""
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.Queue]:
         """The queues of this page."""
@@ -194,10 +197,11 @@ class ListQueuesResponse(_message.Message):
         *,
         queues: _abc.Iterable[_queue_pb2.Queue] | None = ...,
         next_page_token: _builtins.str = ...,
+        root_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "queues", b"queues"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "queues", b"queues", "root_id", b"root_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

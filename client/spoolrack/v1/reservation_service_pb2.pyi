@@ -33,7 +33,9 @@ class _ReservationStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Rese
     RESERVATION_STATE_HELD: _ReservationState.ValueType  # 1
     """Its messages are leased for it."""
     RESERVATION_STATE_LOST: _ReservationState.ValueType  # 2
-    """Its leases have ended or were released: other consumers may receive its messages."""
+    """Its leases have ended or were released: other consumers may receive its messages. Or its queue was
+    deleted, and they are gone.
+    """
 
 class ReservationState(_ReservationState, metaclass=_ReservationStateEnumTypeWrapper):
     """The state of a reservation."""
@@ -43,7 +45,9 @@ RESERVATION_STATE_UNSPECIFIED: ReservationState.ValueType  # 0
 RESERVATION_STATE_HELD: ReservationState.ValueType  # 1
 """Its messages are leased for it."""
 RESERVATION_STATE_LOST: ReservationState.ValueType  # 2
-"""Its leases have ended or were released: other consumers may receive its messages."""
+"""Its leases have ended or were released: other consumers may receive its messages. Or its queue was
+deleted, and they are gone.
+"""
 Global___ReservationState: _TypeAlias = ReservationState  # noqa: Y015
 
 @_typing.final
@@ -60,6 +64,7 @@ class Reservation(_message.Message):
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     READ_COUNT_FIELD_NUMBER: _builtins.int
+    ROOT_ID_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
     """The queue that the messages are in."""
     stream: _builtins.str
@@ -74,6 +79,8 @@ class Reservation(_message.Message):
     """Its state."""
     read_count: _builtins.int
     """How often it was read from its first message on: a message that breaks its reader shows here."""
+    root_id: _builtins.str
+    """The identity of the root that has it: see ReservationService."""
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
         """When its leases end, or ended."""
@@ -89,10 +96,11 @@ class Reservation(_message.Message):
         expire_time: _timestamp_pb2.Timestamp | None = ...,
         state: Global___ReservationState.ValueType = ...,
         read_count: _builtins.int = ...,
+        root_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["byte_count", b"byte_count", "expire_time", b"expire_time", "message_count", b"message_count", "queue", b"queue", "read_count", b"read_count", "sequence_number", b"sequence_number", "state", b"state", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["byte_count", b"byte_count", "expire_time", b"expire_time", "message_count", b"message_count", "queue", b"queue", "read_count", b"read_count", "root_id", b"root_id", "sequence_number", b"sequence_number", "state", b"state", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -116,7 +124,9 @@ class ReserveRequest(_message.Message):
     stream: _builtins.str
     """The reader's name, chosen by it: 1 to 80 letters, digits, '_' and '-'."""
     sequence_number: _builtins.int
-    """The set's number in the stream, from 0. A number that is reserved already is answered as it is."""
+    """The set's number in the stream, from 0. A number that is reserved already is answered as it is; one that
+    is reserved for another queue fails with NAME_TAKEN.
+    """
     max_messages: _builtins.int
     """How many messages at most, 1 to 100,000. 0: 1,000. A set comes from 5,000 files at most: messages that
     were sent one by one have files of their own, and a batch with many gaps counts as several files.

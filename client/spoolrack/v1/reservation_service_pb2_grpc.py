@@ -27,6 +27,12 @@ if _version_not_supported:
 
 class ReservationServiceStub(object):
     """Sets of messages that are leased under a name, and can be read again until they are committed.
+
+    A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
+    which the caller may not receive fails with NAME_TAKEN.
+
+    A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
+    root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
     """
 
     def __init__(self, channel):
@@ -69,6 +75,12 @@ class ReservationServiceStub(object):
 
 class ReservationServiceServicer(object):
     """Sets of messages that are leased under a name, and can be read again until they are committed.
+
+    A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
+    which the caller may not receive fails with NAME_TAKEN.
+
+    A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
+    root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
     """
 
     def Reserve(self, request, context):
@@ -80,15 +92,16 @@ class ReservationServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ExtendReservation(self, request, context):
-        """Extends the leases of a reservation. One whose leases have ended fails with RESERVATION_LOST.
+        """Extends the leases of a reservation. One whose leases have ended, or whose queue was deleted, fails with
+        RESERVATION_LOST.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadReservation(self, request, context):
-        """Returns messages of a reservation, as often as it is asked. One whose leases have ended fails with
-        RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
+        """Returns messages of a reservation, as often as it is asked. One whose leases have ended, or whose queue
+        was deleted, fails with RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -97,7 +110,8 @@ class ReservationServiceServicer(object):
     def CommitReservations(self, request, context):
         """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
         `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
-        is a success.
+        is a success. A number that was never reserved, or ended more than 30 days ago, fails with
+        RESERVATION_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -161,6 +175,12 @@ def add_ReservationServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class ReservationService(object):
     """Sets of messages that are leased under a name, and can be read again until they are committed.
+
+    A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
+    which the caller may not receive fails with NAME_TAKEN.
+
+    A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
+    root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
     """
 
     @staticmethod

@@ -27,7 +27,14 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ReservationServiceStub:
-    """Sets of messages that are leased under a name, and can be read again until they are committed."""
+    """Sets of messages that are leased under a name, and can be read again until they are committed.
+
+    A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
+    which the caller may not receive fails with NAME_TAKEN.
+
+    A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
+    root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -38,15 +45,18 @@ class ReservationServiceStub:
     gives the same messages, also after a restart.
     """
     ExtendReservation: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.ExtendReservationRequest, _reservation_service_pb2.ExtendReservationResponse]
-    """Extends the leases of a reservation. One whose leases have ended fails with RESERVATION_LOST."""
+    """Extends the leases of a reservation. One whose leases have ended, or whose queue was deleted, fails with
+    RESERVATION_LOST.
+    """
     ReadReservation: _grpc.UnaryStreamMultiCallable[_reservation_service_pb2.ReadReservationRequest, _reservation_service_pb2.ReadReservationResponse]
-    """Returns messages of a reservation, as often as it is asked. One whose leases have ended fails with
-    RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
+    """Returns messages of a reservation, as often as it is asked. One whose leases have ended, or whose queue
+    was deleted, fails with RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
     """
     CommitReservations: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.CommitReservationsRequest, _reservation_service_pb2.CommitReservationsResponse]
     """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
     `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
-    is a success.
+    is a success. A number that was never reserved, or ended more than 30 days ago, fails with
+    RESERVATION_NOT_FOUND.
     """
     ReleaseReservation: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.ReleaseReservationRequest, _reservation_service_pb2.ReleaseReservationResponse]
     """Returns the messages of a reservation to the queue. Later calls for it fail with RESERVATION_LOST, and no
@@ -57,7 +67,14 @@ class ReservationServiceStub:
 
 @_typing.type_check_only
 class ReservationServiceAsyncStub(ReservationServiceStub):
-    """Sets of messages that are leased under a name, and can be read again until they are committed."""
+    """Sets of messages that are leased under a name, and can be read again until they are committed.
+
+    A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
+    which the caller may not receive fails with NAME_TAKEN.
+
+    A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
+    root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Reserve: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.ReserveRequest, _reservation_service_pb2.ReserveResponse]  # type: ignore[assignment]
@@ -65,15 +82,18 @@ class ReservationServiceAsyncStub(ReservationServiceStub):
     gives the same messages, also after a restart.
     """
     ExtendReservation: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.ExtendReservationRequest, _reservation_service_pb2.ExtendReservationResponse]  # type: ignore[assignment]
-    """Extends the leases of a reservation. One whose leases have ended fails with RESERVATION_LOST."""
+    """Extends the leases of a reservation. One whose leases have ended, or whose queue was deleted, fails with
+    RESERVATION_LOST.
+    """
     ReadReservation: _aio.UnaryStreamMultiCallable[_reservation_service_pb2.ReadReservationRequest, _reservation_service_pb2.ReadReservationResponse]  # type: ignore[assignment]
-    """Returns messages of a reservation, as often as it is asked. One whose leases have ended fails with
-    RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
+    """Returns messages of a reservation, as often as it is asked. One whose leases have ended, or whose queue
+    was deleted, fails with RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
     """
     CommitReservations: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.CommitReservationsRequest, _reservation_service_pb2.CommitReservationsResponse]  # type: ignore[assignment]
     """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
     `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
-    is a success.
+    is a success. A number that was never reserved, or ended more than 30 days ago, fails with
+    RESERVATION_NOT_FOUND.
     """
     ReleaseReservation: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.ReleaseReservationRequest, _reservation_service_pb2.ReleaseReservationResponse]  # type: ignore[assignment]
     """Returns the messages of a reservation to the queue. Later calls for it fail with RESERVATION_LOST, and no
@@ -83,7 +103,14 @@ class ReservationServiceAsyncStub(ReservationServiceStub):
     """Returns the reservations, a page at a time."""
 
 class ReservationServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Sets of messages that are leased under a name, and can be read again until they are committed."""
+    """Sets of messages that are leased under a name, and can be read again until they are committed.
+
+    A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
+    which the caller may not receive fails with NAME_TAKEN.
+
+    A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
+    root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
+    """
 
     @_abc_1.abstractmethod
     def Reserve(
@@ -101,7 +128,9 @@ class ReservationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _reservation_service_pb2.ExtendReservationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_reservation_service_pb2.ExtendReservationResponse, _abc.Awaitable[_reservation_service_pb2.ExtendReservationResponse]]:
-        """Extends the leases of a reservation. One whose leases have ended fails with RESERVATION_LOST."""
+        """Extends the leases of a reservation. One whose leases have ended, or whose queue was deleted, fails with
+        RESERVATION_LOST.
+        """
 
     @_abc_1.abstractmethod
     def ReadReservation(
@@ -109,8 +138,8 @@ class ReservationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _reservation_service_pb2.ReadReservationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_reservation_service_pb2.ReadReservationResponse], _abc.AsyncIterator[_reservation_service_pb2.ReadReservationResponse]]:
-        """Returns messages of a reservation, as often as it is asked. One whose leases have ended fails with
-        RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
+        """Returns messages of a reservation, as often as it is asked. One whose leases have ended, or whose queue
+        was deleted, fails with RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
         """
 
     @_abc_1.abstractmethod
@@ -121,7 +150,8 @@ class ReservationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_reservation_service_pb2.CommitReservationsResponse, _abc.Awaitable[_reservation_service_pb2.CommitReservationsResponse]]:
         """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
         `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
-        is a success.
+        is a success. A number that was never reserved, or ended more than 30 days ago, fails with
+        RESERVATION_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod

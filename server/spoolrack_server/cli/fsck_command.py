@@ -135,6 +135,8 @@ def _summary(
         f"{Path(root).resolve()}: {plural(len(report.queues), 'queue')}, "
         f"{plural(messages, 'whole message')}, {size_text(report.bytes)} read."
     )
+    if report.identity:
+        yield f"Identity: {report.identity}."
     if report.owners and not repaired:  # A repair has the root to itself, as its own owner.
         yield f"Perhaps served by {' and '.join(report.owners)}."
     if report.unchecked:
@@ -166,6 +168,7 @@ def _as_json(root: str, report: Report, mended: Sequence[Mended], left: Sequence
     return dumps(
         {
             "root": root,
+            "identity": report.identity,
             "queues": {
                 name: {
                     **{state.value: tally.counts.get(state, 0) for state in _SHOWN},

@@ -39,6 +39,7 @@ def collect_root(
     """Collect the metrics that are the same in every process. In any thread."""
     found = tally.root()
     yield "spoolrack_build", [version("spoolrack"), platform.python_version()], 1
+    yield "spoolrack_root", [found.id], 1
     yield "spoolrack_queues", [], found.queues
     yield "spoolrack_deduplication_keys", [], found.deduplication_keys
     yield "spoolrack_reservations", ["held"], found.reservations_held

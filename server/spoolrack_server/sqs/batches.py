@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from spoolrack_store.model.batch_file import size_of
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Send
@@ -24,6 +25,7 @@ from .sqs_errors import SqsError
 
 MOST_ENTRIES: Final = 10
 _ENTRY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_TRACE_HEADER: Final = re.compile(r"[\x20-\x7e]{1,1024}")
 Refusal = StoreError | SqsError
 
 
@@ -48,7 +50,7 @@ class BatchEntries:
             if not _ENTRY_ID.fullmatch(id):
                 raise sqs_errors.invalid_batch_id(
                     "A batch entry id can only contain alphanumeric characters, hyphens and "
-                    "underscores. It can be at most 80 characters long."
+                    "underscores. It can be at most 80 letters long."
                 )
             if id in self.entries:
                 raise sqs_errors.ids_not_distinct(f"Id {id} repeated.")
@@ -84,7 +86,7 @@ class BatchEntries:
         failed = [
             {
                 "Id": id,
-                "SenderFault": not self._failed[id].is_fault,
+                "SenderFault": self._failed[id].side == "Sender",
                 "Code": self._failed[id].code,
                 "Message": str(self._failed[id]),
             }
@@ -99,8 +101,17 @@ class BatchEntries:
 class SendBatch:
     """The messages of a send request."""
 
-    def __init__(self, queue: str, facts: QueueFacts, sender: str, trace: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        queue: str,
+        facts: QueueFacts,
+        sender: str,
+        trace: Mapping[str, str],
+        trace_header: str = "",
+    ) -> None:
+        """`trace` and `trace_header` go into the messages that have none of their own."""
         self._facts = facts
+        self._trace_header = trace_header if _TRACE_HEADER.fullmatch(trace_header) else ""
         self._sender = sender
         self._trace = trace
         self._is_fifo = queue.endswith(FIFO)
@@ -129,7 +140,7 @@ class SendBatch:
         self.size += message.size
         if message.size > self._longest:
             raise sqs_errors.invalid_value(
-                "One or more parameters cannot be validated. Reason: Message must be shorter than "
+                "One or more parameters are invalid. Reason: Message must be shorter than "
                 f"{self._longest} bytes."
             )
         group = messages.token(parameters, "MessageGroupId")
@@ -139,6 +150,10 @@ class SendBatch:
                 f"Value {delay} for parameter DelaySeconds is invalid. Reason: The request include "
                 "parameter that is not valid for this queue type."
             )
+        if self._trace_header and messages.TRACE not in message.attributes:
+            held = size_of(message.attributes) + len(messages.TRACE) + len(self._trace_header)
+            if held <= MAX_ATTRIBUTES_SIZE:
+                message.attributes[messages.TRACE] = self._trace_header
         if self._trace:
             inherit_context(self._trace, message.attributes, MAX_ATTRIBUTES_SIZE)
         position = len(self._bodies)
@@ -164,20 +179,28 @@ class SendBatch:
                     "request includes a parameter that is not valid for this queue type."
                 )
             return ""
-        if not group:
-            raise sqs_errors.missing_parameter("The request must contain the parameter MessageGroupId.")
-        if not given:
-            if not self._facts.is_content_deduplicated:
-                raise sqs_errors.invalid_value(
-                    "The queue should either have ContentBasedDeduplication enabled or "
-                    "MessageDeduplicationId provided explicitly"
-                )
-            given = hashlib.sha256(message.body).hexdigest()
+        if lacking := self.lacking(parameters):
+            raise lacking
+        given = given or hashlib.sha256(message.body).hexdigest()
         message.attributes[messages.DEDUPLICATION] = given
         scope = f"{group}\0" if self._facts.is_deduplicated_by_group else ""
         if self._facts.purges:
             scope = f"purge {self._facts.purges}\0{scope}"
         return hashlib.sha256(f"{scope}{given}".encode()).hexdigest() if scope else given
+
+    def lacking(self, parameters: Parameters) -> SqsError | None:
+        """Return the error of a message to a FIFO queue that has no group, or no deduplication id where
+        the queue doesn't make it of the content."""
+        if not parameters.text("MessageGroupId"):
+            return sqs_errors.missing_parameter(
+                "The request must contain the parameter MessageGroupId."
+            )
+        if not parameters.text("MessageDeduplicationId") and not self._facts.is_content_deduplicated:
+            return sqs_errors.invalid_value(
+                "The queue should either have ContentBasedDeduplication enabled or "
+                "MessageDeduplicationId provided explicitly"
+            )
+        return None
 
     def answer(self, position: int, id: str) -> dict[str, Any]:
         """Return the response's entry for a stored message."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spoolrack_store.model.batch_file import Attributes
+from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.operations import Message
 
@@ -52,7 +53,8 @@ SYSTEM_NAMES: Final = frozenset(
 )
 """The system attributes that a receive may ask for."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
-_NAME: Final = re.compile(r"(?!.*\.\.)[A-Za-z0-9_-][A-Za-z0-9_.-]{0,255}(?<!\.)")
+_NAME: Final = re.compile(r"(?!.*\.\.)[\w-][\w.-]{0,255}(?<!\.)")
+"""With the letters and digits of all scripts."""
 _TYPE: Final = re.compile(r"(String|Number|Binary)(\.[^\ud800-\udfff]{1,249})?")
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -81,11 +83,7 @@ class SqsMessage:
 
 def outgoing(parameters: Parameters, sender: str) -> SqsMessage:
     """Parse the body and the attributes of a message to be sent."""
-    text = parameters.text("MessageBody")
-    if text is None:
-        raise sqs_errors.missing_parameter("The request must contain the parameter MessageBody.")
-    if not text:
-        raise sqs_errors.invalid_value("Message body must not be empty: one character is the least.")
+    text = parameters.required("MessageBody")
     body = text.encode(errors="replace")  # A lone surrogate, which is no XML either.
     wrong = _not_xml(text, body)
     if wrong:
@@ -141,14 +139,14 @@ def _given(name: str, given: Parameters) -> tuple[str, str | bytes]:
     if not _NAME.fullmatch(name) or name.lower().startswith(("aws.", "amazon.")):
         raise sqs_errors.invalid_value(
             f"Message (user) attribute name '{name[:100]}' is invalid. It may have up to 256 "
-            "characters: a-z, A-Z, digits, '_', '-' and '.', no '.' at an end or beside another, and "
+            "characters: letters, digits, '_', '-' and '.', no '.' at an end or beside another, and "
             "must not begin with AWS. or Amazon."
         )
     kind = given.text("DataType") or ""
     if not _TYPE.fullmatch(kind):
         raise sqs_errors.invalid_value(
-            f"The message attribute '{name}' has an invalid message attribute type, the set of "
-            "supported type prefixes is Binary, Number, and String."
+            f"The type of message (user) attribute '{name}' is invalid. You must use only the "
+            "following supported type prefixes: Binary, Number, String."
         )
     if kind.startswith("Binary"):
         coded = given.text("BinaryValue")
@@ -184,8 +182,7 @@ def _not_xml(text: str, raw: bytes) -> str:
 
 def _no_value(name: str, kind: str) -> sqs_errors.SqsError:
     return sqs_errors.invalid_value(
-        f"The message attribute '{name}' must contain a non-empty message attribute value for message "
-        f"attribute type '{kind}'."
+        f"Message (user) attribute '{name}' must contain a non-empty value of type '{kind}'."
     )
 
 
@@ -210,13 +207,13 @@ def token(parameters: Parameters, name: str) -> str:
 
 
 def received(
-    message: Message, system: set[str], wanted: Collection[str], region: str
+    message: Message, received_at: Millis, system: set[str], wanted: Collection[str], region: str
 ) -> dict[str, Any]:
     """Return a received message with the requested attributes."""
     text, is_coded = _body_of(message)
     found: dict[str, Any] = {
         "MessageId": message.id,
-        "ReceiptHandle": handle_of(message),
+        "ReceiptHandle": handle_of(message, received_at),
         "Body": text,
         "MD5OfBody": md5(text.encode()),
     }
@@ -304,25 +301,25 @@ def _shown(kind: str | None, value: str | bytes) -> Shown:
         raw = value.encode()
         if _not_xml(value, raw):
             return "Binary", raw
-    return kind or _plain_type(value), value
+    if kind is None or kind.startswith("Binary") != isinstance(value, bytes):
+        kind = _plain_type(value)
+    return kind, value
 
 
 def _types_of(attributes: Attributes) -> Mapping[str, str]:
     stored = attributes.get(TYPES)
-    if not isinstance(stored, str):
-        return {}
-    try:
-        types = json.loads(stored)
-    except ValueError:
-        return {}  # Not sent over SQS: no client of SQS can give this name.
-    if not isinstance(types, dict):
-        return {}
-    return {name: kind for name, kind in types.items() if isinstance(kind, str)}
+    types = queue_attributes.object_in(stored) if isinstance(stored, str) else None
+    # Another one was not sent over SQS: no client of SQS can give this name.
+    return {
+        name: kind
+        for name, kind in (types or {}).items()
+        if isinstance(kind, str) and _TYPE.fullmatch(kind)
+    }
 
 
 def _is_wanted(name: str, wanted: Collection[str]) -> bool:
     for pattern in wanted:
-        if pattern in ("All", ".*", name):
+        if pattern in ("All", "*", ".*", name):
             return True
         if pattern.endswith(".*") and name.startswith(pattern[:-2]):
             return True

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from . import sqs_errors
+
+_RULES: Final = {"DelaySeconds": "DelaySeconds must be >= 0 and <= 900."}
+"""How SQS tells the bounds of a parameter where it has words of its own."""
 
 
 class Parameters:
@@ -35,9 +38,12 @@ class Parameters:
         if isinstance(value, bool) or not isinstance(value, int):
             raise _wrong_type(name, "an integer")
         if not least <= value <= most:
+            rule = f"Must be between {least} and {most}, if provided."
+            if not least:
+                rule = f"Must be >= 0 and <= {most}, if provided."
+            rule = _RULES.get(name, rule)
             raise sqs_errors.invalid_value(
-                f"Value {value} for parameter {name} is invalid. Reason: Must be between {least} and "
-                f"{most}, if provided."
+                f"Value {value} for parameter {name} is invalid. Reason: {rule}"
             )
         return value
 

@@ -81,6 +81,12 @@ _EMPTY: Final = frozenset(
 )
 """Operations without a result."""
 _CONTROL: Final = re.compile(r"[\r\t\n]")
+_QUEUE_PATH: Final = re.compile(r"/[0-9]{12}/[^/]+/?")
+"""The path of a queue's URL."""
+_NOT_OF_A_QUEUE: Final = frozenset({"CreateQueue", "ListQueues"})
+"""Operations that a queue's URL hasn't."""
+_TEXTS: Final = {sqs_errors.NO_QUEUE: "The specified queue does not exist for this wsdl version."}
+"""The errors, by their codes, that say something else than in JSON."""
 
 
 def form_in(body: bytes, query: str) -> dict[str, str]:
@@ -99,9 +105,14 @@ def form_in(body: bytes, query: str) -> dict[str, str]:
     return dict(pairs)
 
 
-def operation_in(form: Mapping[str, str]) -> str:
-    action = form.get("Action")
+def operation_in(form: Mapping[str, str], path: str) -> str:
+    """Return the operation of a form that was sent to `path`."""
+    action, is_queue = form.get("Action"), _QUEUE_PATH.fullmatch(path) is not None
+    if is_queue and action in _NOT_OF_A_QUEUE:
+        raise sqs_errors.invalid_action(action)
     if not action:
+        if is_queue:
+            raise sqs_errors.no_operation("The request has no parameter Action.")
         raise sqs_errors.missing_action(
             "Send the header X-Amz-Target (AWS JSON 1.0), or the parameter Action (AWS Query)."
         )
@@ -182,14 +193,25 @@ def response(operation: str, content: Mapping[str, Any], request_id: str) -> byt
 
 def error_response(error: SqsError, request_id: str) -> tuple[bytes, dict[str, str]]:
     """Return the body and the headers of an error."""
+    if has_no_operation(error):
+        return _document(f"<{error.code}/>"), {}
     return (
         _document(
             f'<ErrorResponse xmlns="{NAMESPACE}"><Error><Type>{error.side}</Type>'
-            f"<Code>{error.code}</Code><Message>{_text(str(error))}</Message><Detail/></Error>"
+            f"<Code>{error.code}</Code><Message>{_text(text_of(error))}</Message><Detail/></Error>"
             f"<RequestId>{_text(request_id)}</RequestId></ErrorResponse>"
         ),
         {},
     )
+
+
+def has_no_operation(error: SqsError) -> bool:
+    """Return whether an error is the one of a request without an operation: always a bare element."""
+    return error.code == "UnknownOperationException"
+
+
+def text_of(error: SqsError) -> str:
+    return _TEXTS.get(error.code, str(error))
 
 
 def _document(text: str) -> bytes:

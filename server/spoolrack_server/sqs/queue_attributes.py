@@ -31,6 +31,14 @@ MAX_RETENTION: Final = Millis(14 * DAY)
 MODIFIED: Final = "LastModifiedTimestamp"
 WAIT: Final = "ReceiveMessageWaitTimeSeconds"
 REDRIVE: Final = "RedrivePolicy"
+REDRIVE_ALLOW: Final = "RedriveAllowPolicy"
+SSE: Final = "SqsManagedSseEnabled"
+KMS: Final = "KmsMasterKeyId"
+SCOPE: Final = "DeduplicationScope"
+THROUGHPUT: Final = "FifoThroughputLimit"
+MOST_SOURCES: Final = 10
+MAX_WAIT: Final = 20
+"""Seconds of a receive without messages."""
 PURGES: Final = LABEL + "Purges"
 """The label that counts the purges of a FIFO queue: each makes its deduplication ids other ones."""
 _ARN: Final = re.compile(r"arn:[a-z-]+:sqs:[a-z0-9-]*:[0-9]*:(?P<queue>.+)")
@@ -42,6 +50,15 @@ _SHOWN_ONLY: Final = (
     MODIFIED,
     "QueueArn",
 )
+
+
+def object_in(text: str | bytes) -> dict[str, Any] | None:
+    """Return an object of JSON; None for any other text."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def arn_of(queue: str, region: str) -> str:
@@ -58,7 +75,7 @@ def queue_of_url(url: str) -> str:
     """Return the last segment of a `QueueUrl`; raise the error of one without a queue."""
     queue = url.rstrip("/").rpartition("/")[2]
     if not is_queue_name(queue):
-        raise sqs_errors.queue_not_found(url[:300])
+        raise sqs_errors.queue_not_found()
     return queue
 
 
@@ -98,6 +115,10 @@ def _invalid(name: str, rule: str) -> sqs_errors.SqsError:
 # Labels.
 
 
+def _boolean(name: str, value: str) -> str:
+    return _in("true", "false")(name, value.lower())
+
+
 def _in(*allowed: str) -> Callable[[str, str], str]:
     def check(name: str, value: str) -> str:
         if value not in allowed:
@@ -114,11 +135,7 @@ def _within(least: int, most: int) -> Callable[[str, str], str]:
 def _json(name: str, value: str) -> str:
     if not value:
         return value
-    try:
-        found = json.loads(value)
-    except ValueError as error:
-        raise _invalid(name, "must be JSON, or empty") from error
-    if not isinstance(found, dict):
+    if object_in(value) is None:
         raise _invalid(name, "must be an object of JSON, or empty")
     return value
 
@@ -127,29 +144,75 @@ def _any(name: str, value: str) -> str:
     return value
 
 
+def _allow_policy(name: str, value: str) -> str:
+    """Check which queues may have this one as their dead-letter queue."""
+    policy = object_in(value) or {}
+    permission, sources = policy.get("redrivePermission"), policy.get("sourceQueueArns", [])
+    if (
+        not policy.keys() <= {"redrivePermission", "sourceQueueArns"}
+        or permission not in ("allowAll", "denyAll", "byQueue")
+        or not isinstance(sources, list)
+        or not all(isinstance(each, str) for each in sources)
+    ):
+        raise sqs_errors.invalid_attribute_value(
+            f"Invalid value for the parameter {name}. Reason: Amazon SQS can't create the redrive "
+            "allow policy, as it\u2019s in an unsupported format."
+        )
+    rule = ""
+    if sources and permission != "byQueue":
+        rule = "To specify one or more source queue ARNs, you must set redrivePermission to byQueue."
+    elif permission == "byQueue" and not sources:
+        rule = (
+            "When you specify the byQueue permission type, you must also specify one or more "
+            "sourceQueueArns values."
+        )
+    elif len(sources) > MOST_SOURCES:
+        rule = f"The maximum number of source queue ARNs you can specify is {MOST_SOURCES}."
+    if rule:
+        raise sqs_errors.invalid_value(
+            f"Value {value[:300]} for parameter {name} is invalid. Reason: Amazon SQS can't create the "
+            f"redrive allow policy. {rule}"
+        )
+    return value
+
+
+def allows_source(target: Queue, queue: str) -> bool:
+    """Return whether a queue's redrive allow policy lets `queue` have it as its dead-letter queue."""
+    policy = object_in(_kept_in(target.labels).get(REDRIVE_ALLOW, "")) or {}
+    sources = policy.get("sourceQueueArns")
+    if policy.get("redrivePermission") == "byQueue" and isinstance(sources, list):
+        return any(queue_of_arn(str(each)) == queue for each in sources)
+    return policy.get("redrivePermission") not in ("byQueue", "denyAll")
+
+
+def dead_letter_queue_of(queue: Queue) -> str:
+    """Return the dead-letter queue that a queue shows; empty for none."""
+    return queue.name if LABEL + REDRIVE in queue.labels else queue.settings.dead_letter_queue
+
+
 _LABELS: Final[Mapping[str, Callable[[str, str], str]]] = {
-    WAIT: _within(0, 20),
-    "FifoQueue": _in("true", "false"),
-    "ContentBasedDeduplication": _in("true", "false"),
-    "DeduplicationScope": _in("queue", "messageGroup"),
-    "FifoThroughputLimit": _in("perQueue", "perMessageGroupId"),
+    WAIT: _within(0, MAX_WAIT),
+    "FifoQueue": _boolean,
+    "ContentBasedDeduplication": _boolean,
+    SCOPE: _in("queue", "messageGroup"),
+    THROUGHPUT: _in("perQueue", "perMessageGroupId"),
     "Policy": _json,
-    "RedriveAllowPolicy": _json,
-    "KmsMasterKeyId": _any,
+    REDRIVE_ALLOW: _allow_policy,
+    KMS: _any,
     "KmsDataKeyReusePeriodSeconds": _within(60, 86_400),
-    "SqsManagedSseEnabled": _in("true", "false"),
+    SSE: _boolean,
 }
 """The attributes that are kept in labels; an empty value removes one."""
-_PARTS: Final[Mapping[str, int]] = {"Policy": 8}
+_PARTS: Final[Mapping[str, int]] = {"Policy": 8, REDRIVE_ALLOW: 2}
 """The labels of an attribute that may be longer than one: `aws:sqs:Policy`, `aws:sqs:Policy.1` ..."""
-_FIFO_ONLY: Final = frozenset(
-    {"ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"}
-)
+_NOT_SHOWN: Final = {"KmsDataKeyReusePeriodSeconds": "300"}
+"""The defaults that SQS doesn't show."""
+_FIFO_ONLY: Final = frozenset({"ContentBasedDeduplication", SCOPE, THROUGHPUT})
 _FIFO_DEFAULTS: Final[Mapping[str, str]] = {
     "FifoQueue": "true",
     "ContentBasedDeduplication": "false",
-    "DeduplicationScope": "queue",
-    "FifoThroughputLimit": "perQueue",
+    SCOPE: "queue",
+    THROUGHPUT: "perQueue",
 }
 NAMES: Final = frozenset({*_SETTINGS, *_LABELS, *_SHOWN_ONLY, REDRIVE})
 
@@ -172,30 +235,72 @@ def changes_in(queue: str, attributes: Mapping[str, str]) -> AttributeChanges:
     is_fifo = queue.endswith(FIFO)
     for name, value in attributes.items():
         if name not in NAMES or name in _SHOWN_ONLY:
-            raise sqs_errors.invalid_attribute_name(f"Unknown Attribute {name[:100]}.")
+            raise sqs_errors.unknown_attribute(name)
         if name == REDRIVE:
-            _read_redrive(value, changes, is_fifo=is_fifo)
+            _read_redrive(queue, value, changes)
         elif name in _SETTINGS:
             setting, read = _SETTINGS[name]
             changes.settings[setting] = read(name, value)
         else:
-            if name == "FifoQueue" and (value == "true") != is_fifo:
-                raise sqs_errors.invalid_value(
-                    "The name of a FIFO queue can only include alphanumeric characters, hyphens, or "
-                    "underscores, must end with .fifo suffix and be 1 to 80 in length."
-                    if value == "true"
-                    else "The attribute FifoQueue can't be false for a queue whose name ends in .fifo."
-                )
+            if name == "FifoQueue":
+                _check_kind(value, is_fifo=is_fifo)
             if name in _FIFO_ONLY and not is_fifo:
                 raise sqs_errors.invalid_attribute_name(
                     f"You can specify the {name} only when FifoQueue is set to true."
                 )
             kept = _LABELS[name](name, value) if value else ""
+            if kept == _NOT_SHOWN.get(name):
+                kept = ""
             longest = LONGEST_LABEL * _PARTS.get(name, 1)
             if len(kept) > longest or not _is_text(kept):
                 raise _invalid(name, f"must be text of up to {longest} characters")
             changes.labels |= _labels_of(name, kept)
+    _choose_encryption(changes.labels)
     return changes
+
+
+def _check_kind(value: str, *, is_fifo: bool) -> None:
+    """Raise the error of an attribute FifoQueue that contradicts the queue's name."""
+    wanted = _boolean("FifoQueue", value) == "true"
+    if wanted and not is_fifo:
+        raise sqs_errors.invalid_value(
+            "The name of a FIFO queue can only include alphanumeric characters, hyphens, or "
+            "underscores, must end with .fifo suffix and be 1 to 80 in length."
+        )
+    if not wanted and not is_fifo:
+        raise sqs_errors.unknown_attribute("FifoQueue")
+    if not wanted:
+        raise sqs_errors.invalid_attribute_value(
+            "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is not supported."
+        )
+
+
+def _choose_encryption(labels: dict[str, str]) -> None:
+    """Let the one kind of encryption that a request enables end the other."""
+    key, managed = labels.get(LABEL + KMS), labels.get(LABEL + SSE)
+    if key and managed == "true":
+        raise sqs_errors.invalid_attribute_name(
+            "You can use one type of server-side encryption (SSE) at one time. You can either enable "
+            "KMS SSE or SQS SSE."
+        )
+    if key:
+        labels[LABEL + SSE] = "false"
+    elif managed == "true":
+        labels[LABEL + KMS] = ""
+
+
+def check_throughput(before: Mapping[str, str], changes: AttributeChanges) -> None:
+    """Raise the error of a throughput limit that doesn't go with the deduplication scope, if a request
+    changes one of them; `before` are the queue's labels."""
+    changed = _kept_in(changes.labels)
+    if not changed.keys() & {SCOPE, THROUGHPUT}:
+        return
+    after = _kept_in(before) | changed
+    if after.get(THROUGHPUT) == "perMessageGroupId" and after.get(SCOPE) != "messageGroup":
+        raise sqs_errors.invalid_attribute_value(
+            f"Invalid value for the parameter {THROUGHPUT}. Reason: To set {THROUGHPUT} to "
+            f"perMessageGroupId, the {SCOPE} must be messageGroup."
+        )
 
 
 def _labels_of(name: str, value: str) -> dict[str, str]:
@@ -237,7 +342,7 @@ def facts_of(queue: Queue, now: Millis) -> QueueFacts:
         read_at=now,
         max_message_size=queue.settings.max_message_size,
         visibility=queue.settings.visibility_timeout,
-        wait=Millis(int(kept.get(WAIT, "0")) * 1_000),
+        wait=Millis(_count_in(kept.get(WAIT, ""), MAX_WAIT) * 1_000),
         is_content_deduplicated=kept.get("ContentBasedDeduplication") == "true",
         is_deduplicated_by_group=kept.get("DeduplicationScope") == "messageGroup",
         purges=purges_in(queue.labels),
@@ -246,24 +351,27 @@ def facts_of(queue: Queue, now: Millis) -> QueueFacts:
 
 def purges_in(labels: Mapping[str, str]) -> int:
     """Return the number of purges of a FIFO queue."""
-    return int(labels.get(PURGES, "0"))
+    return _count_in(labels.get(PURGES, ""), 10**15)
+
+
+def _count_in(text: str, most: int) -> int:
+    """Return the number in a label, which any client with the permission may have set; 0 for none."""
+    return min(int(text), most) if re.fullmatch(r"\d{1,15}", text, re.ASCII) else 0
 
 
 def _is_text(value: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
-def _read_redrive(value: str, changes: AttributeChanges, *, is_fifo: bool) -> None:
-    """Read a redrive policy; an empty one removes it."""
+def _read_redrive(source: str, value: str, changes: AttributeChanges) -> None:
+    """Read the redrive policy of the queue `source`; an empty one removes it."""
+    changes.labels[LABEL + REDRIVE] = ""
+    changes.settings |= {"dead_letter_queue": "", "max_receives": 0}
     if not value:
-        changes.settings |= {"dead_letter_queue": "", "max_receives": 0}
         return
     refusal = f"Value {value[:300]} for parameter RedrivePolicy is invalid. Reason: "
-    try:
-        policy = json.loads(value)
-    except ValueError as error:
-        raise sqs_errors.invalid_value(refusal + "Redrive policy is not a valid JSON map.") from error
-    if not isinstance(policy, dict):
+    policy = object_in(value)
+    if policy is None:
         raise sqs_errors.invalid_value(refusal + "Redrive policy is not a valid JSON map.")
     for name in ("maxReceiveCount", "deadLetterTargetArn"):
         if name not in policy:
@@ -282,18 +390,28 @@ def _read_redrive(value: str, changes: AttributeChanges, *, is_fifo: bool) -> No
         count = 0
     if not 1 <= count <= 1_000:
         raise sqs_errors.invalid_value(
-            refusal + "Invalid value for maxReceiveCount: it must be from 1 to 1000."
+            refusal
+            + f"Invalid value for maxReceiveCount: {str(policy['maxReceiveCount'])[:20]}, valid "
+            "values are from 1 to 1000 both inclusive."
         )
     queue = queue_of_arn(str(policy["deadLetterTargetArn"]))
     if queue is None:
         raise sqs_errors.invalid_value(refusal + "Invalid value for deadLetterTargetArn.")
-    if queue.endswith(FIFO) != is_fifo:
+    if queue == source:
+        # Its messages stay where they are: the policy is only shown.
+        changes.labels[LABEL + REDRIVE] = _redrive_policy(policy["deadLetterTargetArn"], count)
+        return
+    if queue.endswith(FIFO) != source.endswith(FIFO):
         raise sqs_errors.invalid_value(
             refusal + "Dead letter target must be same type of queue as the source: FIFO for a FIFO "
             "queue, standard for a standard one."
         )
     changes.dead_letter_queue = queue
     changes.settings |= {"dead_letter_queue": queue, "max_receives": count}
+
+
+def _redrive_policy(arn: str, count: int) -> str:
+    return json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": count}, separators=(",", ":"))
 
 
 def initial_settings(queue: str, changes: AttributeChanges) -> QueueSettings:
@@ -320,14 +438,11 @@ def attributes_of(queue: Queue, region: str) -> dict[str, str]:
         "MessageRetentionPeriod": str(retention // 1_000),
         "DelaySeconds": str(settings.delivery_delay // 1_000),
         WAIT: "0",
-        "SqsManagedSseEnabled": "false",
+        SSE: "false" if LABEL + KMS in queue.labels else "true",
     }
     if settings.dead_letter_queue:
         target = arn_of(settings.dead_letter_queue, region)
-        found[REDRIVE] = json.dumps(
-            {"deadLetterTargetArn": target, "maxReceiveCount": settings.max_receives},
-            separators=(",", ":"),
-        )
+        found[REDRIVE] = _redrive_policy(target, settings.max_receives)
     if queue.name.endswith(FIFO):
         found |= _FIFO_DEFAULTS
     return found | _kept_in(queue.labels)
@@ -337,12 +452,15 @@ def differing(queue: Queue, changes: AttributeChanges, region: str) -> str | Non
     """Return the first attribute whose value differs between `changes` and the queue, or None."""
     names = {setting: name for name, (setting, _) in _SETTINGS.items()}
     names |= {"dead_letter_queue": REDRIVE, "max_receives": REDRIVE}
+    own = queue.labels.get(LABEL + REDRIVE, "")
+    if changes.labels.get(LABEL + REDRIVE, own) != own:
+        return REDRIVE
     for setting, value in changes.settings.items():
         if getattr(queue.settings, setting) != value:
             return names[setting]
     now = attributes_of(queue, region)
     for name, value in _kept_in(changes.labels).items():
-        if now.get(name, "") != value:
+        if name != REDRIVE and now.get(name, "") != value:
             return name
     return None
 
@@ -351,7 +469,7 @@ def selected(attributes: Mapping[str, str], names: Collection[str]) -> dict[str,
     """Return the attributes that a request names; raise `InvalidAttributeName` for an unknown one."""
     for name in names:
         if name != "All" and name not in NAMES:
-            raise sqs_errors.invalid_attribute_name(f"Unknown Attribute {name[:100]}.")
+            raise sqs_errors.unknown_attribute(name)
     if "All" in names:
         return dict(attributes)
     return {name: value for name, value in attributes.items() if name in names}

@@ -1,9 +1,9 @@
 """Receipt handles: a receipt of the store, and the facts of its receive.
 
-    handle = receipt "*" receives "*" first receive, in Unix milliseconds
+    handle = receipt "*" receives "*" first receive "*" this receive, both in Unix milliseconds
 
-Both numbers stay in the message's name when its lease ends: a message that is ready with the same ones
-was not received since. Pure.
+The first two numbers stay in the message's name when its lease ends: a message that is ready with the
+same ones was not received since. Pure.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from spoolrack_store.model.operations import LastReceive, Message
 from . import sqs_errors
 
 _HANDLE: Final = re.compile(
-    r"(?P<receipt>[^*]{1,200})\*(?P<receives>\d{1,10})\*(?P<first>\d{1,15})", re.ASCII
+    r"(?P<receipt>[^*]{1,200})\*(?P<receives>\d{1,10})\*(?P<first>\d{1,15})(\*(?P<at>\d{1,15}))?",
+    re.ASCII,
 )
 
 
 class Handle(NamedTuple):
     receipt: str
     last: LastReceive
+    received_at: Millis
 
     def __str__(self) -> str:
-        return f"{self.receipt}*{self.last.receives}*{self.last.first}"
+        return f"{self.receipt}*{self.last.receives}*{self.last.first}*{self.received_at}"
 
     @property
     def id(self) -> str:
@@ -34,11 +36,11 @@ class Handle(NamedTuple):
         return self.receipt.partition(":")[2].partition("~")[0]
 
 
-def handle_of(message: Message) -> str:
+def handle_of(message: Message, received_at: Millis) -> str:
     """Return the handle of a message that was received."""
     assert message.receipt is not None
     first = message.first_receive or Millis(0)
-    return str(Handle(message.receipt, LastReceive(message.receives, first)))
+    return str(Handle(message.receipt, LastReceive(message.receives, first), received_at))
 
 
 def parse(text: str) -> Handle:
@@ -47,4 +49,6 @@ def parse(text: str) -> Handle:
         raise sqs_errors.invalid_receipt(
             f'The input receipt handle "{text[:300]}" is not a valid receipt handle.'
         )
-    return Handle(found["receipt"], LastReceive(int(found["receives"]), Millis(int(found["first"]))))
+    last = LastReceive(int(found["receives"]), Millis(int(found["first"])))
+    # Handles of 1.0.0-beta.1 have no last number.
+    return Handle(found["receipt"], last, Millis(int(found["at"] or found["first"])))

@@ -36,7 +36,7 @@ from ..observability.instrumentation import Instrumentation
 from ..observability.request_ids import HEADER
 from ..observability.trace_context import context_in
 from ..status import LONGEST_MESSAGE
-from . import json_protocol, query_protocol, sqs_errors
+from . import json_protocol, query_json, query_protocol, sqs_errors
 from .parameters import Parameters
 from .queue_attributes import queue_of_url
 from .signatures import Authenticator
@@ -244,6 +244,7 @@ class SqsEndpoint:
             url=self._url or f"{request.scheme}://{request.host}",
             consumer=consumer_of_request(request, identity),
             trace=context_in(request.headers.items()),
+            trace_header=request.headers.get("X-Amzn-Trace-Id", ""),
         )
 
     def _check_origin(self, request: web.Request) -> None:
@@ -283,7 +284,7 @@ class SqsEndpoint:
                 str(found)[:LONGEST_MESSAGE],
                 is_fault=found.is_fault,
             )
-        protocol = _protocol(request)
+        protocol = query_protocol if query_protocol.has_no_operation(found) else _protocol(request)
         body, headers = protocol.error_response(found, id)
         return web.Response(
             status=found.status,
@@ -311,7 +312,10 @@ def endpoint(
 
 
 def _protocol(request: web.BaseRequest) -> _WireProtocol:
-    return json_protocol if json_protocol.TARGET in request.headers else query_protocol
+    if json_protocol.TARGET in request.headers:
+        return json_protocol
+    wants_json = request.headers.get("Accept", "").startswith(query_json.CONTENT_TYPE)
+    return query_json if wants_json else query_protocol
 
 
 def _parsed(request: web.Request, body: bytes) -> _SqsRequest:
@@ -323,11 +327,11 @@ def _parsed(request: web.Request, body: bytes) -> _SqsRequest:
             raise sqs_errors.unknown_operation("AWS JSON 1.0 is sent by POST.")
         return _SqsRequest(json_protocol, operation, json_protocol.parameters_in(body), body)
     form = query_protocol.form_in(body, request.query_string)
-    operation = query_protocol.operation_in(form)
+    operation = query_protocol.operation_in(form, request.path)
     if request.method not in ("POST", "GET"):
         raise sqs_errors.unknown_operation("AWS Query is sent by POST or GET.")
     parameters = query_protocol.parameters_in(form, request.path)
-    return _SqsRequest(query_protocol, operation, parameters, body)
+    return _SqsRequest(_protocol(request), operation, parameters, body)
 
 
 def _ids(id: str) -> dict[str, str]:
@@ -343,7 +347,7 @@ def _error_of(operation: str, error: Exception) -> SqsError | None:
         case GatewayError():
             return SqsError("InvalidRequest", "InvalidRequest", str(error), status=error.http_code)
         case StoreError() if error.reason == "QUEUE_BEING_DELETED" and operation != "CreateQueue":
-            return sqs_errors.queue_not_found(str(error.facts["queue"]))
+            return sqs_errors.queue_not_found()
         case StoreError():
             return sqs_errors.of_store(error)
     return None

@@ -18,30 +18,37 @@ PREFIX: Final = "AWS.SimpleQueueService."
 class SqsError(Exception):
     """An error response of SQS."""
 
-    def __init__(self, shape: str, code: str, message: str, *, status: int = 400) -> None:
+    def __init__(
+        self, shape: str, code: str, message: str, *, status: int = 400, side: str = "Sender"
+    ) -> None:
         super().__init__(printable(message))
         self.shape = shape
         """The part of JSON's `__type` after `com.amazonaws.sqs#`."""
         self.code = code
         """Of Query, and of the header `x-amzn-query-error`."""
         self.status = status
+        self.side = "Receiver" if self.is_fault else side
+        """At fault: the Sender, or the Receiver."""
 
     @property
     def is_fault(self) -> bool:
-        """Whether the server, and not the caller, is at fault."""
+        """Whether the server has failed."""
         return self.status >= 500
-
-    @property
-    def side(self) -> str:
-        return "Receiver" if self.is_fault else "Sender"
 
 
 def _prefixed(shape: str, *, status: int = 400) -> Callable[[str], SqsError]:
     return lambda message: SqsError(shape, PREFIX + shape, message, status=status)
 
 
-def _same(shape: str, *, status: int = 400, code: str = "") -> Callable[[str], SqsError]:
-    return lambda message: SqsError(shape, code or shape, message, status=status)
+def _same(
+    shape: str, *, status: int = 400, code: str = "", side: str = "Sender"
+) -> Callable[[str], SqsError]:
+    return lambda message: SqsError(shape, code or shape, message, status=status, side=side)
+
+
+def _saying(make: Callable[[str], SqsError], text: str) -> Callable[[str], SqsError]:
+    """Return an error with SQS's own text in place of the store's."""
+    return lambda _: make(text)
 
 
 message_not_inflight = _prefixed("MessageNotInflight")
@@ -60,7 +67,7 @@ invalid_contents = _same("InvalidMessageContents")
 invalid_value = _same("InvalidParameterValueException", code="InvalidParameterValue")
 missing_parameter = _same("MissingRequiredParameterException", code="MissingParameter")
 resource_not_found = _same("ResourceNotFoundException", status=404)
-throttled = _same("RequestThrottled", status=403)
+throttled = _same("RequestThrottled", status=403, side="Receiver")
 access_denied = _same("AccessDeniedException", code="AccessDenied", status=403)
 missing_token = _same("MissingAuthenticationToken", status=403)
 unrecognized_client = _same("InvalidClientTokenId", status=403)
@@ -68,14 +75,30 @@ incomplete_signature = _same("IncompleteSignature")
 signature_differs = _same("SignatureDoesNotMatch", status=403)
 unknown_operation = _same("UnknownOperationException", code="InvalidAction")
 missing_action = _same("MissingAction")
+no_operation = _same("UnknownOperationException", status=404)
 unreadable = _same("SerializationException")
 unavailable = _same("ServiceUnavailable", status=503)
 internal = _same("InternalFailure", status=500)
 
 
-def queue_not_found(queue: str) -> SqsError:
-    return SqsError(
-        "QueueDoesNotExist", PREFIX + "NonExistentQueue", f"The specified queue does not exist: {queue}"
+NO_QUEUE: Final = PREFIX + "NonExistentQueue"
+
+
+def queue_not_found() -> SqsError:
+    return SqsError("QueueDoesNotExist", NO_QUEUE, "The specified queue does not exist.")
+
+
+def unknown_attribute(name: str) -> SqsError:
+    return invalid_attribute_name(f"Unknown Attribute {name[:100]}.")
+
+
+def invalid_action(name: str) -> SqsError:
+    return unknown_operation(f"The action {name[:100]} is not valid for this endpoint.")
+
+
+def no_resource(parameter: str) -> SqsError:
+    return resource_not_found(
+        f"The resource that you specified for the {parameter} parameter doesn't exist."
     )
 
 
@@ -92,10 +115,14 @@ _FROM_STORE: Final[Mapping[str, Callable[[str], SqsError]]] = {
     "UNAUTHENTICATED": missing_token,
     "PERMISSION_DENIED": access_denied,
     "MESSAGE_NOT_FOUND": invalid_value,
-    "REDRIVE_NOT_FOUND": resource_not_found,
+    "REDRIVE_NOT_FOUND": _saying(resource_not_found, "Task does not exist."),
     "QUEUE_EXISTS": queue_exists,
     "STALE_RECEIPT": message_not_inflight,
-    "REDRIVE_RUNNING": unsupported,
+    "REDRIVE_RUNNING": _saying(
+        invalid_value,
+        "There is already a task running. Only one active task is allowed for a source queue arn at a "
+        "given time.",
+    ),
     "NO_DEAD_LETTER_QUEUE": unsupported,
     "SENDING_PAUSED": unsupported,
     # SDKs repeat what is unavailable or throttled, with a backoff.
@@ -115,6 +142,6 @@ _FROM_STORE: Final[Mapping[str, Callable[[str], SqsError]]] = {
 def of_store(error: StoreError) -> SqsError | None:
     """Return SQS's form of a store's error; None for one that must not reach a client."""
     if error.reason == "QUEUE_NOT_FOUND":
-        return queue_not_found(str(error.facts["queue"]))
+        return queue_not_found()
     make = _FROM_STORE.get(error.reason)
     return None if make is None else make(str(error))

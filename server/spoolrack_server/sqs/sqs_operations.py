@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -64,6 +65,10 @@ MOST_FACTS: Final = 10_000
 ATTEMPT_LIFETIME: Final = Millis(5 * 60 * 1_000)
 """A receive may be repeated under its id for so long."""
 MOST_ATTEMPTS: Final = 10_000
+MAX_HIDDEN: Final = 43_200
+"""Seconds from a receive to the end of its lease, at most."""
+OLDER_TRIES: Final = 3
+"""Of a change by an older receipt: other receives of the message may come in between."""
 _REDRIVE_STATES: Final = {
     redrive_requests.RedriveState.RUNNING: "RUNNING",
     redrive_requests.RedriveState.DONE: "COMPLETED",
@@ -82,6 +87,8 @@ class SqsCaller:
     consumer: str = ""
     """The name that its leases are shown with."""
     trace: Mapping[str, str] = field(default_factory=dict)
+    trace_header: str = ""
+    """Of X-Ray, which a message carries as AWSTraceHeader."""
 
 
 @dataclass(slots=True)
@@ -99,6 +106,7 @@ class _Attempt:
     """A receive from a FIFO queue, which its caller may repeat under the same id."""
 
     began: Millis
+    received_at: Millis
     receipts: Sequence[str]
 
 
@@ -116,9 +124,7 @@ class SqsOperations:
     def find(self, name: str) -> Callable[[SqsCaller, Parameters], Awaitable[Result]]:
         """Return an operation by name; raise the error of an unknown one."""
         if name not in OPERATIONS:
-            raise sqs_errors.unknown_operation(
-                f"The action {name[:100]} is not valid for this endpoint."
-            )
+            raise sqs_errors.invalid_action(name)
         found: Callable[[SqsCaller, Parameters], Awaitable[Result]] = getattr(self, name)
         return found
 
@@ -162,13 +168,14 @@ class SqsOperations:
             )
         self._require(caller, Permission.MANAGE, name)
         attributes = parameters.mapping("Attributes") or {}
-        if name.endswith(FIFO) and attributes.get("FifoQueue") != "true":
+        if name.endswith(FIFO) and attributes.get("FifoQueue", "").lower() != "true":
             raise sqs_errors.invalid_value(
                 "The name of a queue can end in .fifo only with the attribute FifoQueue of true: Can "
                 "only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length."
             )
         changes = queue_attributes.changes_in(name, attributes)
-        await self._check_target(caller, changes.dead_letter_queue)
+        queue_attributes.check_throughput({}, changes)
+        await self._check_target(caller, name, attributes, changes.dead_letter_queue)
         tags = parameters.mapping("tags") or {}
         queue_attributes.check_tags(tags)
         labels = {**tags, **{label: value for label, value in changes.labels.items() if value}}
@@ -197,23 +204,29 @@ class SqsOperations:
                 await asyncio.sleep(CREATE_WAIT)
         await self._context.submit(request)
 
-    async def _check_target(self, caller: SqsCaller, queue: str) -> None:
-        """Raise the error of a dead-letter queue that isn't there, or that the caller can't send to."""
-        if not queue:
+    async def _check_target(
+        self, caller: SqsCaller, queue: str, attributes: Mapping[str, str], target: str
+    ) -> None:
+        """Raise the error of a dead-letter queue that isn't there, that doesn't allow `queue` as its
+        source, or that the caller can't send to."""
+        if not target:
             return
-        self._require(caller, Permission.SEND, queue)
+        self._require(caller, Permission.SEND, target)
+        policy = attributes[queue_attributes.REDRIVE][:300]
+        refusal = f"Value {policy} for parameter RedrivePolicy is invalid. Reason: "
         try:
-            await self._get_queue(queue)
+            found = await self._get_queue(target)
         except QueueNotFound:
+            raise sqs_errors.invalid_value(refusal + "Dead letter target does not exist.") from None
+        if not queue_attributes.allows_source(found, queue):
             raise sqs_errors.invalid_value(
-                f"Value {queue} for parameter RedrivePolicy is invalid. Reason: Dead letter target "
-                "does not exist."
-            ) from None
+                f"{refusal}The RedriveAllowPolicy of the dead letter target doesn't allow {queue}."
+            )
 
     async def GetQueueUrl(self, caller: SqsCaller, parameters: Parameters) -> Result:
         name = parameters.required("QueueName")
         if not is_queue_name(name):
-            raise sqs_errors.queue_not_found(name[:100])
+            raise sqs_errors.queue_not_found()
         guard = self._context.guard
         if not any(guard.allows(caller.identity, permission, name) for permission in Permission):
             self._require(caller, Permission.MONITOR, name)
@@ -277,10 +290,11 @@ class SqsOperations:
         attributes = parameters.mapping("Attributes")
         if attributes is None:
             raise sqs_errors.missing_parameter("The request must contain the parameter Attributes.")
-        if "FifoQueue" in attributes and attributes["FifoQueue"] != str(queue.endswith(FIFO)).lower():
-            raise sqs_errors.invalid_attribute_name("Unknown Attribute FifoQueue.")
+        if "FifoQueue" in attributes and not queue.endswith(FIFO):
+            raise sqs_errors.unknown_attribute("FifoQueue")
         changes = queue_attributes.changes_in(queue, attributes)
-        await self._check_target(caller, changes.dead_letter_queue)
+        queue_attributes.check_throughput((await self._get_queue(queue)).labels, changes)
+        await self._check_target(caller, queue, attributes, changes.dead_letter_queue)
         changes.labels[LABEL + queue_attributes.MODIFIED] = str(self._clock.wall() // 1_000)
         labels = {name: value or None for name, value in changes.labels.items()}
         await self._update(queue, changes.settings, labels)
@@ -318,7 +332,7 @@ class SqsOperations:
             caller,
             parameters,
             self._store.queues,
-            lambda other: other.settings.dead_letter_queue == queue,
+            lambda other: queue_attributes.dead_letter_queue_of(other) == queue,
         )
         content: dict[str, Any] = {"queueUrls": [_url(caller, name) for name in names]}
         if token:
@@ -376,6 +390,9 @@ class SqsOperations:
         queue = self._queue(caller, parameters, Permission.SEND)
         batch = BatchEntries(parameters, "SendMessageBatchRequestEntry")
         send = await self._send_batch(queue, caller)
+        for entry in batch.entries.values() if queue.endswith(FIFO) else ():
+            if lacking := send.lacking(entry):
+                raise sqs_errors.invalid_value(str(lacking))
         positions: dict[str, int] = {}
         for id, entry in batch.entries.items():
             try:
@@ -397,7 +414,8 @@ class SqsOperations:
         return Result(batch.content())
 
     async def _send_batch(self, queue: str, caller: SqsCaller) -> SendBatch:
-        return SendBatch(queue, await self._facts_of(queue), caller.identity.name, caller.trace)
+        facts = await self._facts_of(queue)
+        return SendBatch(queue, facts, caller.identity.name, caller.trace, caller.trace_header)
 
     async def _send(self, send: SendBatch) -> list[str | StoreError]:
         self._context.memory.require()
@@ -410,11 +428,11 @@ class SqsOperations:
     async def ReceiveMessage(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.RECEIVE)
         most = parameters.integer("MaxNumberOfMessages", 1, 10)
-        hidden = parameters.integer("VisibilityTimeout", 0, 43_200)
+        hidden = parameters.integer("VisibilityTimeout", 0, MAX_HIDDEN)
         wait = parameters.integer("WaitTimeSeconds", 0, 20)
         system = {*parameters.texts("AttributeNames"), *parameters.texts("MessageSystemAttributeNames")}
         if unknown := system - messages.SYSTEM_NAMES:
-            raise sqs_errors.invalid_attribute_name(f"Unknown Attribute {min(unknown)[:100]}.")
+            raise sqs_errors.unknown_attribute(min(unknown))
         waits = (await self._facts_of(queue)).wait if wait is None else Millis(wait * 1_000)
         request = Receive(
             queue=queue,
@@ -426,23 +444,28 @@ class SqsOperations:
         )
         attempt = messages.token(parameters, "ReceiveRequestAttemptId") if queue.endswith(FIFO) else ""
         key = (queue, caller.identity.name, attempt)
-        leased = await self._repeated(key, request) if attempt else []
+        leased, received_at = await self._repeated(key, request) if attempt else ([], Millis(0))
         if not leased:
             leased = messages_of(await self._context.leases.lease(request))
+            received_at = self._clock.wall()
         receipts = [message.receipt for message in leased if message.receipt is not None]
         wanted = parameters.texts("MessageAttributeNames")
         if attempt and leased:
-            self._attempts[key] = _Attempt(self._clock.monotonic(), receipts)
+            self._attempts[key] = _Attempt(self._clock.monotonic(), received_at, receipts)
         try:
-            shown = [messages.received(each, system, wanted, caller.region) for each in leased]
+            shown = [
+                messages.received(each, received_at, system, wanted, caller.region) for each in leased
+            ]
         except BaseException:
             self._context.leases.release(queue, receipts)
             raise
         return Result({"Messages": shown} if shown else {}, queue, receipts)
 
-    async def _repeated(self, key: tuple[str, str, str], request: Receive) -> list[Message]:
+    async def _repeated(
+        self, key: tuple[str, str, str], request: Receive
+    ) -> tuple[list[Message], Millis]:
         """Lease the messages of an earlier receive again, all of them, under their receipts; return
-        none if that is long ago, or one of these leases has ended since."""
+        them, and when that was. None, if that is long ago, or one of these leases has ended since."""
         now = self._clock.monotonic()
         while self._attempts:
             oldest = next(iter(self._attempts))
@@ -452,14 +475,14 @@ class SqsOperations:
             del self._attempts[oldest]
         attempt = self._attempts.pop(key, None)
         if attempt is None:
-            return []
+            return [], Millis(0)
         visibility = request.visibility
         if visibility is None:
             visibility = (await self._facts_of(request.queue)).visibility
         change = ChangeVisibility(queue=request.queue, receipts=attempt.receipts, visibility=visibility)
         results = await self._context.submit(change)
         if any(isinstance(result, StoreError) for result in results):
-            return []
+            return [], Millis(0)
         repeated: list[Message] = []
         for receipt in attempt.receipts:
             id = receipt.partition(":")[2].partition("~")[0]
@@ -468,7 +491,7 @@ class SqsOperations:
             except MessageNotFound:
                 continue  # Deleted since the change.
             repeated.append(replace(found, receipt=receipt))
-        return repeated
+        return repeated, attempt.received_at
 
     # The end of a lease.
 
@@ -511,8 +534,7 @@ class SqsOperations:
 
     async def ChangeMessageVisibility(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = await self._leasing_queue(caller, parameters)
-        handle = parse(parameters.required("ReceiptHandle"))
-        (error,) = await self._change(queue, [(handle, _hidden(parameters))])
+        (error,) = await self._change(queue, [self._change_in(parameters)])
         if error is not None:
             raise error
         return Result({})
@@ -523,11 +545,27 @@ class SqsOperations:
         changes: dict[str, tuple[Handle, Millis]] = {}
         for id, entry in batch.entries.items():
             try:
-                changes[id] = parse(entry.required("ReceiptHandle")), _hidden(entry)
+                changes[id] = self._change_in(entry)
             except SqsError as error:
                 batch.fail(id, error)
         batch.end(changes, await self._change(queue, list(changes.values())))
         return Result(batch.content())
+
+    def _change_in(self, parameters: Parameters) -> tuple[Handle, Millis]:
+        """Return a receipt handle, and the visibility timeout that it is to have from now on."""
+        handle = parse(parameters.required("ReceiptHandle"))
+        hidden = parameters.integer("VisibilityTimeout", 0, MAX_HIDDEN)
+        if hidden is None:
+            raise sqs_errors.missing_parameter(
+                "The request must contain the parameter VisibilityTimeout."
+            )
+        passed = (self._clock.wall() - handle.received_at) // 1_000
+        if hidden and passed + hidden > MAX_HIDDEN:
+            raise sqs_errors.invalid_value(
+                f"Value {hidden} for parameter VisibilityTimeout is invalid. Reason: Total "
+                f"VisibilityTimeout for the message is beyond the limit [{MAX_HIDDEN} seconds]"
+            )
+        return handle, Millis(hidden * 1_000)
 
     async def _change(
         self, queue: str, changes: Sequence[tuple[Handle, Millis]]
@@ -550,26 +588,38 @@ class SqsOperations:
             results = await self._context.submit(change)
             for (position, handle), result in zip(alike.items(), results, strict=True):
                 if isinstance(result, StaleReceipt):
-                    errors[position] = await self._not_in_flight(queue, handle)
+                    errors[position] = await self._change_by_older(queue, handle, visibility)
                 else:
                     errors[position] = result if isinstance(result, StoreError) else None
         return [errors[position] for position in range(len(changes))]
 
-    async def _not_in_flight(self, queue: str, handle: Handle) -> SqsError:
-        """Return the error of a change of a lease that is over: the message is there, or it isn't."""
-        try:
-            await self._context.read(self._store.message, queue, handle.id)
-        except StoreError:
-            return sqs_errors.invalid_value(
-                f"Value {handle} for parameter ReceiptHandle is invalid. Reason: Message "
-                "does not exist or is not available for visibility timeout change."
+    async def _change_by_older(self, queue: str, handle: Handle, visibility: Millis) -> Refusal | None:
+        """Change the visibility of a message that was received again since `handle` was given out, by
+        the current lease; not of a FIFO queue."""
+        for _ in range(OLDER_TRIES):
+            try:
+                message = await self._context.read(self._store.message, queue, handle.id)
+            except MessageNotFound:
+                return sqs_errors.invalid_value(
+                    f"Value {handle} for parameter ReceiptHandle is invalid. Reason: Message "
+                    "does not exist or is not available for visibility timeout change."
+                )
+            if queue.endswith(FIFO):
+                return _expired(handle)
+            first = message.first_receive
+            if first != handle.last.first or message.receives < handle.last.receives:
+                break  # It was a dead letter since.
+            change = ChangeVisibility(
+                queue=queue,
+                receipts=[handle.receipt],
+                visibility=visibility,
+                last_receives={0: LastReceive(message.receives, first)},
             )
-        return (
-            _expired(handle)
-            if queue.endswith(FIFO)
-            else sqs_errors.message_not_inflight(
-                "The specified message isn't in flight with this receipt: it was received again since."
-            )
+            (result,) = await self._context.submit(change)
+            if not isinstance(result, StaleReceipt):
+                return result if isinstance(result, StoreError) else None
+        return sqs_errors.message_not_inflight(
+            "The specified message isn't in flight with this receipt: it was received again since."
         )
 
     # Redrives.
@@ -585,10 +635,20 @@ class SqsOperations:
         await self._require_there("SourceArn", queue)
         if target:
             await self._require_there("DestinationArn", target)
+        if not await self._context.read(self._is_dead_letter_queue, queue):
+            raise sqs_errors.invalid_value("Source queue must be configured as a Dead Letter Queue.")
         started = await self._context.submit(
             redrive_requests.StartRedrive(queue=queue, destination=target, rate=rate or 0)
         )
-        return Result({"TaskHandle": started.id})
+        return Result({"TaskHandle": _handle_of_task(started, caller.region)})
+
+    def _is_dead_letter_queue(self, queue: str) -> bool:
+        after = ""
+        while page := self._store.queues(after=after, limit=MOST_LISTED):
+            if any(queue_attributes.dead_letter_queue_of(each) == queue for each in page):
+                return True
+            after = page[-1].name
+        return False
 
     async def ListMessageMoveTasks(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = _arn(parameters, "SourceArn", parameters.required("SourceArn"))
@@ -602,9 +662,7 @@ class SqsOperations:
         try:
             await self._get_queue(queue)
         except QueueNotFound:
-            raise sqs_errors.resource_not_found(
-                f"The resource that you specified for the {parameter} parameter doesn't exist: {queue}"
-            ) from None
+            raise sqs_errors.no_resource(parameter) from None
 
     def _redrives(self, queue: str) -> list[redrive_requests.Redrive]:
         found: list[redrive_requests.Redrive] = []
@@ -617,11 +675,13 @@ class SqsOperations:
             after = page[-1].id
 
     async def CancelMessageMoveTask(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        id = parameters.required("TaskHandle")
-        if not is_id(id):
-            raise sqs_errors.invalid_value("Value for parameter TaskHandle is invalid.")
+        id, queue = _task_in(parameters.required("TaskHandle"))
+        # Without the permission a caller isn't told which queues there are.
+        if not self._context.guard.allows(caller.identity, Permission.MANAGE, queue):
+            raise RedriveNotFound(redrive=id)
+        await self._require_there("SourceArn", queue)
         found = await self._context.read(self._store.redrive, id)
-        if not self._context.guard.allows(caller.identity, Permission.MANAGE, found.queue):
+        if found.queue != queue:
             raise RedriveNotFound(redrive=id)
         if found.state is not redrive_requests.RedriveState.RUNNING:
             raise sqs_errors.resource_not_found("The task is not running: it has ended.")
@@ -632,13 +692,6 @@ class SqsOperations:
 OPERATIONS: Final = frozenset(
     name for name, value in vars(SqsOperations).items() if name[0].isupper() and callable(value)
 )
-
-
-def _hidden(parameters: Parameters) -> Millis:
-    hidden = parameters.integer("VisibilityTimeout", 0, 43_200)
-    if hidden is None:
-        raise sqs_errors.missing_parameter("The request must contain the parameter VisibilityTimeout.")
-    return Millis(hidden * 1_000)
 
 
 def _last_receives(queue: str, handles: Sequence[Handle]) -> dict[int, LastReceive]:
@@ -674,14 +727,33 @@ def _task(redrive: redrive_requests.Redrive, region: str) -> dict[str, Any]:
         "StartedTimestamp": redrive.started_at,
     }
     if redrive.state is redrive_requests.RedriveState.RUNNING:
-        found["TaskHandle"] = redrive.id
+        found["TaskHandle"] = _handle_of_task(redrive, region)
     if redrive.destination:
         found["DestinationArn"] = queue_attributes.arn_of(redrive.destination, region)
     if redrive.rate:
         found["MaxNumberOfMessagesPerSecond"] = redrive.rate
-    if redrive.last_failure:
-        found["FailureReason"] = redrive.last_failure
+    if redrive.failed and redrive.state is redrive_requests.RedriveState.DONE:
+        found["Status"] = "FAILED"
+        found["FailureReason"] = sqs_errors.NO_QUEUE if redrive.lacks_queue else redrive.last_failure
     return found
+
+
+def _handle_of_task(redrive: redrive_requests.Redrive, region: str) -> str:
+    told = {"taskId": redrive.id, "sourceArn": queue_attributes.arn_of(redrive.queue, region)}
+    return base64.b64encode(json.dumps(told).encode()).decode()
+
+
+def _task_in(handle: str) -> tuple[str, str]:
+    """Return the id and the queue of a task."""
+    try:
+        told = queue_attributes.object_in(base64.b64decode(handle, validate=True)) or {}
+    except ValueError:
+        told = {}
+    id = str(told.get("taskId"))
+    queue = queue_attributes.queue_of_arn(str(told.get("sourceArn")))
+    if queue is None or not is_id(id):
+        raise sqs_errors.invalid_value("Value for parameter TaskHandle is invalid.")
+    return id, queue
 
 
 def _name_in(token: str) -> str:

@@ -309,6 +309,22 @@ class Catalog(Part):
                 else:
                     self._use_defaults(name, version)
         self.remove_unused_folders()
+        self._restore_folders()
+
+    def _restore_folders(self) -> None:
+        """Make the folders of queues that lack theirs. A folder is there before the first settings, and
+        until the tombstone is durable: a person or the disk has taken it."""
+        there = {each.name for each in self._moves.scan("queues") if each.kind is FileKind.FOLDER}
+        for name in sorted(self.records.keys() - there):
+            log.error(
+                "the folder queues/%s was missing, and is made anew: messages that were ready in it "
+                "are lost, and only a backup has them",
+                name,
+            )
+            try:
+                self._make_folder(name)
+            except StoreError as error:
+                log.warning("queues/%s has to wait: %s", name, error)
 
     def remove_unused_folders(self) -> None:
         """Remove the folders of queues that were never made: their processes died, or the disk refused

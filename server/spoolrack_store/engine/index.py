@@ -10,9 +10,10 @@ waiting message costs its name and one reference. Pure.
 
 Ready messages are leased in an order. Without groups it is the order of the sends. With groups, those
 that have something to lease take turns, in the order in which they were leased from last, and each
-group is in the order of its sends. In a queue whose `group_order` is strict a group has nothing to
-lease while one of its messages is leased, or is delayed and older than what is ready. Messages without
-a group are a group of their own, which nothing blocks.
+group is in the order of its sends. In a queue whose `group_order` is strict a group is open up to its
+first message that is leased or delayed, and a receive takes what it can of one group, then of the next;
+else it takes from all groups alike. Messages without a group are a group of their own, which nothing
+blocks.
 
 Once a queue had a message with a priority, its ready messages are leased in the order of
 `PriorityOrder`; so are those of each group, but for the groups of a strict queue.
@@ -311,30 +312,34 @@ _ALWAYS: Final = 1 << 48
 class _Group:
     """The messages of one group."""
 
-    __slots__ = ("claimed", "delayed", "leased", "name", "offered", "ready", "waiting")
+    __slots__ = ("claimed", "hidden", "name", "offered", "ready", "waiting")
 
     def __init__(self, name: str, ready: EntryOrder) -> None:
         self.name = name
         self.ready = ready
-        self.delayed = EntryOrder()
+        self.hidden = EntryOrder()
+        """Leased and delayed messages."""
         self.waiting = 0
         """Messages that are ready."""
-        self.leased = 0
         self.offered = 0
         """Messages that count as available."""
         self.claimed = 0
         """The last commit that leased from it, if the order is strict."""
 
     @property
+    def end(self) -> str | None:
+        """The id of the message before which the group is open, if the order is strict; None: it is
+        open to its last."""
+        return self.hidden.first() if self.name else None
+
+    @property
     def is_blocked(self) -> bool:
-        if not self.name:
-            return False
-        delayed, ready = self.delayed.first(), self.ready.first()
-        return self.leased > 0 or (delayed is not None and ready is not None and delayed < ready)
+        end, ready = self.end, self.ready.first()
+        return end is not None and ready is not None and end <= ready
 
     @property
     def is_empty(self) -> bool:
-        return not (self.waiting or self.leased or self.delayed)
+        return not (self.waiting or self.hidden)
 
 
 class GroupOrder:
@@ -389,14 +394,11 @@ class GroupOrder:
         group = self._groups.get(name)
         if group is None:
             group = self._groups[name] = _Group(name, self._order_of(name))
-        state, more = entry.name.state, held.bit_count() - was.bit_count()
-        if state is State.READY:
+        if entry.name.state is State.READY:
             group.ready.change(entry, was, held)
-            group.waiting += more
-        elif state is State.LEASED:
-            group.leased += more
+            group.waiting += held.bit_count() - was.bit_count()
         else:
-            group.delayed.change(entry, was, held)
+            group.hidden.change(entry, was, held)
         self._offer(group)
         if group.is_empty:
             del self._groups[name]
@@ -418,7 +420,7 @@ class GroupOrder:
         is taken of a run before the next is asked for. No message is yielded behind one of its group
         that was not taken, if the order is strict.
         """
-        share = max(1, room // max(1, len(self._turns)))
+        share = room if self._is_strict else max(1, room // max(1, len(self._turns)))
         mine: set[_Group] = set()
         vain = 0
         while vain < len(self._turns):
@@ -445,9 +447,9 @@ class GroupOrder:
 
     def _turn(self, group: _Group, share: int, but: Mapping[Entry, int]) -> Runs:
         """Yield runs of up to `share` messages of a group."""
-        delayed = group.delayed.first() if self._is_strict and group.name else None
+        end = group.end if self._is_strict else None
         for entry, ready in group.ready.runs(but, self._members(group)):
-            members = ready if delayed is None else _before(entry, ready, delayed)
+            members = ready if end is None else _before(entry, ready, end)
             if not members:
                 return
             while members:

@@ -357,6 +357,7 @@ class Redriver(Part):
             moved=name.moved + sum(count for _, count in drive.unsynced),
             failed=failed,
             last_failure="" if failure is None else failure.text,
+            lacks_queue=failure is not None and failure.why is Stays.NO_QUEUE,
             remaining=remaining,
             started_at=order.started_at,
             ended_at=name.ended,

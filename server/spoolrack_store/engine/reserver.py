@@ -22,6 +22,9 @@ here only: `leaser` passes over them, and no consumer has a receipt of them.
 - A marker names the sets that it commits, and is durable before the first of their messages is deleted.
   Their records go when that is durable; an older marker goes when a newer one is.
 
+A set whose queue is deleted is lost for its reader, also if another queue has the name by now. A commit
+of it is a success: its messages are gone.
+
 The token is random: a set that is made again under its number has another one. Any process may finish
 work that several could. While a file of `reserved/` can't be read, no request about sets is answered,
 and no hold ends: the file may be the marker of a commit.
@@ -42,6 +45,7 @@ from ..files.disk import NOT_A_FILE, explained
 from ..model.batch_file import Attributes, Damaged, Entry, Groups, Line, size_of
 from ..model.clock import Clock, Millis
 from ..model.errors import (
+    NameTaken,
     ReservationCommitted,
     ReservationLost,
     ReservationNotFound,
@@ -219,6 +223,11 @@ class Reserver(Part):
         check_number("max_messages", request.max_messages, 1, MAX_RESERVED_MESSAGES)
         check_number("max_bytes", request.max_bytes, 1)
         _check_hold(request.visibility_timeout)
+        if key not in self._partial:
+            self._require_own(request.stream, request.allowed)
+        there = self.sets[key].record if key in self.sets else self._partial.get(key)
+        if there is not None and there.queue != request.queue and key[1] > self.committed(key[0]):
+            raise NameTaken(kind="stream", name=request.stream)
         begun = _PartialSet(request.queue, make_set_token(self._moves.owner, self._random))
         partial_set = self._partial.setdefault(key, begun)
         outcome: Reservation | Unfinished | None = None
@@ -271,6 +280,7 @@ class Reserver(Part):
             ),
             ReservationRecord(
                 queue=queue.name,
+                queue_created_at=queue.created_at,
                 token=token,
                 visibility_timeout=timeout,
                 made_at=wall,
@@ -332,16 +342,13 @@ class Reserver(Part):
         stream, last_sequence_number = request.stream, request.last_sequence_number
         check_word("stream", stream, MAX_STREAM_NAME)
         check_number("last_sequence_number", last_sequence_number, 0, MAX_SEQUENCE_NUMBER)
-        self._moves.require_read(self.folders)
+        self._require_own(stream, request.allowed)
         before = self.committed(stream)
         keys = sorted(key for key in self.sets if key[0] == stream and key[1] <= last_sequence_number)
         mine = [self.sets[key] for key in keys]
-        if request.allowed is not None:
-            # A caller that is bounded can't end a stream far ahead of its own sets, either.
-            if last_sequence_number > before and (stream, last_sequence_number) not in self.sets:
-                raise ReservationNotFound(stream=stream, sequence_number=last_sequence_number)
-            for held in mine:
-                _check_allowed(held, request.allowed)
+        if last_sequence_number > before and (stream, last_sequence_number) not in self.sets:
+            # Its messages may be ready: in this root, or in the one that the stream is of.
+            raise ReservationNotFound(stream=stream, sequence_number=last_sequence_number)
         now = self._clock.monotonic()
         lost = [held for held in mine if held.is_over(now) and not self._is_committed(held)]
         done = [held for held in mine if held not in lost]
@@ -367,18 +374,30 @@ class Reserver(Part):
                         self._moves.delete(entry, members)
                     deleted += count
             numbers = sorted(held.name.sequence_number for held in done)
-            marker = Marker(sets=tuple(numbers), made_at=self._clock.wall())
-            path = _marker_path(stream, last_sequence_number)
-            self._moves.create_file(path, marker.encode(), urgent=True)
-            self._mark(stream, _StreamCommit(last_sequence_number, marker, self._moves.commit))
+            queues = tuple(sorted({held.record.queue for held in mine})) or self._queues_of(stream)
+            self._write_marker(stream, last_sequence_number, numbers, queues)
             for held in lost:
                 if held.name.sequence_number <= before:
                     self._discard(held)
                     held.changed = self._moves.commit  # The marker must be durable before.
             lost = [held for held in lost if held.name.sequence_number > before]
+        elif not mine and self.markers[stream].marker.made_at < self._clock.wall() - MEMORY // 2:
+            # An idle reader that asks now and then is remembered for as long as it does. All sets of
+            # the old marker are done with.
+            queues = self._queues_of(stream)
+            self._moves.unlink_file(_marker_path(stream, before))
+            del self.markers[stream]
+            self._write_marker(stream, before, [], queues)
         # Else what was told before is told again: that answer may not have been heard.
         deleted += sum(entry.held.bit_count() for held in done for entry in self._leases(held))
         return Committed(messages=deleted, lost=[held.name.sequence_number for held in lost])
+
+    def _write_marker(
+        self, stream: str, sequence_number: int, sets: Sequence[int], queues: tuple[str, ...]
+    ) -> None:
+        marker = Marker(sets=tuple(sets), queues=queues, made_at=self._clock.wall())
+        self._moves.create_file(_marker_path(stream, sequence_number), marker.encode(), urgent=True)
+        self._mark(stream, _StreamCommit(sequence_number, marker, self._moves.commit))
 
     def _mark_read(self, request: MarkRead) -> None:
         held = self._find(request.stream, request.sequence_number, request.allowed)
@@ -838,6 +857,11 @@ class Reserver(Part):
         newest = self.markers.get(held.name.stream)
         return newest is not None and held.name.sequence_number in newest.marker.sets
 
+    def _is_queue_gone(self, held: HeldSet) -> bool:
+        """Return whether its queue was deleted, also if its name is another queue's by now."""
+        record, created_at = self._catalog.records.get(held.record.queue), held.record.queue_created_at
+        return record is None or (created_at is not None and created_at != record.created_at)
+
     # Changes. A `StoreError` means that nothing has changed, or that it is tried again.
 
     def _lose(self, held: HeldSet) -> None:
@@ -909,7 +933,7 @@ class Reserver(Part):
             messages=held.record.messages,
             bytes=held.record.size,
             expires_at=held.due,
-            is_lost=held.is_over(self._clock.monotonic()),
+            is_lost=held.is_over(self._clock.monotonic()) or self._is_queue_gone(held),
             reads=self._reads.get(held.record.token, 0),
             is_new=is_new,
         )
@@ -919,19 +943,35 @@ class Reserver(Part):
     ) -> HeldSet:
         """Return the set, held or lost; raise what a caller must be told otherwise."""
         _check_name(stream, sequence_number)
+        self._require_own(stream, allowed)
         self._refuse_committed(stream, sequence_number)
         held = self.sets.get((stream, sequence_number))
         if held is None:
             raise ReservationNotFound(stream=stream, sequence_number=sequence_number)
-        _check_allowed(held, allowed)
         return held
+
+    def _require_own(self, stream: str, allowed: Callable[[str], bool] | None) -> None:
+        """Raise `NameTaken` for another caller's stream: its sets, or those of its last commit, are of
+        a queue that isn't allowed."""
+        self._moves.require_read(self.folders)
+        if allowed is None:
+            return
+        queues = {held.record.queue for key, held in self.sets.items() if key[0] == stream}
+        queues |= {partial.queue for key, partial in self._partial.items() if key[0] == stream}
+        if not all(map(allowed, queues.union(self._queues_of(stream)))):
+            raise NameTaken(kind="stream", name=stream)
+
+    def _queues_of(self, stream: str) -> tuple[str, ...]:
+        """Return the queues that the stream's newest marker names."""
+        newest = self.markers.get(stream)
+        return () if newest is None else newest.marker.queues
 
     def _find(
         self, stream: str, sequence_number: int, allowed: Callable[[str], bool] | None = None
     ) -> HeldSet:
         """Return the set, as long as its hold lasts; raise what a caller must be told otherwise."""
         held = self._require(stream, sequence_number, allowed)
-        if held.is_over(self._clock.monotonic()):
+        if held.is_over(self._clock.monotonic()) or self._is_queue_gone(held):
             raise ReservationLost(stream=stream, sequence_number=sequence_number)
         return held
 
@@ -965,8 +1005,3 @@ def _check_name(stream: str, sequence_number: int) -> None:
 def _check_hold(visibility_timeout: Millis | None) -> None:
     if visibility_timeout is not None:
         check_span("visibility_timeout", visibility_timeout, MIN_RESERVATION_TIMEOUT, MAX_VISIBILITY)
-
-
-def _check_allowed(held: HeldSet, allowed: Callable[[str], bool] | None) -> None:
-    if allowed is not None and not allowed(held.record.queue):
-        raise ReservationNotFound(stream=held.name.stream, sequence_number=held.name.sequence_number)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -65,11 +65,12 @@ class Links:
         number."""
         return self._add(self._source / folder, self._partial / folder, takes)
 
-    def finish(self, name: str, content: bytes) -> None:
-        """Write a last file, make all durable, and give the folder its name. Raise `OSError`."""
+    def finish(self, files: Mapping[str, bytes]) -> None:
+        """Write the last files, make all durable, and give the folder its name. Raise `OSError`."""
         disk = LocalDisk(self._partial)
         try:
-            disk.create(name, [content], sync=True)
+            for name, content in files.items():
+                disk.create(name, [content], sync=True)
             if disk.can_sync_all:
                 disk.sync_all()
             else:

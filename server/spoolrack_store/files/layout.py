@@ -8,6 +8,8 @@ from ..model.names import is_owner
 
 FORMAT: Final = "FORMAT"
 FORMAT_CONTENT: Final = b"spoolrack 2\n"
+IDENTITY: Final = "IDENTITY"
+"""A UUID and a line feed, drawn when the root is made: a copy of the root has the same."""
 RESERVE: Final = "RESERVE"
 """Takes up room and holds nothing: see `reserved_room`."""
 

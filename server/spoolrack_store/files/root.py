@@ -17,14 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Final
+from uuid import UUID
 
 from ..files.disk import ReservedRoom
 from ..model.errors import RootInUse, RootUnusable, UnknownFormat
-from ..model.names import is_owner, make_token
+from ..model.names import is_id, is_owner, make_token
 from . import layout
 from .changes import LOCK, PATH, SIZE, Memory
 from .disk import NO_ROOM, Disk, FileKind, Lock
-from .layout import COPY, FOLDERS, FORMAT_CONTENT, RESERVE
+from .layout import COPY, FOLDERS, FORMAT_CONTENT, IDENTITY, RESERVE
 from .layout import owner as owner_file
 from .local_disk import (
     FOLDER_MODE,
@@ -37,7 +38,7 @@ from .local_disk import (
 
 log = logging.getLogger(__name__)
 
-_FILES: Final = frozenset({"FORMAT", LOCK, PATH, RESERVE})
+_FILES: Final = frozenset({"FORMAT", IDENTITY, LOCK, PATH, RESERVE})
 _ALSO_ALLOWED: Final = frozenset({"lost+found"})
 _FIRST: Final = b"spoolrack 1\n"
 _OWNER_LENGTH: Final = 8
@@ -54,6 +55,8 @@ class Root:
     disk: LocalDisk
     memory: Memory
     owner: str
+    id: str
+    """Tells this root from all others, but for its copies."""
     _lock: Lock
 
     def is_living(self, owner: str) -> bool:
@@ -154,9 +157,10 @@ def open_root(disk: LocalDisk, root: str, random: Random, process: RunningProces
             lock, owner = _become_owner(disk, root, random, process)
             try:
                 require_operations(disk, root, owner)
+                id = _identify(disk, root, random)
                 _write_format(disk, root)
                 _also_when_full(disk, lambda: disk.set_aside(PATH, SIZE))
-                return Root(disk, disk.map(PATH, SIZE), owner, lock)
+                return Root(disk, disk.map(PATH, SIZE), owner, id, lock)
             except BaseException:
                 lock.release()
                 disk.unlink(owner_file(owner))
@@ -201,6 +205,32 @@ def _require_ours(disk: LocalDisk, root: str) -> None:
             root,
             ", ".join(missing),
         )
+
+
+def _identify(disk: LocalDisk, root: str, random: Random) -> str:
+    """Return the root's identity; draw one if it has none. It is durable at return: a caller that was
+    told one must never meet another one after a power cut."""
+    id = read_identity(disk)
+    if id:
+        disk.sync_file(IDENTITY)  # The process that drew it may have died before that.
+    else:
+        with suppress(FileNotFoundError):
+            disk.unlink(IDENTITY)
+            log.warning("%s in %s was no identity, which is drawn anew", IDENTITY, root)
+        id = str(UUID(int=random.getrandbits(128), version=4))
+        content = f"{id}\n".encode()
+        _also_when_full(disk, lambda: disk.create(IDENTITY, [content], sync=True))
+    disk.sync_folder(".")
+    return id
+
+
+def read_identity(disk: Disk) -> str:
+    """Return the root's identity; "" if it has none yet, or a power cut has torn the file."""
+    try:
+        id = disk.read(IDENTITY, 100).decode(errors="replace").strip()
+    except FileNotFoundError:
+        return ""
+    return id if is_id(id) else ""
 
 
 def _write_format(disk: LocalDisk, root: str) -> None:

@@ -91,6 +91,8 @@ class MessageCounts:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
+    identity: str = ""
+    """Of the root; empty: it has none yet."""
     queues: dict[str, MessageCounts] = field(default_factory=dict)
     """By name, in order."""
     problems: list[Problem] = field(default_factory=list)
@@ -140,7 +142,7 @@ class Notes:
         self._leftovers: dict[str, Leftover] = {}
 
     def problem(self, problem: Problem) -> None:
-        if problem.remedy in (Remedy.FOLDER, Remedy.SETTINGS) or self._exists(problem.path):
+        if problem.remedy in (Remedy.FOLDER, Remedy.SETTINGS) or self.exists(problem.path):
             self._problems.setdefault((problem.path, problem.members), problem)
 
     def foreign(self, path: str, why: str = NOT_A_NAME) -> None:
@@ -153,7 +155,7 @@ class Notes:
 
     def leave(self, path: str, why: str) -> None:
         """Note unfinished work."""
-        if self._exists(path):
+        if self.exists(path):
             self._leftovers.setdefault(path, Leftover(path=path, why=why))
 
     def scan(self, folder: str) -> list[Found]:
@@ -173,7 +175,8 @@ class Notes:
         report.leftovers = [self._leftovers[path] for path in sorted(self._leftovers)]
         return report
 
-    def _exists(self, path: str) -> bool:
+    def exists(self, path: str) -> bool:
+        """Return whether something is at a path."""
         try:
             self.disk.facts(path)
         except FileNotFoundError:

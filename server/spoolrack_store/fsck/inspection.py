@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from ..files.disk import Disk, FileKind
-from ..files.layout import FOLDERS
+from ..files.layout import FOLDERS, IDENTITY
+from ..files.root import read_identity
 from ..model.clock import Clock
 from .findings import MessageCounts, Notes, Problem, Progress, Remedy, Report
 from .listing import QUEUES
@@ -26,6 +27,7 @@ RESERVE: Final = "RESERVE"
 KNOWN: Final = (*dict.fromkeys((*FOLDERS, *BESIDE, KEYS)),)
 """Folders that a root may have."""
 _MADE_BY_A_START: Final = {
+    IDENTITY: "the next start gives the root another identity",
     LOCK: "the next start makes it",
     CHANGES: "the next start makes it",
     RESERVE: "no room is kept back for deletes on a full disk: the next start does that",
@@ -70,6 +72,10 @@ def _inspect_root(notes: Notes) -> None:
             notes.leave(FORMAT, f"{name} is missing: {why}")
         elif kinds[name] is not FileKind.FILE:
             notes.by_hand(name, "this is a file in every root, and it is none")
+    if kinds.get(IDENTITY) is FileKind.FILE:
+        notes.report.identity = read_identity(notes.disk)
+        if not notes.report.identity:
+            notes.leave(IDENTITY, "it is no identity: the next start draws another one")
     for name in sorted(kinds.keys() - set(KNOWN) - _ALSO_ALLOWED):
         notes.leave(name, "not ours; the store neither uses nor touches it")
 
@@ -87,6 +93,17 @@ def _note_queues(notes: Notes, registry: Registry, messages: MessageInspector) -
             notes.problem(Problem(path=folder, why=why, remedy=Remedy.SETTINGS, queue=queue))
         else:
             notes.leave(folder, "a queue without settings and messages: it was never created")
+    living = registry.names - registry.being_deleted
+    without = {queue for queue in living if not notes.exists(f"{QUEUES}/{queue}")}
+    if without and notes.exists(QUEUES):
+        # The folder of a queue goes after its tombstone is there: it may just have been deleted.
+        registry.read()
+        for queue in sorted(without & registry.names - registry.being_deleted):
+            why = (
+                f"the folder of the queue {queue} is missing: messages that were ready in it are lost, "
+                "and only a backup has them"
+            )
+            notes.problem(Problem(path=f"{QUEUES}/{queue}", why=why, remedy=Remedy.FOLDER))
     for queue in registry.names:
         report.queues.setdefault(queue, MessageCounts()).is_being_deleted = (
             queue in registry.being_deleted

@@ -141,17 +141,41 @@ class EpochDiffers(StoreError):
     reason = "EPOCH_DIFFERS"
 
 
+class EpochPassed(StoreError):
+    """The writer {writer} has published epoch {last_epoch}, and whether epoch {epoch} was published
+    with these messages is not remembered. Nothing was published, and the stages are as they were:
+    publish them under a new epoch, or abort them."""
+
+    reason = "EPOCH_PASSED"
+
+
+class ChunkDiffers(StoreError):
+    """The stage {stage} has a chunk {chunk} already, with other messages or for another queue. Nothing
+    was stored: give this chunk another number, or stage it under another name."""
+
+    reason = "CHUNK_DIFFERS"
+
+
+class NameTaken(StoreError):
+    """The {kind} {name} belongs to another caller, or to another queue than this call's. Nothing was
+    done: choose another name, or call as the identity that uses this one."""
+
+    reason = "NAME_TAKEN"
+
+
 class ReservationNotFound(StoreError):
-    """There is no reservation {sequence_number} of the stream {stream}: it was never made, or is long
-    over."""
+    """There is no reservation {sequence_number} of the stream {stream}: it was never made here, or
+    ended more than 30 days ago. Check that this is the server which made it; to go on here, reserve
+    again."""
 
     reason = "RESERVATION_NOT_FOUND"
 
 
 class ReservationLost(StoreError):
-    """The lease of reservation {sequence_number} of the stream {stream} is over, or was released: its
-    messages may be leased by other consumers now. Drop what you did with them, or make it idempotent,
-    and reserve again under a new number; reserve for longer, or extend it in time."""
+    """The lease of reservation {sequence_number} of the stream {stream} is over, or was released, or
+    its queue was deleted: its messages may be leased by other consumers now, or gone. Drop what you did
+    with them, or make it idempotent, and reserve again under a new number; reserve for longer, or
+    extend it in time."""
 
     reason = "RESERVATION_LOST"
 
@@ -169,6 +193,14 @@ class ReservationUnread(StoreError):
     neither its messages nor those of the other reservations up to it. Read it, or release it."""
 
     reason = "RESERVATION_UNREAD"
+
+
+class RootDiffers(StoreError):
+    """The call is for the root {named}, and this server has the root {found}: nothing was done. Check
+    the server's address; if its root is meant all the same, as after a restore that has given it an
+    identity of its own, begin anew there."""
+
+    reason = "ROOT_DIFFERS"
 
 
 # The state of things: the same call may succeed later.

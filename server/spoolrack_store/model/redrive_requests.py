@@ -44,6 +44,8 @@ class Redrive:
     failed: int
     """Of the selection, found and not to be moved: they stay dead letters."""
     last_failure: str
+    lacks_queue: bool
+    """Whether the last failure was for a destination that isn't there."""
     remaining: int
     """Not looked at yet, at most."""
     started_at: Millis

@@ -18,6 +18,8 @@ class ReservationRecord:
     """The messages of a set. They never change."""
 
     queue: str
+    queue_created_at: Millis | None = None
+    """Another queue that is made under its name has another. None: a version of before didn't say."""
     token: str
     """Of all its leases, and of no others."""
     visibility_timeout: Millis
@@ -37,9 +39,11 @@ class ReservationRecord:
         object.__setattr__(self, "messages", sum(members.bit_count() for _, members in self.files))
 
     def encode(self) -> bytes:
+        made = {} if self.queue_created_at is None else {"queue_created_at": self.queue_created_at}
         return seal(
             {
                 "queue": self.queue,
+                **made,
                 "token": self.token,
                 "hold": self.visibility_timeout,
                 "made_at": self.made_at,
@@ -72,8 +76,12 @@ class ReservationRecord:
             or len(receives) != len(found)
         ):
             raise NotWhole("it doesn't say how often its messages were received")
+        created_at = None
+        if "queue_created_at" in values:
+            created_at = Millis(number_in(values, "queue_created_at"))
         return cls(
             queue=queue,
+            queue_created_at=created_at,
             token=token,
             visibility_timeout=Millis(number_in(values, "hold")),
             made_at=Millis(number_in(values, "made_at")),

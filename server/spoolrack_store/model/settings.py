@@ -197,8 +197,8 @@ class QueueSettings:
     group_order: str = _choice(
         "fair",
         "strict",
-        help="Whether groups only take turns, or, besides, the messages of a group are leased to one "
-        "receive at a time.",
+        help="Whether groups only take turns, or, besides, no message of a group is leased behind one "
+        "that is leased or delayed.",
     )
     priority_aging: Millis = _span(
         Millis(0),

@@ -134,6 +134,8 @@ class QueueMetrics:
 class RootMetrics:
     """The metrics of a root, without those of its queues."""
 
+    id: str
+    """Its identity."""
     queues: int
     quarantined: int
     """Files and folders put into quarantine since the start."""

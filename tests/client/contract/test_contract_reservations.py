@@ -11,6 +11,7 @@ import spoolrack
 from spoolrack import Queue, Reservation, ReservationState, aio
 from spoolrack.errors import (
     InvalidRequest,
+    NameTaken,
     ReservationCommitted,
     ReservationLost,
     ReservationNotFound,
@@ -194,9 +195,18 @@ def test_a_commit_deletes_all_sets_up_to_a_number(
 def test_streams_are_apart(client: spoolrack.Client, five: Queue) -> None:
     five.reserve("s", 0, max_messages=1)
     assert made(five.reserve("t", 0, max_messages=1)).message_count == 1
-    client.reservations.commit("t", 5)
+    client.reservations.commit("t", 0)
     assert texts(client, 0) == "a"
-    assert client.reservations.commit("nobody", 3).deleted_count == 0
+
+
+def test_a_commit_of_what_was_never_reserved_is_no_success(
+    client: spoolrack.Client, five: Queue
+) -> None:
+    five.reserve("s", 0, max_messages=1)
+    for stream, number in (("s", 1), ("nobody", 0)):
+        with pytest.raises(ReservationNotFound):
+            client.reservations.commit(stream, number)
+    assert client.reservations.commit("s", 0).deleted_count == 1
 
 
 def test_a_message_deleted_meanwhile_is_left_out(client: spoolrack.Client, five: Queue) -> None:
@@ -226,6 +236,17 @@ def test_an_unknown_reservation_is_not_found(client: spoolrack.Client, jobs: Que
         list(client.reservations.read("s", 0))
     with pytest.raises(ReservationNotFound):
         client.reservations.release("s", 0)
+
+
+def test_a_reservation_of_one_queue_is_no_answer_for_another(
+    client: spoolrack.Client, five: Queue
+) -> None:
+    five.reserve("s", 0, max_messages=2)
+    client.create_queue("mail")
+    client.queue("mail").send("m")
+    with pytest.raises(NameTaken):
+        client.queue("mail").reserve("s", 0)
+    assert texts(client, 0) == "ab"
 
 
 def test_the_reservations_are_listed(client: spoolrack.Client, five: Queue) -> None:
