@@ -114,7 +114,7 @@ class SqsEndpoint:
         """How the permission of each receive is checked again."""
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self._serve, expect_handler=expect_nothing)
-        self._listener = HttpListener(application, context.http_limits, self._refuse_head)
+        self._listener = HttpListener(application, context.http_limits, log, self._refuse_head)
 
     # Start and stop.
 
@@ -125,12 +125,10 @@ class SqsEndpoint:
         *,
         shares_port: bool = False,
         tls: ssl.SSLContext | None = None,
-        connections: int = Limits().connections,
+        limits: Limits | None = None,
     ) -> int:
         """Start serving: see `HttpListener.start`."""
-        return await self._listener.start(
-            host, port, shares_port=shares_port, tls=tls, connections=connections
-        )
+        return await self._listener.start(host, port, shares_port=shares_port, tls=tls, limits=limits)
 
     def recheck_permissions(self) -> None:
         """Apply changed permissions: end the long polls whose callers have lost theirs."""
