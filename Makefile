@@ -6,7 +6,7 @@
 #   make test WORKERS=1                   one test at a time
 
 .DEFAULT_GOAL := help
-.PHONY: help serve check lint test test-all torture mutants interop image-steps bench-setup bench budget pipeline system-tools setup format stubs clean
+.PHONY: help serve check lint test test-all newest torture mutants interop image-steps bench-setup bench budget pipeline system-tools setup format stubs clean
 
 DATA ?= ./data
 ARGS ?=
@@ -42,6 +42,9 @@ test-all: ## Run every test, the slow ones too, and more random stories and kill
 	@scripts/set-up spark
 	@exec env SPOOLRACK_STORIES=$${SPOOLRACK_STORIES:-50} SPOOLRACK_TEST_KILLS=$${SPOOLRACK_TEST_KILLS:-12} \
 	    SPOOLRACK_TEST_PEER_KILLS=$${SPOOLRACK_TEST_PEER_KILLS:-10} .venv/bin/python -m pytest --slow $(SPREAD) $(ARGS)
+
+newest: ## Run the tests with the newest version of every dependency, in .venv-newest, and list what differs from the pins.
+	@scripts/try-newest $(SPREAD) $(ARGS)
 
 torture: ## Crash, kill and unplug for MINUTES, and count what was lost; as root on real disks, too.
 	@scripts/set-up dev
@@ -98,5 +101,5 @@ stubs: ## Generate client/spoolrack/v1 from protos/, and what is made from the s
 	@.venv/bin/python scripts/generate-settings
 
 clean: ## Remove what was set up and cached; ./data stays.
-	@rm -rf .venv .venv-bench .toolchains client/examples/*/build client/examples/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	@rm -rf .venv .venv-bench .venv-newest .toolchains client/examples/*/build client/examples/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 	@find client server tests -name __pycache__ -prune -exec rm -rf {} +

@@ -184,7 +184,7 @@ def _server(root: str, port: int, clock: Any) -> Server:
 def _missing(error: ImportError) -> ImportError:
     return ImportError(
         f"spoolrack.testing runs a real server, and that needs the server extra ({error}): "
-        "pip install 'spoolrack[server]'"
+        "pip install '.[server]' in a clone"
     )
 
 

@@ -17,7 +17,7 @@ from google.protobuf.message import Message as AnyMessage
 from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store.model.batch_file import Attributes
+from spoolrack_store.model.batch_file import Attributes, check_attribute_count
 from spoolrack_store.model.clock import HOUR, LAST_MOMENT, Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import (
@@ -348,6 +348,7 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
 
 
 def attributes(by_name: Mapping[str, pb.Attribute]) -> dict[str, str | bytes]:
+    check_attribute_count(len(by_name))
     found: dict[str, str | bytes] = {}
     for name, attribute in by_name.items():
         match attribute.WhichOneof("value"):

@@ -15,7 +15,7 @@ from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Send, SendResults
-from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MAX_DELAY
+from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE, MAX_DELAY
 from spoolrack_store.store import Store
 
 from . import convert, encoding
@@ -131,6 +131,8 @@ def inherit_context(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMess
         return
     for message in messages:
         held = message.attributes
+        if len(held) >= MAX_ATTRIBUTES:
+            continue
         size = sum(len(name) + each.ByteSize() for name, each in held.items())
         if TRACEPARENT not in held and size + ROOM <= MAX_ATTRIBUTES_SIZE:
             for name, value in trace.items():

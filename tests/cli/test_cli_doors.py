@@ -176,7 +176,7 @@ def test_without_the_extra_one_line_says_what_to_install() -> None:
     assert ended.returncode == 69
     (line,) = ended.stderr.splitlines()
     assert line.startswith("spoolrack: click is missing")
-    assert "pip install 'spoolrack[server]'" in line
+    assert "pip install '.[server]'" in line
 
 
 def test_the_version_is_told(offline: Spoolrack) -> None:

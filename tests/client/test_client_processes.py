@@ -234,4 +234,4 @@ def test_importing_the_fixtures_needs_neither_pytest_nor_the_server(server: Runn
             print(error)
         """,
     )
-    assert "pip install 'spoolrack[server]'" in result.stdout, result.stderr
+    assert "pip install '.[server]'" in result.stdout, result.stderr

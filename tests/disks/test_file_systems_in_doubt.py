@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 import pytest
+from spoolrack_store.files.mounts import doubt_about
 from spoolrack_store.store import Store
 
 from tests.support.loop_disk import LoopDisk, why_not
@@ -38,3 +39,14 @@ def test_a_start_warns_of_an_ext4_without_a_journal(
         not has_journal
     )
     assert all(record.levelno == logging.WARNING for record in found)
+
+
+def test_a_device_without_a_name_is_not_accused_of_a_missing_journal(tmp_path: Path) -> None:
+    """Some containers have no /sys, which names the device: that is no evidence against its journal."""
+    missing = why_not("ext4")
+    if missing is not None:
+        pytest.skip(missing)
+    (tmp_path / "sys").mkdir()
+    with LoopDisk("ext4", tmp_path / "disk", making=("-O", "^has_journal")) as disk:
+        assert "without a journal" in (doubt_about(disk.mount_point) or "")
+        assert doubt_about(disk.mount_point, tmp_path / "sys") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 import subprocess
@@ -72,6 +73,7 @@ async def test_the_commands_of_the_page_succeed(server: Server, tmp_path: Path, 
         pytest.skip("needs curl: make system-tools installs it")
     program = f"SPOOLRACK_URL={server.grpc_address} {sys.executable} -m spoolrack_server"
     names = {
+        ". .venv/bin/activate": "true",
         "spoolrack ": f"{program} ",
         "http://localhost:8080": str(server.http_url),
         # A log that every machine has, and an end of what follows it.
@@ -84,6 +86,46 @@ async def test_the_commands_of_the_page_succeed(server: Server, tmp_path: Path, 
     # With -e and pipefail: a failure ends it, and the lines after it are missed.
     typed[0] = typed[0]._replace(command=f"set -e -o pipefail; {typed[0].command}")
     await asyncio.to_thread(run, typed, tmp_path, names)
+
+
+def test_the_two_commands_of_the_readme_are_what_ci_runs_and_what_serves(tmp_path: Path) -> None:
+    """Type the first one as it stands, in a network of its own, and then the commands below it."""
+    serve, test = (line.partition("#")[0].strip() for line in _block(PAGES["README.md"]))
+    assert test == "make test"
+    assert f"\n{test} " in (CHECKOUT / ".ci" / "run").read_text()
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("needs root, to make a network in which the ports are free")
+    if not (CHECKOUT / ".venv" / "set-up-for").exists():
+        pytest.skip("needs root, and the environment that make test sets up")
+    serving = subprocess.Popen(
+        ["unshare", "--net", "--", "bash", "-c", f"ip link set lo up && exec {serve}"],
+        cwd=CHECKOUT,
+        env={**os.environ, "DATA": f"{tmp_path}/data"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert serving.stdout is not None
+        said = []
+        while (line := serving.stdout.readline()) and "127.0.0.1:50051" not in line:
+            said.append(line)
+        assert line, said
+        typed = conversation(PAGES["README.md"])
+        inside = f"nsenter --net --target {serving.pid} -- bash -ec"
+        for each in typed[1:]:  # The first one makes their program found.
+            command = f"{typed[0].command} && {each.command}"
+            subprocess.run([*inside.split(), command], cwd=CHECKOUT, timeout=STUCK, check=True)
+    finally:
+        serving.terminate()  # make, which passes it on
+        serving.communicate(timeout=STUCK)
+
+
+def _block(page: str) -> list[str]:
+    """Return the lines of a page's first block."""
+    found = re.search(r"```\n(.*?)```", page, re.DOTALL)
+    assert found is not None
+    return found[1].splitlines()
 
 
 @pytest.mark.parametrize("name", PAGES)

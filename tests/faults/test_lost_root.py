@@ -269,7 +269,8 @@ def test_a_start_with_a_forbidden_folder_loses_nothing(folder: str, mortal: Real
         code, said = mortal.refuse_start()
         assert code in (os.EX_IOERR, os.EX_CANTCREAT), said
         assert said.splitlines()[-1].startswith("spoolrack: ")
-        assert f"Permission denied: '{folder}'" in said
+        assert "Permission denied: " in said
+        assert f"'{folder}" in said
     mortal.start()
     assert ids_in(mortal) == sent
 

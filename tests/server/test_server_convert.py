@@ -12,9 +12,14 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server import convert
 from spoolrack_server.send_requests import columns
 from spoolrack_store.model.clock import DAY, HOUR, Millis
-from spoolrack_store.model.errors import InvalidQueueName, InvalidRequest, InvalidSetting
+from spoolrack_store.model.errors import (
+    InvalidMessage,
+    InvalidQueueName,
+    InvalidRequest,
+    InvalidSetting,
+)
 from spoolrack_store.model.operations import Blocking, Counts, Message, Queue
-from spoolrack_store.model.settings import SCHEMA, QueueSettings
+from spoolrack_store.model.settings import MAX_ATTRIBUTES, SCHEMA, QueueSettings
 from spoolrack_store.model.transitions import State
 
 ID = "0199a000-0000-7000-8000-000000000000"
@@ -381,3 +386,11 @@ def queue_with(
         counts=Counts(ready_count=1, leased_count=2, delayed_count=3, byte_count=4, oldest=oldest),
         blocking=blocking,
     )
+
+
+def test_attributes_are_counted_before_one_is_converted() -> None:
+    message = pb.OutgoingMessage()
+    for number in range(MAX_ATTRIBUTES + 1):
+        message.attributes[f"{number}"].Clear()  # without a value, which a conversion would refuse
+    with pytest.raises(InvalidMessage, match="it has 1001 attributes, and may have 1000"):
+        convert.attributes(message.attributes)

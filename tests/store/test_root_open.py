@@ -16,6 +16,7 @@ from random import Random
 
 import pytest
 from spoolrack_store.engine.engine import Engine
+from spoolrack_store.files.changes import Changes
 from spoolrack_store.files.local_disk import LocalDisk, RunningProcess, this_process
 from spoolrack_store.files.root import Root, make_root, open_root
 from spoolrack_store.model.clock import Millis, SystemClock
@@ -244,3 +245,31 @@ def test_a_folder_on_a_file_system_without_hard_links_does_not_become_a_root(tmp
             open_root(Linkless(tmp_path), os.fspath(tmp_path), Random(), this_process())
     assert not (tmp_path / "FORMAT").exists()
     assert os.listdir(tmp_path / "new") == []
+
+
+def test_the_log_of_another_version_is_not_overwritten_while_its_process_lives(tmp_path: Path) -> None:
+    root, _ = opened(tmp_path / "root")
+    root.memory.write(0, b"changes9")
+    with pytest.raises(RootInUse, match="CHANGES another version"):
+        opened(tmp_path / "root")
+    assert (tmp_path / "root/CHANGES").read_bytes().startswith(b"changes9")
+
+
+def test_the_log_of_another_version_is_begun_anew_when_its_process_is_gone(tmp_path: Path) -> None:
+    root, engine = opened(tmp_path / "root")
+    do(engine, CreateQueue(name="q", settings=QueueSettings()))
+    root.memory.write(0, b"changes9")
+    root.close()
+    _, engine = opened(tmp_path / "root")
+    assert engine.catalog.records.keys() == {"q"}
+    assert (tmp_path / "root/CHANGES").read_bytes().startswith(b"changes2")
+
+
+def test_a_process_more_than_there_is_room_for_is_told_what_to_do(tmp_path: Path) -> None:
+    root, _ = opened(tmp_path / "root")
+    changes = Changes(root.memory, root.owner)
+    changes.read_header()
+    changes.set_members((root.owner, *(f"{number:08d}" for number in range(446))))
+    opened(tmp_path / "root")
+    with pytest.raises(RootUnusable, match=r"448 processes have it open, .*: end one of them"):
+        opened(tmp_path / "root")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 from random import Random
 from typing import Any, cast
 
 import pytest
 from spoolrack_store.files.disk import Disk
-from spoolrack_store.files.local_disk import LocalDisk
-from spoolrack_store.files.root import require_links
+from spoolrack_store.files.local_disk import LocalDisk, space_of, this_process
+from spoolrack_store.files.root import open_root, require_operations
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.disk_watermark import DiskWatermark
 from spoolrack_store.model.errors import RootUnusable, StaleReceipt
 from spoolrack_store.model.names import MAX_BYTES, MOST
 from spoolrack_store.model.operations import ChangeVisibility, Delete, Receive, Send
@@ -62,32 +64,87 @@ def test_the_longest_names_go_through_every_state(seed: int) -> None:
     rig.check()
 
 
-def test_a_file_system_with_hard_links_is_taken_and_nothing_is_left(tmp_path: Path) -> None:
-    (tmp_path / "new").mkdir()
-    require_links(LocalDisk(tmp_path), str(tmp_path), "p1")
+def _an_owner(root: Path) -> Path:
+    for folder in ("new", "owners"):
+        (root / folder).mkdir()
+    (root / "owners" / "p1").touch()
+    return root
+
+
+def test_a_file_system_with_all_operations_is_taken_and_nothing_is_left(tmp_path: Path) -> None:
+    require_operations(LocalDisk(_an_owner(tmp_path)), str(tmp_path), "p1")
     assert list((tmp_path / "new").iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("call", "code"),
-    [("link", errno.EPERM), ("link", errno.EOPNOTSUPP), ("rename_new", errno.EINVAL)],
+    ("call", "code", "name"),
+    [
+        ("link", errno.EPERM, "hard links"),
+        ("link", errno.EOPNOTSUPP, "hard links"),
+        ("rename_new", errno.EINVAL, "RENAME_NOREPLACE"),
+    ],
 )
-def test_a_file_system_without_them_is_refused_with_what_to_do(
-    tmp_path: Path, call: str, code: int
+def test_a_file_system_without_one_is_refused_by_its_name_with_what_to_do(
+    tmp_path: Path, call: str, code: int, name: str
 ) -> None:
-    (tmp_path / "new").mkdir()
-    disk = PickyDisk(LocalDisk(tmp_path))
+    disk = PickyDisk(LocalDisk(_an_owner(tmp_path)))
     disk.fail(code, call)
-    with pytest.raises(RootUnusable, match="use one that"):
-        require_links(cast(Disk, disk), str(tmp_path), "p1")
+    with pytest.raises(RootUnusable, match=f"no .*{name}.*: use one such as ext4"):
+        require_operations(cast(Disk, disk), str(tmp_path), "p1")
     assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_disk_that_fails_is_not_taken_for_one_without_the_operation(tmp_path: Path) -> None:
+    disk = PickyDisk(LocalDisk(_an_owner(tmp_path)))
+    disk.fail(errno.EIO, "link")
+    with pytest.raises(OSError, match="Input/output error"):
+        require_operations(cast(Disk, disk), str(tmp_path), "p1")
+
+
+def test_a_file_system_that_looks_at_the_flag_only_when_the_name_is_free_is_refused(
+    tmp_path: Path,
+) -> None:
+    """GlusterFS finds the name taken before it looks at the flag that it doesn't know: the answer is
+    EEXIST, as it should be, and EINVAL for each message that is published."""
+
+    class Flagless(LocalDisk):
+        def rename_new(self, source: str, target: str) -> None:
+            code = errno.EEXIST if (tmp_path / target).exists() else errno.EINVAL
+            raise OSError(code, os.strerror(code), source)
+
+    for _ in range(2):
+        with pytest.raises(RootUnusable, match="RENAME_NOREPLACE"):
+            open_root(Flagless(tmp_path), str(tmp_path), Random(), this_process())
+    assert not (tmp_path / "FORMAT").exists()
+    assert [*(tmp_path / "new").iterdir(), *(tmp_path / "owners").iterdir()] == []
+
+
+def test_a_root_that_was_moved_to_such_a_file_system_is_refused_too(tmp_path: Path) -> None:
+    open_root(LocalDisk(tmp_path), str(tmp_path), Random(), this_process()).close()
+
+    class Linkless(LocalDisk):
+        def link(self, source: str, target: str) -> None:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), source)
+
+    with pytest.raises(RootUnusable, match="hard links"):
+        open_root(Linkless(tmp_path), str(tmp_path), Random(), this_process())
 
 
 def test_a_file_system_that_replaces_what_it_must_not_is_refused(tmp_path: Path) -> None:
     class Replacing(LocalDisk):
         def rename_new(self, source: str, target: str) -> None:
             self.rename(source, target)
+            if (tmp_path / source).exists():  # rename(2) leaves two links of one file as they are
+                (tmp_path / source).unlink()
 
-    (tmp_path / "new").mkdir()
     with pytest.raises(RootUnusable, match="replaces"):
-        require_links(Replacing(tmp_path), str(tmp_path), "p1")
+        require_operations(Replacing(_an_owner(tmp_path)), str(tmp_path), "p1")
+
+
+@pytest.mark.parametrize("free", [-1, 2**64 - 1])
+def test_a_file_system_that_does_not_know_its_free_files_has_no_limit_of_them(free: int) -> None:
+    # ceph-fuse answers so: it isn't full, and no send may be refused for it.
+    facts = [4096, 4096, 9000, 8000, 8000, 500, free, free, 0, 255]
+    space = space_of(os.statvfs_result(facts))
+    assert space.files is None
+    assert not space.is_below(DiskWatermark(bytes=0, files=10))

@@ -1,12 +1,13 @@
-"""The wheel serves: `pip install "spoolrack[server]"` into a new environment, then send, receive."""
+"""README's line of pip, typed in a copy of the checkout: the command serves, sends and receives."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
-import sys
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,22 +30,19 @@ def _run(*command: str | Path, cwd: Path) -> str:
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """Build the wheel, install it with its extra `server` into a new environment; return `bin`."""
-    dist = tmp_path / "dist"
-    _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", dist, cwd=CHECKOUT)
-    (wheel,) = dist.glob("spoolrack-*.whl")
+    """Install as README says, in a copy of what the project's history has; return `bin`."""
+    found = re.search(r"`pip (install \"\.\[server\]\")`", (CHECKOUT / "README.md").read_text())
+    assert found is not None
+    tracked = _run("git", "ls-files", "-z", cwd=CHECKOUT).split("\0")
+    for name in filter(None, tracked):
+        target = tmp_path / "clone" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(CHECKOUT / name, target)
     venv.create(tmp_path / "venv", with_pip=True)
     bin_folder = tmp_path / "venv" / "bin"
-    pip: tuple[str, ...] = (
-        str(bin_folder / "python"),
-        "-m",
-        "pip",
-        "install",
-        "--no-input",
-        "--disable-pip-version-check",
-    )
-    pip += ("--only-binary", ":all:", "--constraint", str(_pins(tmp_path)))
-    done = _tried(*pip, f"spoolrack[server] @ {wheel.as_uri()}", cwd=tmp_path)
+    pip: tuple[str, ...] = (str(bin_folder / "python"), "-m", "pip", *shlex.split(found[1]))
+    pip += ("--no-input", "--disable-pip-version-check", "--constraint", str(_pins(tmp_path)))
+    done = _tried(*pip, cwd=tmp_path / "clone")
     if re.search(r"NewConnectionError|NameResolutionError|ConnectTimeout", done.stdout + done.stderr):
         pytest.skip("needs the package index")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -86,7 +84,7 @@ def endpoint(programs: Path, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_the_wheel_installed_by_pip_serves_sends_and_receives(
+def test_what_the_readmes_pip_installs_serves_sends_and_receives(
     endpoint: str, programs: Path, tmp_path: Path
 ) -> None:
     spoolrack = (programs / "spoolrack",)

@@ -43,7 +43,7 @@ def main() -> NoReturn:
             raise
         sys.stderr.write(
             f"spoolrack: {error.name} is missing, because only the client is installed: "
-            "pip install 'spoolrack[server]'\n"
+            "pip install '.[server]' in a clone\n"
         )
         code = os.EX_UNAVAILABLE
     except KeyboardInterrupt:

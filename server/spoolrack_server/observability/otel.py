@@ -1,4 +1,4 @@
-"""Spans of a server's calls, by OpenTelemetry, an extra: `pip install "spoolrack[otel]"`.
+"""Spans of a server's calls, by OpenTelemetry, an extra: `pip install ".[otel]" in a clone`.
 
 A span continues the trace that came with its call. A call whose messages carry traces is linked to each
 of them, or is the child of a single one. Nothing is imported unless an endpoint for spans is set; an
@@ -153,7 +153,7 @@ def otlp_traces(url: str) -> OtelTraces:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         raise TracingUnavailable(
-            f'Traces need OpenTelemetry ({error}): pip install "spoolrack[otel]".'
+            f'Traces need OpenTelemetry ({error}): pip install ".[otel]" in a clone.'
         ) from error
     named = {"service.name": "spoolrack", "service.version": version("spoolrack")}
     # The operator's environment takes precedence.

@@ -38,14 +38,21 @@ from ..engine.reserver import Reserver
 from ..engine.schedule_catalog import ScheduleCatalog
 from ..engine.sender import Sender
 from ..engine.stages import Stages
-from ..files.changes import LOCK, Change, ChangeKind, Changes, Memory, Overtaken
+from ..files.changes import LOCK, PATH, Change, ChangeKind, Changes, Memory, Overtaken
 from ..files.disk import Commit, Disk, Lock, SyncFailed, explained
 from ..files.layout import owner as owner_file
+from ..files.root import owners_of
 from ..model.background_work import ALL_WORK, BackgroundWork
 from ..model.batch_file import Entry
 from ..model.clock import Clock, Millis
 from ..model.disk_watermark import DiskWatermark
-from ..model.errors import OutcomeUnknown, ReservationCommitted, ReservationLost, StoreError
+from ..model.errors import (
+    OutcomeUnknown,
+    ReservationCommitted,
+    ReservationLost,
+    RootInUse,
+    StoreError,
+)
 from ..model.names import FileIds, NotAName, batch_of, parse
 from ..model.operations import (
     ChangeVisibility,
@@ -121,7 +128,12 @@ class Sharing:
 
     def _open(self) -> None:
         changes = self._changes
-        members = frozenset(changes.read_members())
+        members = frozenset[str]()
+        if not changes.is_foreign:
+            members = frozenset(changes.read_members())
+        elif any(map(self._is_living, set(owners_of(self._moves.disk)) - {self._moves.owner})):
+            holder = f", whose {PATH} another version of Spoolrack writes"
+            raise RootInUse(root="the root", holder=holder)
         living = frozenset(filter(self._is_living, members))
         if living:
             changes.read_header()

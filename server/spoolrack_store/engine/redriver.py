@@ -189,12 +189,7 @@ class Redriver(Part):
 
     def recover(self) -> None:
         latest: dict[str, RedriveName] = {}
-        for text in self._texts():
-            try:
-                name = parse_redrive(text)
-            except NotAName as error:
-                self._quarantine(text, str(error))
-                continue
+        for name in self._names():
             other = latest.setdefault(name.id, name)
             if other is not name:
                 # A power cut has kept the name that a rename had replaced.
@@ -209,19 +204,25 @@ class Redriver(Part):
 
     def path_changed(self, path: str) -> None:
         id = path.rpartition("/")[2].partition(",")[0]
-        for text in self._texts():
-            if text.startswith(f"{id},"):
-                self._update(parse_redrive(text), Millis(self._clock.monotonic() + STAND_BY))
+        for name in self._names():
+            if name.id == id:
+                self._update(name, Millis(self._clock.monotonic() + STAND_BY))
                 return
         self._drop(id)
 
-    def _texts(self) -> list[str]:
+    def _names(self) -> Iterator[RedriveName]:
+        """Yield the names in the folder, in order; put any other file aside."""
         try:
-            return sorted(each.name for each in self._moves.disk.scan(FOLDER))
+            texts = sorted(each.name for each in self._moves.disk.scan(FOLDER))
         except FileNotFoundError:
-            return []
+            return
         except OSError as error:
             raise explained(error) from error
+        for text in texts:
+            try:
+                yield parse_redrive(text)
+            except NotAName as error:
+                self._quarantine(text, str(error))
 
     def _update(self, name: RedriveName, due: Millis) -> None:
         """Know a redrive by the name that it has now."""

@@ -34,6 +34,7 @@ from typing import Final, Protocol, TypeVar
 
 from ..files.disk import SyncFailed
 from ..model.clock import Millis
+from ..model.errors import RootUnusable
 
 PATH: Final = "CHANGES"
 LOCK: Final = "LOCK"
@@ -92,10 +93,6 @@ class Poisoned(Exception):
     """A sync of another process failed: only a restart can tell which changes are durable."""
 
 
-class Crowded(Exception):
-    """More processes have the root open than the header has room for."""
-
-
 class Changes:
     """The log, as one process sees it. Each call needs `LOCK`.
 
@@ -125,6 +122,11 @@ class Changes:
         text = self._memory.read(_OWNERS, _START - _OWNERS).partition(b"\0")[0]
         return tuple(text.decode("ascii", errors="replace").split())
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether a program that writes another form of log has written here last."""
+        return self._memory.read(0, len(_MAGIC)) not in (_MAGIC, bytes(len(_MAGIC)))
+
     def begin_anew(self) -> None:
         """Empty the log: no other member is alive."""
         self._head = self._done = self._seen = 0
@@ -141,7 +143,8 @@ class Changes:
         self.members = members
         text = "".join(f"{owner}\n" for owner in members).encode() + b"\0"
         if len(text) > _START - _OWNERS:
-            raise Crowded
+            why = f"{len(self.members) - 1} processes have it open, as many as can: end one of them"
+            raise RootUnusable(root="the root", why=why)
         self._write(_OWNERS, text)
 
     def hold(self, since: int) -> None:

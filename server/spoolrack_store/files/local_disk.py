@@ -566,14 +566,7 @@ class LocalDisk:
             raise OSError(code, os.strerror(code), "syncfs")
 
     def space(self) -> Space:
-        found = os.fstatvfs(self._root)
-        return Space(
-            bytes=found.f_bavail * found.f_frsize,
-            # Where there is no limit it says 0 of 0.
-            files=found.f_favail if found.f_files else None,
-            all_bytes=found.f_blocks * found.f_frsize,
-            all_files=found.f_files,
-        )
+        return space_of(os.fstatvfs(self._root))
 
     def set_aside(self, path: str, size: int) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -673,6 +666,19 @@ class LocalDisk:
         except BaseException:
             os.close(file)
             raise
+
+
+def space_of(found: os.statvfs_result) -> Space:
+    """Return what statvfs(3) tells of a file system.
+
+    One without a limit of files says 0 of 0, and ceph-fuse -1 free ones, which it doesn't know.
+    """
+    return Space(
+        bytes=found.f_bavail * found.f_frsize,
+        files=found.f_favail if found.f_files and 0 <= found.f_favail <= found.f_files else None,
+        all_bytes=found.f_blocks * found.f_frsize,
+        all_files=max(0, found.f_files),
+    )
 
 
 _CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

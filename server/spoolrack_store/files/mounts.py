@@ -25,15 +25,18 @@ def log_doubt(root: str | os.PathLike[str]) -> None:
         log.warning("%s", doubt)
 
 
-def doubt_about(root: str | os.PathLike[str]) -> str | None:
+def doubt_about(root: str | os.PathLike[str], devices: Path = _DEVICES) -> str | None:
     """Return why the file system under `root` may not keep a promise; None if nothing is known against
-    it."""
+    it. `devices`: the system's links from a device's numbers to its name (sysfs(5))."""
     device = os.stat(root).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     kind = _kind_of(number)
     if kind != "ext4" or not _JOURNALS.is_dir():
         return None
-    name = (_DEVICES / number).resolve().name
+    try:
+        name = (devices / number).readlink().name
+    except OSError:
+        return None  # Without /sys, as in some containers: a device without a name has no evidence.
     if any(journal.name.startswith(f"{name}-") for journal in _JOURNALS.iterdir()):
         return None
     return (

@@ -7,6 +7,7 @@ a dead process's.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
@@ -40,6 +41,10 @@ _FILES: Final = frozenset({"FORMAT", LOCK, PATH, RESERVE})
 _ALSO_ALLOWED: Final = frozenset({"lost+found"})
 _FIRST: Final = b"spoolrack 1\n"
 _OWNER_LENGTH: Final = 8
+_UNSUPPORTED: Final = frozenset(
+    {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EXDEV, errno.EMLINK}
+)
+"""Errors of an operation that a file system doesn't have (link(2), rename(2))."""
 
 
 @dataclass(slots=True)
@@ -146,10 +151,16 @@ def open_root(disk: LocalDisk, root: str, random: Random, process: RunningProces
         if held is None:
             raise RootInUse(root=root, holder=holder(disk))
         try:
-            _write_format(disk, root)
             lock, owner = _become_owner(disk, root, random, process)
-            _also_when_full(disk, lambda: disk.set_aside(PATH, SIZE))
-            return Root(disk, disk.map(PATH, SIZE), owner, lock)
+            try:
+                require_operations(disk, root, owner)
+                _write_format(disk, root)
+                _also_when_full(disk, lambda: disk.set_aside(PATH, SIZE))
+                return Root(disk, disk.map(PATH, SIZE), owner, lock)
+            except BaseException:
+                lock.release()
+                disk.unlink(owner_file(owner))
+                raise
         finally:
             held.release()
     except OSError as error:
@@ -193,14 +204,13 @@ def _require_ours(disk: LocalDisk, root: str) -> None:
 
 
 def _write_format(disk: LocalDisk, root: str) -> None:
-    """Write FORMAT last: a root that has it has all its folders, on a file system with hard links."""
+    """Write FORMAT last: a root that has it has all its folders, on a file system that was tried."""
     try:
         if disk.read("FORMAT", 100) == FORMAT_CONTENT:
             return
         disk.unlink("FORMAT")
     except FileNotFoundError:
         pass
-    require_links(disk, root, "start")
     disk.sync_folder(".")
     disk.create("FORMAT", [FORMAT_CONTENT], sync=True)
     disk.sync_folder(".")
@@ -254,34 +264,40 @@ def holder(disk: Disk) -> str:
     return f" ({'; '.join(told)})" if told else ""
 
 
-def require_links(disk: Disk, root: str, owner: str) -> None:
-    """Try a link and a rename in `new/`; raise `RootUnusable` if the file system lacks one of them.
+def require_operations(disk: Disk, root: str, owner: str) -> None:
+    """Try each operation on names as the store uses it: a link into `new/`, a rename there onto a free
+    and onto a taken name. Raise `RootUnusable`, which names what is missing.
 
-    A process that dies here leaves files that the next start unlinks.
+    The file is the owner's own. A process that dies here leaves names that the next start unlinks.
     """
-    first, second = f"new/{owner}-1{COPY}", f"new/{owner}-2{COPY}"
+    source, first, second = owner_file(owner), f"new/{owner}-1{COPY}", f"new/{owner}-2{COPY}"
+
+    def attempt(name: str, operation: Callable[[], None]) -> None:
+        try:
+            _also_when_full(disk, operation)
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+            raise _lacks(root, f"{name} ({error.strerror})") from error
+
+    rename = "no rename that keeps what is there (renameat2 with RENAME_NOREPLACE)"
     try:
-        disk.create(first, [b""], sync=False)
+        attempt("no hard links", lambda: disk.link(source, first))
+        # Onto a free name: a file system may look at the flag only after it has found the name taken.
+        attempt(rename, lambda: disk.rename_new(first, second))
+        attempt("no hard links", lambda: disk.link(source, first))
         try:
-            disk.link(first, second)
-        except OSError as error:
-            raise RootUnusable(
-                root=root,
-                why=f"its file system has no hard links ({error.strerror}); use one that has, such as "
-                "ext4, XFS, Btrfs or tmpfs",
-            ) from error
-        try:
-            disk.rename_new(first, second)
+            attempt(rename, lambda: disk.rename_new(first, second))
         except FileExistsError:
-            return
-        except OSError as error:
-            raise RootUnusable(
-                root=root,
-                why="its file system can't rename without replacing what is there "
-                f"({error.strerror}); use one that can, such as ext4, XFS, Btrfs or tmpfs",
-            ) from error
-        raise RootUnusable(root=root, why="its file system replaces files that a rename must not")
+            pass
+        else:
+            raise _lacks(root, "a rename that replaces what it must keep")
     finally:
         for path in (first, second):
             with suppress(FileNotFoundError):
                 disk.unlink(path)
+
+
+def _lacks(root: str, what: str) -> RootUnusable:
+    why = f"its file system has {what}: use one such as ext4, XFS, Btrfs or tmpfs"
+    return RootUnusable(root=root, why=why)

@@ -139,12 +139,17 @@ def size_of(attributes: Attributes) -> int:
     )
 
 
+def check_attribute_count(count: int) -> None:
+    """Raise `InvalidMessage` for more attributes than a message may have, before any is converted."""
+    if count > MAX_ATTRIBUTES:
+        raise InvalidMessage(why=f"it has {count} attributes, and may have {MAX_ATTRIBUTES}")
+
+
 def check_content(queue: str, body_size: int, attributes: Attributes, max_message_size: int) -> None:
     """Raise the error of invalid content, before a byte of it is written."""
     if body_size > max_message_size:
         raise MessageTooLarge(queue=queue, size=body_size, limit=max_message_size)
-    if len(attributes) > MAX_ATTRIBUTES:
-        raise InvalidMessage(why=f"it has {len(attributes)} attributes, and may have {MAX_ATTRIBUTES}")
+    check_attribute_count(len(attributes))
     size = 0
     for name, value in attributes.items():
         try:
