@@ -69,7 +69,7 @@ class EnvelopeStream:
         self._deliveries: Deliveries | None = None
         self._reader: Started | None = None
         self._buffer: PrefetchBuffer[Envelope] = PrefetchBuffer(self._runtime)
-        self._leases = Leases(context, queue, visibility_timeout, self._report)
+        self._leases = Leases(context, queue, visibility_timeout, self._report_late)
         self._arrived = 0
         """Messages of all connections. Changed by the reader."""
         self._arrived_before = 0
@@ -102,19 +102,23 @@ class EnvelopeStream:
             held = self._leases.hand_out(envelopes, keep=self._until_dropped)
             with self._lock:
                 self._passed += len(envelopes)
-            if self._concurrency is None or len(held) < len(envelopes):
-                self._report()
+                if self._concurrency is None or len(held) < len(envelopes):
+                    self._report()
             if held or not envelopes:
                 return held
 
     def _report(self) -> None:
-        """Report how many messages of the present connection were handed out or dropped."""
-        with self._lock:
-            deliveries, begun = self._deliveries, self._passed - self._arrived_before
-            if deliveries is None or begun <= self._reported:
-                return
+        """Report how many messages of the present connection were handed out or dropped. With the lock
+        held, so that reports don't overtake each other."""
+        begun = self._passed - self._arrived_before
+        if self._deliveries is not None and begun > self._reported:
             self._reported = begun
-            deliveries.report(begun)
+            self._deliveries.report(begun)
+
+    def _report_late(self) -> None:
+        """Report now and then what wasn't worth a report when it was handed out."""
+        with self._lock:
+            self._report()
 
     def ack(self, receipt: str) -> None:
         """Delete a message soon. Raise `ClientClosed` once the stream is closed."""

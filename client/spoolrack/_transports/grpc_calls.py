@@ -76,10 +76,14 @@ class ChannelCalls(Protocol):
     def frames(self, method: Callable[..., Any], request: Any) -> Frames: ...
 
     def reporting(
-        self, method: Callable[..., Any], method_of_one: Callable[..., Any], request: Any
+        self,
+        method: Callable[..., Any],
+        method_of_one: Callable[..., Any],
+        request: Any,
+        report_of: Callable[[int], Any],
     ) -> ReportingFrames:
-        """Open a call that takes reports after its first `request`. `method_of_one` is the same method,
-        for a single request."""
+        """Open a call that takes reports after its first `request`. `report_of` makes the request that
+        reports a number; `method_of_one` is the same method, for a single request."""
 
     async def close(self) -> None: ...
 
@@ -101,7 +105,7 @@ class Frames(Protocol):
 class ReportingFrames(Frames, Protocol):
     """The responses of a call that takes reports."""
 
-    def report(self, request: Any) -> None:
+    def report(self, number: int) -> None:
         """Send a report soon: at once, if the last one was sent `PACE` seconds ago. Of those that wait
         only the last one is sent."""
 
@@ -138,10 +142,14 @@ class ThreadCalls:
             raise ClientClosed() from error
 
     def reporting(
-        self, method: Callable[..., Any], method_of_one: Callable[..., Any], request: Any
+        self,
+        method: Callable[..., Any],
+        method_of_one: Callable[..., Any],
+        request: Any,
+        report_of: Callable[[int], Any],
     ) -> ReportingFrames:
         try:
-            return ReportingThreadFrames(method, request, self._target, self)
+            return ReportingThreadFrames(method, request, report_of, self._target, self)
         except ValueError as error:
             raise ClientClosed() from error
 
@@ -191,13 +199,18 @@ class ReportingThreadFrames(ThreadFrames):
     """A thread of gRPC sends the reports."""
 
     def __init__(
-        self, method: Callable[..., Any], request: Any, target: str, calls: ThreadCalls
+        self,
+        method: Callable[..., Any],
+        request: Any,
+        report_of: Callable[[int], Any],
+        target: str,
+        calls: ThreadCalls,
     ) -> None:
-        self._reports: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        super().__init__(method(_outgoing(request, self._reports)), target, calls)
+        self._reports: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        super().__init__(method(_outgoing(request, report_of, self._reports)), target, calls)
 
-    def report(self, request: Any) -> None:
-        self._reports.put(request)
+    def report(self, number: int) -> None:
+        self._reports.put(number)
 
     def cancel(self) -> None:
         super().cancel()
@@ -205,14 +218,17 @@ class ReportingThreadFrames(ThreadFrames):
         self._reports.put(None)
 
 
-def _outgoing(first: Any, reports: queue.SimpleQueue[Any]) -> Iterator[Any]:
+def _outgoing(
+    first: Any, report_of: Callable[[int], Any], reports: queue.SimpleQueue[int | None]
+) -> Iterator[Any]:
+    """Yield the first request, and then reports until None."""
     yield first
-    while (report := reports.get()) is not None:
+    while (number := reports.get()) is not None:
         with contextlib.suppress(queue.Empty):
             while (newer := reports.get_nowait()) is not None:
-                report = newer
+                number = newer
             return
-        yield report
+        yield report_of(number)
         time.sleep(PACE)
 
 
@@ -243,10 +259,14 @@ class TaskCalls:
             raise ClientClosed() from error
 
     def reporting(
-        self, method: Callable[..., Any], method_of_one: Callable[..., Any], request: Any
+        self,
+        method: Callable[..., Any],
+        method_of_one: Callable[..., Any],
+        request: Any,
+        report_of: Callable[[int], Any],
     ) -> ReportingFrames:
         try:
-            return ReportingTaskFrames(method, method_of_one, request, self._target, self)
+            return ReportingTaskFrames(method, method_of_one, request, report_of, self._target, self)
         except grpc.aio.UsageError as error:
             raise ClientClosed() from error
 
@@ -309,22 +329,24 @@ class ReportingTaskFrames(TaskFrames):
         method: Callable[..., Any],
         method_of_one: Callable[..., Any],
         request: Any,
+        report_of: Callable[[int], Any],
         target: str,
         calls: TaskCalls,
     ) -> None:
         super().__init__(method(), target, calls)
+        self._report_of = report_of
         self._open_again: Callable[[], TaskFrames] = lambda: TaskFrames(
             method_of_one(request), target, calls
         )
-        self._newest: Any = None
+        self._newest = 0
         self._some = asyncio.Event()
         self._broke = False
         self._writer = asyncio.get_running_loop().create_task(
             self._write(request), name="spoolrack-reports"
         )
 
-    def report(self, request: Any) -> None:
-        self._newest = request
+    def report(self, number: int) -> None:
+        self._newest = number
         self._some.set()
 
     async def _write(self, first: Any) -> None:
@@ -333,7 +355,7 @@ class ReportingTaskFrames(TaskFrames):
             while True:
                 await self._some.wait()
                 self._some.clear()
-                await self._call.write(self._newest)
+                await self._call.write(self._report_of(self._newest))
                 await asyncio.sleep(PACE)
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
             # The reader learns of the end too, though maybe not of its reason.

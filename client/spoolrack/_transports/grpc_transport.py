@@ -64,7 +64,7 @@ class GrpcDeliveries:
             # An older server's answer to a report, which it doesn't know.
 
     def report(self, begun: int) -> None:
-        self._frames.report(rpc.StreamReceiveRequest(begun=begun))
+        self._frames.report(begun)
 
     def connected(self) -> bool:
         return self._frames.connected()
@@ -214,7 +214,12 @@ class GrpcTransport:
         # Deletes and lease changes have calls of their own: a handler may outlive the stream.
         stub = self._stub
         return GrpcDeliveries(
-            self._calls.reporting(stub.StreamReceive, stub.one_request.StreamReceive, request)
+            self._calls.reporting(
+                stub.StreamReceive,
+                stub.one_request.StreamReceive,
+                request,
+                lambda begun: rpc.StreamReceiveRequest(begun=begun),
+            )
         )
 
     async def delete(
