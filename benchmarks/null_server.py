@@ -197,6 +197,9 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
                 if known and request.digest and known != request.digest:
                     text = f"Epoch {last} of {request.writer} differs."
                     refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "EPOCH_DIFFERS", text)
+                if request.epoch < last and request.digest:
+                    text = f"Epoch {request.epoch} of {request.writer} is below {last}."
+                    refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "EPOCH_PASSED", text)
                 return staged.PublishResponse(duplicate=True, last_epoch=last)
             for name in request.stages:
                 if name not in self.stages:

@@ -131,6 +131,30 @@ class EpochDiffers(SpoolrackError):
     code = "FAILED_PRECONDITION"
 
 
+class EpochPassed(SpoolrackError):
+    """The writer has published a later epoch, and whether this one was published with these messages is
+    not remembered: nothing was published, and the stages are as they were."""
+
+    reason = "EPOCH_PASSED"
+    code = "FAILED_PRECONDITION"
+
+
+class ChunkDiffers(SpoolrackError):
+    """The stage has a chunk of this number already, with other messages or for another queue: nothing
+    was stored."""
+
+    reason = "CHUNK_DIFFERS"
+    code = "FAILED_PRECONDITION"
+
+
+class NameTaken(SpoolrackError):
+    """The stage, writer or stream of this name belongs to another caller, or to another queue: nothing
+    was done."""
+
+    reason = "NAME_TAKEN"
+    code = "ALREADY_EXISTS"
+
+
 class ReservationNotFound(SpoolrackError):
     """There is no reservation of this stream and number: it was never made, or is long over."""
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from spoolrack.v1 import reservation_service_pb2 as rpc
 from spoolrack_store.model import reservation_requests as ops
-from spoolrack_store.model.errors import Draining, InvalidRequest, ReservationNotFound
+from spoolrack_store.model.errors import Draining, InvalidRequest
 
 from . import convert
 from .access.authorization import queues_for
@@ -45,10 +45,6 @@ class ReservationService:
 
     async def Reserve(self, request: rpc.ReserveRequest, context: Context) -> None:
         made = await self._leases.lease(_operation(request))
-        allowed = queues_for(Permission.RECEIVE)
-        if made is not None and allowed is not None and not allowed(made.queue):
-            # Another caller's, of another queue: it is left alone.
-            raise ReservationNotFound(stream=request.stream, sequence_number=request.sequence_number)
         response = rpc.ReserveResponse(reservation=None if made is None else _reservation(made))
         try:
             await write(context, response.SerializeToString())
@@ -166,6 +162,7 @@ def _operation(request: rpc.ReserveRequest) -> ops.Reserve:
         max_bytes=request.max_bytes or ops.DEFAULT_RESERVED_BYTES,
         visibility_timeout=convert.optional_span(request, "visibility_timeout", None),
         wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
+        allowed=queues_for(Permission.RECEIVE),
     )
 
 

@@ -16,7 +16,7 @@ from spoolrack_store.model.errors import InvalidMessage, InvalidRequest
 from spoolrack_store.model.stage_requests import Stage
 
 from . import convert
-from .access.authorization import queues_for
+from .access.authorization import owner_name, queues_for
 from .access.list_filter import shown
 from .access.permissions import Permission
 from .page_tokens import PageTokens, page_size
@@ -52,6 +52,7 @@ class StagingService:
                 ),
                 digest=request.digest,
                 allowed=queues_for(Permission.SEND),
+                owner=owner_name(),
             )
         )
         return rpc.PublishResponse(
@@ -96,6 +97,7 @@ def _chunk(request: rpc.StageRequest) -> Stage:
         queue=convert.queue_name(request.queue),
         bodies=[],
         time_to_live=convert.optional_span(request, "time_to_live", ops.DEFAULT_TIME_TO_LIVE),
+        allowed=queues_for(Permission.SEND),
     )
     with_bodies = _with_columns if request.HasField("columns") else _with_messages
     return with_bodies(empty, request)

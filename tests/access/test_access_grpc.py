@@ -109,11 +109,11 @@ async def outcome(client: Client, method: str, request: Message) -> tuple[str, s
 
 @pytest.fixture
 async def server(tmp_path: Path, files: Files) -> AsyncIterator[Server]:
-    """One that knows the owner, who may do everything, alice, whose queues begin with "a", and carol,
-    who may do nothing."""
+    """One that knows the owner, who may do everything, alice, whose queues begin with "a", bob, whose
+    queues begin with "b", and carol, who may do nothing."""
     security = Security(
-        tokens=files.write_tokens("owner", "alice", "carol"),
-        permissions=files.write_permissions("owner all *", "alice all a*"),
+        tokens=files.write_tokens("owner", "alice", "bob", "carol"),
+        permissions=files.write_permissions("owner all *", "alice all a*", "bob all b*"),
     )
     async with serving(tmp_path / "root", security) as server:
         yield server
@@ -128,6 +128,12 @@ async def owner(server: Server, files: Files) -> AsyncIterator[Client]:
 @pytest.fixture
 async def alice(server: Server, files: Files) -> AsyncIterator[Client]:
     async with as_caller(server, bearer(files.tokens["alice"])) as client:
+        yield client
+
+
+@pytest.fixture
+async def bob(server: Server, files: Files) -> AsyncIterator[Client]:
+    async with as_caller(server, bearer(files.tokens["bob"])) as client:
         yield client
 
 
@@ -219,7 +225,7 @@ async def test_dead_letters_need_a_permission_where_they_go(alice: Client, owner
     assert (await refused(alice.stub.StartRedrive(asked))).reason == "PERMISSION_DENIED"
 
 
-async def test_stages_of_queues_that_one_may_not_send_to_are_not_there(
+async def test_stages_of_queues_that_one_may_not_send_to_belong_to_others(
     alice: Client, owner: Client
 ) -> None:
     for queue in ("a1", "b1"):
@@ -234,9 +240,13 @@ async def test_stages_of_queues_that_one_may_not_send_to_are_not_there(
     assert [stage.name for stage in listed.stages] == ["mine"]
     for stages in (["theirs"], ["mixed"], ["mine", "mixed"]):
         publish = staging.PublishRequest(writer="w", epoch=1, stages=stages)
-        assert (await refused(alice.stub.Publish(publish))).reason == "STAGE_NOT_FOUND"
-    for stage in ("theirs", "mixed", "never"):
-        assert (await alice.stub.AbortStage(staging.AbortStageRequest(stage=stage))).message_count == 0
+        assert (await refused(alice.stub.Publish(publish))).reason == "NAME_TAKEN"
+    for stage in ("theirs", "mixed"):
+        no = await refused(alice.stub.AbortStage(staging.AbortStageRequest(stage=stage)))
+        assert (no.code, no.reason) == (grpc.StatusCode.ALREADY_EXISTS, "NAME_TAKEN")
+        assert no.metadata == {"kind": "stage", "name": stage}
+    never = staging.AbortStageRequest(stage="never")
+    assert (await alice.stub.AbortStage(never)).message_count == 0
     there = await owner.stub.ListStages(staging.ListStagesRequest())
     assert [stage.name for stage in there.stages] == ["mine", "mixed", "theirs"]
     assert (await owner.counts("a1")).ready_count == (await owner.counts("b1")).ready_count == 0
@@ -246,7 +256,65 @@ async def test_stages_of_queues_that_one_may_not_send_to_are_not_there(
     assert (await owner.stub.Publish(publish)).message_count == 3
 
 
-async def test_sets_of_queues_that_one_may_not_receive_from_are_not_there(
+async def test_a_chunk_of_a_stranger_is_never_taken_for_the_caller_s(
+    alice: Client, bob: Client, owner: Client
+) -> None:
+    """Neither under the same number nor beside it, whichever of them is first."""
+    for queue in ("a1", "b1"):
+        await owner.create(queue)
+    theirs = staging.StageRequest(stage="job-43", queue="a1", messages=MESSAGES)
+    await alice.stub.Stage(theirs)
+    for number in (0, 1):
+        mine = staging.StageRequest(stage="job-43", chunk_number=number, queue="b1", messages=MESSAGES)
+        no = await refused(bob.stub.Stage(mine))
+        assert (no.code, no.reason) == (grpc.StatusCode.ALREADY_EXISTS, "NAME_TAKEN")
+    first = staging.StageRequest(stage="job-44", queue="b1", messages=MESSAGES)
+    await bob.stub.Stage(first)
+    after = staging.StageRequest(stage="job-44", chunk_number=1, queue="a1", messages=MESSAGES)
+    assert (await refused(alice.stub.Stage(after))).reason == "NAME_TAKEN"
+    publish = staging.PublishRequest(writer="mine", stages=["job-44"])
+    assert (await bob.stub.Publish(publish)).message_count == 1
+    assert (await owner.counts("b1")).ready_count == 1
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+@pytest.mark.parametrize("victim", ["bob", "owner"])
+async def test_a_writer_s_name_that_a_stranger_has_used_is_a_conflict(
+    server: Server, files: Files, alice: Client, owner: Client, victim: str, is_empty: bool
+) -> None:
+    for queue in ("a1", "b1"):
+        await owner.create(queue)
+    stages: list[str] = [] if is_empty else ["theirs"]
+    for stage in stages:
+        await alice.stub.Stage(staging.StageRequest(stage=stage, queue="a1", messages=MESSAGES))
+    squat = staging.PublishRequest(writer="vw", epoch=10**9, stages=stages)
+    assert not (await alice.stub.Publish(squat)).duplicate
+    assert (await alice.stub.Publish(squat)).duplicate, "to itself"
+    async with as_caller(server, bearer(files.tokens[victim])) as caller:
+        await caller.stub.Stage(staging.StageRequest(stage="mine", queue="b1", messages=MESSAGES))
+        for digest in ("", "mine"):
+            asked = staging.PublishRequest(writer="vw", epoch=1, stages=["mine"], digest=digest)
+            no = await refused(caller.stub.Publish(asked))
+            assert (no.code, no.reason) == (grpc.StatusCode.ALREADY_EXISTS, "NAME_TAKEN")
+            assert no.metadata == {"kind": "writer", "name": "vw"}
+        asked = staging.PublishRequest(writer="mine", epoch=1, stages=["mine"])
+        assert (await caller.stub.Publish(asked)).message_count == 1
+
+
+async def test_callers_that_may_all_do_everything_share_a_writer(tmp_path: Path, files: Files) -> None:
+    """Without a permissions file none is kept from another's names."""
+    security = Security(tokens=files.write_tokens("host-1", "host-2"))
+    async with (
+        serving(tmp_path / "root", security) as server,
+        as_caller(server, bearer(files.tokens["host-1"])) as first,
+        as_caller(server, bearer(files.tokens["host-2"])) as second,
+    ):
+        asked = staging.PublishRequest(writer="w", epoch=1)
+        assert not (await first.stub.Publish(asked)).duplicate
+        assert (await second.stub.Publish(asked)).duplicate
+
+
+async def test_a_stream_of_a_queue_that_one_may_not_receive_from_belongs_to_others(
     alice: Client, owner: Client
 ) -> None:
     for queue in ("a1", "b1"):
@@ -271,7 +339,7 @@ async def test_sets_of_queues_that_one_may_not_receive_from_are_not_there(
         # By the name of another reader's set, of another queue.
         stub.Reserve(reservation.ReserveRequest(queue="a1", **at)),
     ):
-        assert (await refused(asked)).reason == "RESERVATION_NOT_FOUND"
+        assert (await refused(asked)).reason == "NAME_TAKEN"
     listed = await stub.ListReservations(reservation.ListReservationsRequest())
     assert [found.queue for found in listed.reservations] == ["a1"]
     assert (await owner.counts("b1")).leased_count == 1
@@ -284,6 +352,10 @@ async def test_sets_of_queues_that_one_may_not_receive_from_are_not_there(
     assert (await stub.CommitReservations(commit)).deleted_count == 0, "it may be repeated"
     commit = reservation.CommitReservationsRequest(stream="of-b1", last_sequence_number=0)
     assert (await owner.stub.CommitReservations(commit)).deleted_count == 1
+    # Its next number, and what is committed, are no stranger's either.
+    following = reservation.ReserveRequest(queue="a1", stream="of-b1", sequence_number=1)
+    assert (await refused(stub.Reserve(following))).reason == "NAME_TAKEN"
+    assert (await refused(stub.CommitReservations(commit))).reason == "NAME_TAKEN"
 
 
 async def test_one_stream_may_send_here_and_not_there(alice: Client, owner: Client) -> None:

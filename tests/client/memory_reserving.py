@@ -10,6 +10,7 @@ from spoolrack._runtime import Runtime
 from spoolrack._values import Envelope, MessageState, Page, moment_of
 from spoolrack.errors import (
     ClientClosed,
+    NameTaken,
     ReservationCommitted,
     ReservationLost,
     ReservationNotFound,
@@ -92,9 +93,10 @@ class MemoryReserving:
                 memory.called("reserve")
                 if self._closed:
                     raise ClientClosed
-                found = self._find(stream, sequence_number) or self._lease(
-                    queue, max_messages, max_bytes, visibility_timeout
-                )
+                found = self._find(stream, sequence_number)
+                if found is not None and found.queue != queue:
+                    raise NameTaken(f"The stream {stream} is another's.")
+                found = found or self._lease(queue, max_messages, max_bytes, visibility_timeout)
                 if found is not None:
                     memory.reserved[stream, sequence_number] = found
                     memory.answered("reserve")

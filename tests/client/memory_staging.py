@@ -9,6 +9,7 @@ from spoolrack._stage_values import PublishResult, StageInfo, StageResult
 from spoolrack._values import Outgoing, Page, QueueSettings, moment_of, seconds_of
 from spoolrack.errors import (
     AttributesTooLarge,
+    ChunkDiffers,
     InvalidMessage,
     MessageTooLarge,
     QueueFull,
@@ -58,6 +59,9 @@ class MemoryStaging:
             memory.called("stage", len(messages))
             found = self._stage(stage)
             if found is not None and chunk in found.chunks:
+                kept = [(queue, held.body, held.attributes) for queue, held, _ in found.chunks[chunk]]
+                if kept != [(queue, each.body, dict(each.attributes)) for each in messages]:
+                    raise ChunkDiffers(f"The stage {stage} has another chunk {chunk}.")
                 memory.answered("stage")
                 return StageResult(
                     message_count=len(found.chunks[chunk]),

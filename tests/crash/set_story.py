@@ -20,7 +20,12 @@ from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.reserver import SLICE_EFFORT, HeldSet
 from spoolrack_store.model.batch_file import resolve
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import ReservationCommitted, ReservationLost, ReservationNotFound
+from spoolrack_store.model.errors import (
+    NameTaken,
+    ReservationCommitted,
+    ReservationLost,
+    ReservationNotFound,
+)
 from spoolrack_store.model.names import indexes, mark_in, mark_of
 from spoolrack_store.model.operations import Delete, Request, Send
 from spoolrack_store.model.reservation_requests import (
@@ -490,7 +495,8 @@ class SetStory(Story):
                 self.deleted.update(
                     each.partition(":")[2][:36] or each for each, why in named if not why
                 )
-            if isinstance(request, Reserve) and outcome is not UNFINISHED:
+            is_over = outcome is not UNFINISHED and not isinstance(outcome, NameTaken)
+            if isinstance(request, Reserve) and is_over:
                 key = request.stream, request.sequence_number
                 if (token := self.partial.pop((engine.moves.owner, key), None)) is not None:
                     begun[key] = token
@@ -620,6 +626,11 @@ class SetStory(Story):
         known = self._fate(key)
         if key[1] <= self.marked[key[0]][-1][1]:
             self._expect(key, outcome, ReservationCommitted)
+        elif isinstance(outcome, NameTaken) or (known is not None and known[1].queue != request.queue):
+            self._expect(key, outcome, NameTaken)
+            there = known[1] if known else self.sets[self.partial[owner, key]]
+            if there.queue == request.queue:
+                raise Broken(f"{key} is of the queue {there.queue}, and refused to it")
         elif known is not None and known[1].now == LOST:
             self._expect(key, outcome, ReservationLost)
         elif known is not None:

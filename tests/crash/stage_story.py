@@ -10,7 +10,7 @@ from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model import manifest as manifests
 from spoolrack_store.model.batch_file import body, decode
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import StageNotFound
+from spoolrack_store.model.errors import ChunkDiffers, NameTaken, StageNotFound
 from spoolrack_store.model.names import Stem
 from spoolrack_store.model.operations import Request
 from spoolrack_store.model.sealed import NotWhole
@@ -21,6 +21,7 @@ from tests.support.engine_story import DELAY, QUEUES, Broken, Seen, Story
 
 STAGES = ("a", "b", "c")
 WRITERS = ("v", "w")
+OWNERS = ("", "me", "you")
 SHORT = Millis(4_000)
 LONG = Millis(600_000)
 STAGED: Seen = ("staged",)
@@ -63,8 +64,10 @@ class StageStory(Story):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self.lives: dict[str, Life] = {}
         self.epochs: dict[str, list[tuple[int, int]]] = {writer: [(0, -1)] for writer in WRITERS}
+        self.owners: dict[tuple[str, int], set[str]] = {}
+        """The identities that have published an epoch of a writer, or may have."""
         self.perhaps: list[Request[Any]] = []
-        self.arrived = self.dropped = self.published = self.repeated = 0
+        self.arrived = self.dropped = self.published = self.repeated = self.taken = 0
         super().__init__(*arguments, **named)
 
     # Requests.
@@ -76,6 +79,17 @@ class StageStory(Story):
         stage = chance.choice(STAGES)
         match chance.choice("ssssppa"):
             case "s":
+                there = self._open(stage)
+                if there is not None and there.chunks and chance.random() < 0.4:
+                    number = chance.choice(sorted(there.chunks))
+                    known = there.chunks[number]
+                    return Stage(
+                        stage=stage,
+                        chunk=number,
+                        queue=known.queue,
+                        bodies=known.bodies,
+                        delay=known.delay,
+                    )
                 bodies = [
                     chance.randbytes(chance.randint(0, 20)) for _ in range(chance.choice((1, 2, 3)))
                 ]
@@ -90,11 +104,11 @@ class StageStory(Story):
             case "p":
                 writer = chance.choice(WRITERS)
                 epoch = max(0, self.epochs[writer][-1][1] + chance.choice((-1, 0, 1, 1, 1)))
-                there = [life.name for life in self.lives.values() if life.now == "open"]
-                named = chance.sample(there, chance.randint(0, len(there))) if there else [stage]
+                names = [life.name for life in self.lives.values() if life.now == "open"]
+                named = chance.sample(names, chance.randint(0, len(names))) if names else [stage]
                 if chance.random() < 0.1:
                     named.append(stage)
-                return Publish(writer=writer, epoch=epoch, stages=named)
+                return Publish(writer=writer, epoch=epoch, stages=named, owner=chance.choice(OWNERS))
             case _:
                 return Abort(stage=stage)
 
@@ -144,7 +158,11 @@ class StageStory(Story):
         super()._take(engine, [request for request, _ in rest], [outcome for _, outcome in rest])
 
     def _answered(self, engine: Engine, request: Request[Any], outcome: object) -> None:
-        if isinstance(request, Stage):
+        if isinstance(request, Stage) and isinstance(outcome, ChunkDiffers):
+            life = self._open(request.stage)
+            if life is None or request.chunk not in life.chunks or _is_chunk(life, request):
+                raise Broken(f"chunk {request.chunk} of {request.stage} is answered {outcome}")
+        elif isinstance(request, Stage):
             assert isinstance(outcome, Staged), outcome
             life = self._open(request.stage)
             key = f"{request.stage}@{outcome.expires_at}"
@@ -156,6 +174,8 @@ class StageStory(Story):
                 life = self.lives[key] = Life(key, [(self.at, "open")])
             if outcome.is_repeated != (request.chunk in life.chunks):
                 raise Broken(f"chunk {request.chunk} of {key} is answered {outcome}")
+            if outcome.is_repeated and not _is_chunk(life, request):
+                raise Broken(f"chunk {request.chunk} of {key} holds other messages: {outcome}")
             self.repeated += outcome.is_repeated
             if not outcome.is_repeated:
                 self._take_chunk(life, request.chunk, self.at)
@@ -174,9 +194,16 @@ class StageStory(Story):
     def _answered_publication(self, request: Publish, outcome: object) -> None:
         epochs = self.epochs[request.writer]
         lives = [self._open(name) for name in dict.fromkeys(request.stages)]
-        if request.epoch <= epochs[-1][1]:
+        owners = self.owners.get((request.writer, epochs[-1][1]), set())
+        if isinstance(outcome, NameTaken):
+            self.taken += 1
+            if not request.owner or owners <= {request.owner}:
+                raise Broken(f"{request} is refused, and {owners} published before")
+        elif request.epoch <= epochs[-1][1]:
             if not isinstance(outcome, Published) or not outcome.is_already:
                 raise Broken(f"{request} is published again: {outcome}")
+            if request.owner and not owners & {"", request.owner}:
+                raise Broken(f"{request} is answered to a stranger: {owners} published it")
         elif isinstance(outcome, StageNotFound):
             for life in lives:
                 if life is not None and life.due > self.clock.now and None not in lives:
@@ -187,6 +214,7 @@ class StageStory(Story):
             if not isinstance(outcome, Published) or outcome.is_already or None in lives:
                 raise Broken(f"{request} is answered {outcome}, with {lives}")
             epochs.append((self.at, request.epoch))
+            self.owners[request.writer, request.epoch] = {request.owner}
             for life in lives:
                 assert life is not None
                 self._become_of(life, "published")
@@ -273,6 +301,9 @@ class StageStory(Story):
 
     def _forgive(self, requests: list[Request[Any]]) -> dict[str, list[Seen]]:
         self.perhaps = [each for each in requests if isinstance(each, (Stage, Publish, Abort))]
+        for each in requests:
+            if isinstance(each, Publish):
+                self.owners.setdefault((each.writer, each.epoch), set()).add(each.owner)
         there = self._chunks()
         for life in self.lives.values():
             for number, chunk in life.chunks.items():
@@ -386,6 +417,16 @@ class StageStory(Story):
             epochs[by.writer] = max(epochs.get(by.writer, -1), by.epoch)
             fates.update(dict.fromkeys(manifest.stages, "published"))
         return fates, epochs
+
+
+def _is_chunk(life: Life, request: Stage) -> bool:
+    """Return whether the chunk that is there is the requested one."""
+    there = life.chunks[request.chunk]
+    return (there.queue, there.delay, there.bodies) == (
+        request.queue,
+        request.delay,
+        list(request.bodies),
+    )
 
 
 def _has(stem: Stem, id: str) -> bool:

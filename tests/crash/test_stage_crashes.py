@@ -4,12 +4,14 @@ and beside other processes; and each condition of it is needed."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import pytest
 from spoolrack_store.engine import stages
 from spoolrack_store.engine.stages import Stages, _End, _OpenStage
 from spoolrack_store.files import changes
+from spoolrack_store.model.manifest import Manifest
 from spoolrack_store.model.stage_requests import Publish, Published
 
 from tests.crash.stage_story import StageStory
@@ -21,7 +23,7 @@ MOST_STORIES = 400
 
 
 def _tell(seeds: range, model: Model, **named: bool | int) -> None:
-    crashes = arrived = dropped = published = repeated = 0
+    crashes = arrived = dropped = published = repeated = taken = 0
     for seed in seeds:
         story = StageStory(seed, model, cache_bytes=10_000 * (seed % 2), **named)
         story.run(100)
@@ -30,7 +32,9 @@ def _tell(seeds: range, model: Model, **named: bool | int) -> None:
         dropped += story.dropped
         published += story.published
         repeated += story.repeated
+        taken += story.taken
     assert min(crashes, arrived, dropped, published, repeated) >= len(seeds)
+    assert taken
 
 
 @pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
@@ -72,6 +76,7 @@ def test_a_process_that_others_have_overtaken_reads_the_stages_again(
 _finish = Stages._finish
 _publish = Stages.publish
 _leave_end = Stages._leave_end
+_owns = stages._owns
 
 
 def _not_waiting_for_the_record(self: Stages) -> None:
@@ -113,6 +118,10 @@ def _unlinked_one_by_one(self: Stages, stage: _OpenStage) -> None:
         self._leave_chunk(chunk)
 
 
+def _owned_by_this_process(request: Publish, last: Manifest, last_epoch: int) -> bool:
+    return _owns(request, replace(last, owner=""), last_epoch)
+
+
 PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "chunks moved before the manifest is durable": (Stages, "advance", _not_waiting_for_the_record),
     "a record unlinked before its chunks are durably gone": (
@@ -132,6 +141,8 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "another process's files not heard of": (Stages, "path_changed", lambda self, path: None),
     "a stage dropped without a record": (Stages, "_drop", _unlinked_one_by_one),
     "the younger of two stages kept": (Stages, "_drop_doubles", lambda self: None),
+    "an owner forgotten with the process": (stages, "_owns", _owned_by_this_process),
+    "a chunk not compared": (Stages, "_holds", lambda self, chunk, request: True),
 }
 
 

@@ -247,11 +247,12 @@ async def test_stages_and_reservations_of_others_are_neither_seen_nor_ended(tmp_
         await outcome(server.store.submit(Reserve(queue="secret", stream="r", sequence_number=1)))
         assert (await api(http, "stages", **BOB))["stages"] == []
         assert (await api(http, "reservations", **BOB))["reservations"] == []
-        assert (await change(http, "stages/abort", {"stage": "s"}, **BOB)).json == {"deleted": 0}
+        answer = await change(http, "stages/abort", {"stage": "s"}, **BOB)
+        assert (answer.status, answer.reason) == (409, "NAME_TAKEN")
         answer = await change(
             http, "reservations/release", {"stream": "r", "sequence_number": "1"}, **BOB
         )
-        assert (answer.status, answer.reason) == (404, "RESERVATION_NOT_FOUND")
+        assert (answer.status, answer.reason) == (409, "NAME_TAKEN")
         assert len((await api(http, "stages", **ALICE))["stages"]) == 1
         assert not (await api(http, "reservations", **ALICE))["reservations"][0]["is_lost"]
 

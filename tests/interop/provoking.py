@@ -162,6 +162,34 @@ def _epoch_differs(scene: Scene) -> Provoked:
     return "Publish", other, {"writer": scene.queue, "epoch": "7"}
 
 
+def _epoch_passed(scene: Scene) -> Provoked:
+    scene.stub.Publish(stages.PublishRequest(writer=scene.queue, epoch=7, digest="one"))
+    older = stages.PublishRequest(writer=scene.queue, epoch=6, digest="one")
+    return "Publish", older, {"writer": scene.queue, "epoch": "6", "last_epoch": "7"}
+
+
+def _chunk_differs(scene: Scene) -> Provoked:
+    scene.create()
+    first, other = (
+        stages.StageRequest(
+            stage=scene.queue, queue=scene.queue, messages=[pb.OutgoingMessage(body=body)]
+        )
+        for body in (b"1", b"2")
+    )
+    scene.stub.Stage(first)
+    return "Stage", other, {"stage": scene.queue, "chunk": "0"}
+
+
+def _name_taken(scene: Scene) -> Provoked:
+    scene.create()
+    scene.send(b"1")
+    scene.reserve()
+    other = f"{scene.queue}.other"
+    scene.create(other)
+    request = sets.ReserveRequest(queue=other, stream=scene.queue, sequence_number=0)
+    return "Reserve", request, {"kind": "stream", "name": scene.queue}
+
+
 def _message_damaged(scene: Scene) -> Provoked:
     scene.create()
     # A message sent over the wire is in memory yet; a file put there by hand isn't.
@@ -231,6 +259,9 @@ PROVOKE: Final[dict[str, Provoke]] = {
     "RESERVATION_COMMITTED": _reservation_committed,
     "RESERVATION_UNREAD": _reservation_unread,
     "EPOCH_DIFFERS": _epoch_differs,
+    "EPOCH_PASSED": _epoch_passed,
+    "CHUNK_DIFFERS": _chunk_differs,
+    "NAME_TAKEN": _name_taken,
     "MESSAGE_DAMAGED": _message_damaged,
 }
 """By reason: a call that fails with it."""

@@ -156,6 +156,32 @@ SPARK_MUTANTS: Final = (
         caught_by=(f"{_SEVERAL}::test_a_pattern_has_the_queues_that_match_also_those_that_come_later",),
     ),
     Mutant(
+        name="an-old-checkpoint-is-no-error-of-its-own",
+        breaks="a batch from a checkpoint that was put back says so, and its rows stay staged",
+        edits=edit(
+            "_row_sender.py:publish", "        if error.reason == _PASSED:\n", "        if False:\n"
+        ),
+        caught_by=(f"{_QUERIES}::test_a_batch_is_published_once_and_none_behind_a_later_one",),
+    ),
+    Mutant(
+        name="a-batch-without-rows-is-not-remembered",
+        breaks="a write without rows is another one than a write with rows of the same name",
+        edits=edit(
+            "_sink.py:commit_rows",
+            "    if written and (is_staged or is_repeatable) and not options.is_direct:\n",
+            "    if written and is_staged and not options.is_direct:\n",
+        ),
+        caught_by=(
+            f"{_QUERIES}::test_a_write_without_rows_under_the_name_of_one_with_rows_fails_and_the_reverse",
+        ),
+    ),
+    Mutant(
+        name="a-partition-shares-its-query-s-writer",
+        breaks="batches and partitions of queries, and their queues, have names of their own",
+        edits=edit("_row_sender.py:writer_name", "place.encode()", "name.encode()"),
+        caught_by=("tests/spark/test_spark_writer.py",),
+    ),
+    Mutant(
         name="an-old-checkpoint-goes-unnoticed",
         breaks="a batch from a checkpoint that was put back fails and isn't passed over",
         edits=edit("_row_sender.py:publish", "    if answer.last_epoch > epoch:\n", "    if False:\n"),

@@ -36,6 +36,7 @@ _SET_READS: Final = "tests/store/test_set_reads.py"
 _MODEL: Final = "tests/store/test_store_model.py"
 _STAGES: Final = "tests/store/test_stages.py"
 _STAGES_ENDS: Final = "tests/store/test_stages_ends.py"
+_NAMES: Final = "tests/store/test_taken_names.py"
 _STORIES: Final = "tests/crash/test_engine_crashes.py"
 
 STORE_MUTANTS: Final = (
@@ -691,6 +692,82 @@ STORE_MUTANTS: Final = (
         caught_by=(_STAGES,),
     ),
     Mutant(
+        name="another-chunk-counts-as-a-repetition",
+        breaks="a chunk counts as repeated only if it is the same",
+        edits=edit("engine/stages.py:Stages.stage", "not self._holds(there, request):\n", "False:\n"),
+        caught_by=(_NAMES, "tests/crash/test_stage_crashes.py"),
+    ),
+    Mutant(
+        name="a-chunk-of-the-same-checksum-counts-as-a-repetition",
+        breaks="a chunk counts as repeated only if it is the same",
+        edits=edit(
+            "engine/stages.py:Stages._holds",
+            'content[: line.starts[-1]] == b"".join(request.bodies)\n',
+            "list(line.crcs) == list(again.crcs)\n",
+        ),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="a-foreign-chunk-is-taken",
+        breaks="a stage with messages for a queue that isn't allowed is another caller's",
+        edits=edit("engine/stages.py:Stages._find", "not stage.is_within(allowed):\n", "False:\n"),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="a-stranger-s-epoch-counts-as-the-caller-s",
+        breaks="an epoch is answered as published only to a caller that could have published it",
+        edits=edit(
+            "engine/stages.py:Stages.publish",
+            "if not _owns(request, before, last.epoch):\n",
+            "if request.epoch < 0:\n",
+        ),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="another-identity-s-epoch-needs-no-digest",
+        breaks="an epoch of another identity is answered as published only by its digest",
+        edits=edit(
+            "engine/stages.py:_owns", "(is_same or not last.owner)\n", "(is_same or bool(last.owner))\n"
+        ),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="an-owner-is-forgotten-by-a-start",
+        breaks="the owner of a writer is remembered as long as its epoch",
+        edits=edit("model/manifest.py:decode", 'owner=str(parts.get("owner", "")),\n', 'owner="",\n'),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="a-publication-without-messages-frees-its-writer",
+        breaks="a writer belongs to the queues of its last messages",
+        edits=edit(
+            "engine/stages.py:Stages.publish",
+            "            or (before.queues if before is not None else {}),\n",
+            "            or {},\n",
+        ),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="an-older-epoch-counts-as-published-whatever-its-digest",
+        breaks="an epoch with a digest is answered as published only if these messages were",
+        edits=edit(
+            "engine/stages.py:Stages.publish",
+            "if request.epoch < last.epoch and request.digest:\n",
+            "if request.epoch < 0:\n",
+        ),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="a-schedule-s-names-are-taken-from-it",
+        breaks="no caller publishes, stages or aborts under the names of a schedule",
+        edits=edit(
+            "engine/stages.py:Stages._refuse_scheduled",
+            "is_schedule_writer(writer) and",
+            "not is_schedule_writer(writer) and",
+        ),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
         name="a-stage-begun-anew-is-hidden-by-the-former",
         breaks="a process finds a stage that another one has begun anew",
         edits=edit(
@@ -711,6 +788,36 @@ STORE_MUTANTS: Final = (
         caught_by=(_STAGES_ENDS, "tests/crash/test_stage_crashes.py"),
     ),
     # Reservations.
+    Mutant(
+        name="a-stranger-uses-a-stream",
+        breaks="a stream belongs to the queues of its sets",
+        edits=edit(
+            "engine/reserver.py:Reserver._require_own",
+            "if not all(map(allowed, queues.union(self._queues_of(stream)))):\n",
+            "if not all(map(allowed, self._queues_of(stream))):\n",
+        ),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="a-committed-stream-is-free",
+        breaks="a stream belongs to the queues of its last commit",
+        edits=edit("model/reservation_names.py:Marker.decode", "queues=tuple(queues), ", ""),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="a-commit-without-sets-frees-its-stream",
+        breaks="a stream belongs to the queues of its last commit that had sets",
+        edits=edit("engine/reserver.py:Reserver._commit", " or self._queues_of(stream)\n", " or ()\n"),
+        caught_by=(_NAMES,),
+    ),
+    Mutant(
+        name="a-set-of-another-queue-is-answered",
+        breaks="a reservation is answered only for its own queue",
+        edits=edit(
+            "engine/reserver.py:Reserver.reserve", "there.queue != request.queue and", "not key and"
+        ),
+        caught_by=(_NAMES, "tests/crash/test_set_crashes.py"),
+    ),
     Mutant(
         name="a-commit-deletes-what-others-have-leased-since",
         breaks="a commit of a lost set leaves the messages that other readers have leased since",

@@ -83,12 +83,34 @@ async def test_a_published_message_is_as_it_was_staged(client: Client) -> None:
 async def test_a_chunk_that_is_there_is_answered_and_not_stored_again(client: Client) -> None:
     await client.create()
     first = await stage(client, b"1", b"2", chunk=7)
-    again = await stage(client, b"other", chunk=7, time_to_live=Duration(seconds=5))
+    again = await stage(client, b"1", b"2", chunk=7, time_to_live=Duration(seconds=5))
     assert (again.message_count, again.duplicate) == (2, True)
     assert again.expire_time == first.expire_time
     assert await listed(client) == {"s": {"q": 2}}
     await publish(client, "s")
     assert await bodies(client) == [b"1", b"2"]
+
+
+async def test_another_chunk_under_a_number_is_refused_with_its_name(client: Client) -> None:
+    await client.create()
+    await stage(client, b"1", chunk=7)
+    other = rpc.StageRequest(
+        stage="s", chunk_number=7, queue="q", messages=[pb.OutgoingMessage(body=b"2")]
+    )
+    no = await refused(client.stub.Stage(other))
+    assert (no.code, no.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "CHUNK_DIFFERS")
+    assert no.metadata == {"stage": "s", "chunk": "7"}
+
+
+async def test_an_older_epoch_with_a_digest_is_refused_with_the_last_one(client: Client) -> None:
+    await client.create()
+    await publish(client, epoch=10**9, digest="theirs")
+    await stage(client, b"1")
+    older = rpc.PublishRequest(writer="w", epoch=1, stages=["s"], digest="mine")
+    no = await refused(client.stub.Publish(older))
+    assert (no.code, no.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "EPOCH_PASSED")
+    assert no.metadata == {"writer": "w", "epoch": "1", "last_epoch": "1000000000"}
+    assert await listed(client) == {"s": {"q": 1}}
 
 
 async def test_stages_appear_together_in_several_queues(client: Client) -> None:
@@ -277,7 +299,7 @@ async def test_stages_and_epochs_outlive_a_restart(tmp_path: Path) -> None:
     async with served(tmp_path, clock) as (_, client):
         assert await listed(client) == {"two": {"q": 1}}
         assert (await publish(client, "one", epoch=1)).duplicate
-        assert (await stage(client, b"x", name="two")).duplicate
+        assert (await stage(client, b"2", name="two")).duplicate
         assert (await publish(client, "two", epoch=2)).message_count == 1
         assert await bodies(client) == [b"1", b"2"]
 

@@ -58,7 +58,8 @@ def drain(frame: DataFrame, server: NullServer, checkpoint: Path) -> StreamingQu
 
 
 def write(frame: DataFrame, server: NullServer, **options: Any) -> None:
-    frame.write.format("spoolrack").mode("append").options(**place(server, "out"), **options).save()
+    given = {**place(server, "out"), **options}
+    frame.write.format("spoolrack").mode("append").options(**given).save()
 
 
 def numbers(spark: SparkSession, count: int = 2_000, parts: int = 4) -> DataFrame:
@@ -266,10 +267,35 @@ def test_a_write_that_is_done_again_under_its_name_writes_nothing(
     assert len(server.bodies("out")) == 2 * len(BODIES)
 
 
-def test_a_batch_is_published_once_and_none_behind_a_later_one(server: NullServer) -> None:
-    options = write_options({**place(server, "out"), "retrySeconds": "10"})
+def test_a_write_without_rows_under_the_name_of_one_with_rows_fails_and_the_reverse(
+    spark: SparkSession, server: NullServer
+) -> None:
+    nothing = numbers(spark).where("false")
+    write(numbers(spark), server, txnId="load-1")
+    write(nothing, server, txnId="load-2")
+    for frame, name in ((nothing, "load-1"), (numbers(spark), "load-2")):
+        with pytest.raises(Exception, match="was published before, with other rows"):
+            write(frame, server, txnId=name)
+    write(nothing, server, txnId="load-2")
+    assert Counter(server.bodies("out")) == Counter(BODIES)
 
-    def batch(number: int, body: bytes) -> None:
+    remembered = len(server.published)
+    write(nothing, server)
+    assert len(server.published) == remembered, "without a name nothing is repeated"
+
+
+def test_writes_of_one_name_to_several_queues_are_several_writes(
+    spark: SparkSession, server: NullServer
+) -> None:
+    for queue in ("out", "in"):
+        for _ in range(2):
+            write(numbers(spark), server, txnId="load", queue=queue)
+    assert Counter(server.bodies("out")) == Counter(server.bodies("in")) == Counter(BODIES)
+
+
+def test_a_batch_is_published_once_and_none_behind_a_later_one(server: NullServer) -> None:
+    def batch(number: int, body: bytes, **more: str) -> None:
+        options = write_options({**place(server, "out"), "retrySeconds": "10", **more})
         rows = pyarrow.RecordBatch.from_pydict({"body": [body]})
         commit_rows(options, [write_rows(options, iter([rows]), "query"), None], number)
 
@@ -278,10 +304,12 @@ def test_a_batch_is_published_once_and_none_behind_a_later_one(server: NullServe
     assert not server.stages
     with pytest.raises(CheckpointTooOld, match="Nothing of this batch was written"):
         batch(2, b"from an old checkpoint")
+    with pytest.raises(CheckpointTooOld, match="Nothing of this batch was written"):
+        batch(2, b"with any rows", onDifferentRows="skip")
     batch(4, b"second")
 
     assert server.bodies("out") == [b"first", b"second"]
-    assert len(server.stages) == 1
+    assert len(server.stages) == 2
 
 
 def test_a_batch_that_was_published_with_other_rows_fails_and_stays_staged(server: NullServer) -> None:

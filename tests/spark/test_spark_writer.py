@@ -39,9 +39,9 @@ def rows(spark: SparkSession, *, first: int = 0) -> DataFrame:
     )
 
 
-def bodies(server: RunningServer) -> list[int]:
+def bodies(server: RunningServer, queue: str = "jobs") -> list[int]:
     with server.client() as client:
-        found = client.queue("jobs").receive(1_000)
+        found = client.queue(queue).receive(1_000)
     return sorted(int(message.text) for message in found)
 
 
@@ -74,6 +74,37 @@ def test_a_repeated_partition_appears_once(
         rows(spark).foreachPartition(orders.partition(7))
     assert bodies(server) == list(range(ROWS))
     assert not stages(server)
+
+
+def test_a_partition_that_has_no_rows_now_is_another_one(
+    spark: SparkSession, server: RunningServer, orders: Writer
+) -> None:
+    rows(spark).foreachPartition(orders.partition(7))
+    with pytest.raises(Exception, match="was published before, with other rows"):
+        rows(spark).where("cast(body AS int) >= 10").foreachPartition(orders.partition(7))
+    assert bodies(server) == list(range(ROWS))
+
+
+def test_a_query_s_batches_and_the_partitions_of_another_share_no_name(
+    spark: SparkSession, server: RunningServer, orders: Writer
+) -> None:
+    rows(spark).foreachPartition(orders.partition(0))
+    for number in range(PARTS):
+        other = writer(server.url, "jobs", query=f"orders-{number}")
+        other(rows(spark, first=(number + 1) * ROWS), 0)
+    assert bodies(server) == list(range((PARTS + 1) * ROWS))
+
+
+def test_queries_of_one_name_write_to_several_queues(
+    spark: SparkSession, server: RunningServer, orders: Writer
+) -> None:
+    with server.client() as client:
+        client.create_queue("rejects")
+    rejects = writer(server.url, "rejects", query="orders")
+    for number, one in ((1, orders), (0, rejects), (0, rejects)):
+        one(rows(spark), number)
+        rows(spark).foreachPartition(one.partition(number))
+    assert bodies(server) == bodies(server, "rejects") == sorted([*range(ROWS)] * 2)
 
 
 def test_of_a_batch_that_fails_in_its_midst_nothing_appears(

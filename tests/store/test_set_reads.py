@@ -14,6 +14,7 @@ from spoolrack_store.model.errors import (
     DiskError,
     Draining,
     InvalidRequest,
+    NameTaken,
     ReservationCommitted,
     ReservationLost,
     ReservationNotFound,
@@ -187,7 +188,7 @@ def test_a_reservation_that_cannot_be_read_is_refused_at_once(rig: FrontRig) -> 
     with pytest.raises(InvalidRequest):
         rig.store.read_reservation("s", 0, begin=-1)
     rig.ask(asked())
-    with pytest.raises(ReservationNotFound):
+    with pytest.raises(NameTaken):
         rig.store.read_reservation("s", 0, allowed=lambda queue: queue != "q")
     rig.ask(CommitReservations(stream="s", last_sequence_number=0))
     with pytest.raises(ReservationCommitted):

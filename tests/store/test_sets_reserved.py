@@ -81,7 +81,7 @@ def test_the_same_name_is_answered_with_the_same_set_whatever_else_is_asked(rig:
     ids = rig.send(b"1", b"2")
     made = rig.reserve(max_messages=1)
 
-    again = rig.reserve(queue="other", max_messages=7, visibility_timeout=Millis(5_000))
+    again = rig.reserve(max_messages=7, visibility_timeout=Millis(5_000))
 
     assert again == made
     assert not again.is_new
@@ -499,27 +499,6 @@ def test_a_set_that_was_read_stays_so_confirmed_and_after_a_restart(rig: SetRig)
     rig.restart()
 
     assert commit(rig, only_read=True).messages == 1
-
-
-def test_a_set_of_a_queue_that_a_caller_may_not_see_is_not_found(rig: SetRig) -> None:
-    ids = rig.send(b"1")
-    rig.reserve()
-
-    def allowed(queue: str) -> bool:
-        return queue == "other"
-
-    for request in (
-        ExtendReservation(stream="s", sequence_number=0, allowed=allowed),
-        MarkRead(stream="s", sequence_number=0, allowed=allowed),
-        Release(stream="s", sequence_number=0, allowed=allowed),
-        CommitReservations(stream="s", last_sequence_number=0, allowed=allowed),
-        CommitReservations(stream="s", last_sequence_number=9, allowed=allowed),
-    ):
-        with pytest.raises(ReservationNotFound):
-            rig.ask(request)
-    with pytest.raises(ReservationNotFound):
-        rig.engine.reservations.begin_reading("s", 0, 0, 0, allowed)
-    assert rig.ids_in() == ids
 
 
 def test_a_damaged_message_is_put_aside_and_costs_itself_only(rig: SetRig) -> None:

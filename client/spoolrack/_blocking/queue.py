@@ -187,9 +187,10 @@ class Queue:
         within `wait`, and nothing is reserved.
 
         The same name again returns the same messages, whatever else is asked for, also after a restart,
-        until they are committed (`ReservationCommitted`) or the lease is over (`ReservationLost`). They
-        are leased for `visibility_timeout`, or the queue's own; `client.reservations.extend` makes
-        that longer. At most 100,000 messages, and at least one however large it is.
+        until they are committed (`ReservationCommitted`) or the lease is over (`ReservationLost`); of
+        another queue or caller it is a `NameTaken`. They are leased for `visibility_timeout`, or the
+        queue's own; `client.reservations.extend` makes that longer. At most 100,000 messages, and at
+        least one however large it is.
         """
         return run(
             self._core.reserve(

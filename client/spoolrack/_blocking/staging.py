@@ -29,9 +29,10 @@ class Staging:
     ) -> StageResult:
         """Store 1 to 1,000 messages for a queue as one chunk of a stage, all of them or none.
 
-        They are invisible until `publish`. A chunk whose number the stage has already is not stored
-        again. All have one delay, and none a deduplication id. The first chunk makes the stage, which
-        lives for `time_to_live` (1 day) unless it is published.
+        They are invisible until `publish`. A chunk that the stage has already is not stored again;
+        another one under its number is a `ChunkDiffers`, another caller's stage a `NameTaken`. All have
+        one delay, and none a deduplication id. The first chunk makes the stage, which lives for
+        `time_to_live` (1 day) unless it is published.
         """
         return run(
             self._core.stage(
@@ -52,14 +53,18 @@ class Staging:
 
         If the writer has published this epoch or a later one before, nothing is done, and the answer
         says `duplicate`: so it may be repeated. That is remembered for `epoch_retention` (30 days).
-        Raises `StageNotFound` if one of the stages isn't there, and `QueueFull` if they don't fit.
+        Raises `StageNotFound` if one of the stages isn't there, `QueueFull` if they don't fit, and
+        `NameTaken` for a stage or a writer of another caller.
         """
         return run(
             self._core.publish(writer, epoch, stages, epoch_retention=epoch_retention, timeout=timeout)
         )
 
     def abort(self, stage: str, *, timeout: Seconds | None = None) -> int:
-        """Drop a stage; returns how many messages it had. 0: there is none, which is a success."""
+        """Drop a stage; returns how many messages it had. 0: there is none, which is a success.
+
+        Raises `NameTaken` for another caller's.
+        """
         return run(self._core.abort(stage, timeout=timeout))
 
     def list(self, *, timeout: Seconds | None = None) -> Iterator[StageInfo]:

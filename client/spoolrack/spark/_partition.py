@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ._options import InvalidOption, QueueAddress, queue_address
-from ._row_sender import SentCounts, StagedRows, publish, send, stage
+from ._row_sender import SentCounts, StagedRows, publish, send, stage, writer_name
 from ._rows import WRITTEN, Sized, check_columns, chunks, message_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Writer:
                 partial(_stage_batches, self.place), STAGED
             ).collect()
         ]
-        publish(self.place.caller, parts, self.query, epoch)
+        publish(self.place.caller, parts, writer_name(self.query, self.place.queue), epoch)
 
     def partition(self, epoch: int) -> Callable[[Iterable[Any]], None]:
         """Return what writes one partition of the batch `epoch`: for `foreachPartition`."""
@@ -58,13 +58,14 @@ def writer(endpoint: str, queue: str, *, query: str, **options: Any) -> Writer:
     """Return a writer for `foreachBatch` and `foreachPartition`, also with a Spark that has no Python
     data sources: 3.4 and newer.
 
-    `query` names the query, in up to 70 of A-Z, a-z, 0-9, '_' and '-': no other one has that name, and
-    it stays over restarts. `options`: credentials, retry_seconds. Raises `InvalidOption`.
+    `query` names the query, in up to 70 of A-Z, a-z, 0-9, '_' and '-': no other one that writes to
+    this queue has that name, and it stays over restarts. `options`: credentials, retry_seconds. Raises
+    `InvalidOption`.
     """
     if not _QUERY.fullmatch(query):
         raise InvalidOption(
             f"query is {query!r}: it must be 1 to 70 of A-Z, a-z, 0-9, '_' and '-', and name this "
-            "query alone."
+            "query alone among those that write to the queue."
         )
     return Writer(queue_address(endpoint, queue, **options), query)
 
@@ -126,7 +127,7 @@ def _publish_partition(place: QueueAddress, query: str, epoch: int, rows: Iterab
     number = 0 if context is None else context.partitionId()
     messages = (_message(row, may_deduplicate=False) for row in rows)
     staged = stage(place.caller, place.queue, chunks(messages, is_staged=True))
-    publish(place.caller, [staged], f"{query}-{number}", epoch)
+    publish(place.caller, [staged], writer_name(query, place.queue, number), epoch)
 
 
 def _checked(batches: Iterable[pa.RecordBatch], *, may_deduplicate: bool) -> Iterator[pa.RecordBatch]:

@@ -39,6 +39,9 @@ _AFTER_RESTORE: Final = (
 
 _CHECKSUM: Final = 16
 """Bytes."""
+_PREFIX: Final = 47
+"""Characters that a writer has of its own name: with a checksum they are the contract's most."""
+_PASSED: Final = "EPOCH_PASSED"
 
 
 class OtherRows(SpoolrackError):
@@ -69,6 +72,15 @@ class StagedRows:
     def digest(self) -> str:
         """Return the digest as `PublishRequest` takes it."""
         return f"{self.messages}-{self.total:032x}"
+
+
+def writer_name(name: str, queue: str, partition: int | None = None) -> str:
+    """Return the writer for the batches of this name to a queue, or for a partition of theirs.
+
+    Each has one of its own, because the server has one space of writers for all queues.
+    """
+    place = f"{name}\n{queue}\n{'' if partition is None else partition}"
+    return f"{name[:_PREFIX]}-{blake2b(place.encode(), digest_size=_CHECKSUM).hexdigest()}"
 
 
 def together(parts: Iterable[StagedRows]) -> StagedRows:
@@ -158,11 +170,12 @@ def publish(
     skips_different: bool = False,
 ) -> None:
     """Make what the winners staged appear, once. `skips_different`: a batch that was published with
-    other rows counts as done."""
+    other rows counts as done.
+
+    A batch without rows is published, too: with rows its repetition is another batch, and the reverse.
+    """
     all_of_it = together(written)
     stages = all_of_it.stages
-    if not stages:
-        return
     if len(stages) > STAGES:
         abort(caller, stages)
         raise InvalidOption(
@@ -175,6 +188,10 @@ def publish(
     try:
         answer = caller("Publish", request)
     except SpoolrackError as error:
+        if error.reason == _PASSED:
+            raise _too_old(
+                writer, epoch, error.metadata.get("last_epoch", "of later"), stages
+            ) from error
         if error.reason != OtherRows.reason:
             abort(caller, stages)
             raise
@@ -183,20 +200,26 @@ def publish(
             f"{all_of_it.messages} of now, and these were not written. {_kept(stages)} If an old "
             f"checkpoint was put back: {_AFTER_RESTORE} If a repeated batch has other rows by itself, "
             "as with uuid() or rand(), set onDifferentRows to 'skip' for this one start: it counts as "
-            "done then. If another write had this txnId: give each its own."
+            "done then. If another write to this queue had this txnId: give each its own."
         ) from error
     if answer.last_epoch > epoch:
-        raise CheckpointTooOld(
-            f"Batch {epoch} of the writer {writer} can't be published after batch {answer.last_epoch}: "
-            "the checkpoint is older than what the query has done, as after a restore. Nothing of this "
-            f"batch was written. {_kept(stages)} {_AFTER_RESTORE}"
-        )
+        raise _too_old(writer, epoch, str(answer.last_epoch), stages)
     if answer.duplicate:
         abort(caller, stages)
 
 
+def _too_old(writer: str, epoch: int, last: str, stages: Sequence[str]) -> CheckpointTooOld:
+    return CheckpointTooOld(
+        f"Batch {epoch} of the writer {writer} can't be published after batch {last}: the checkpoint "
+        "is older than what the query has done, as after a restore. Nothing of this batch was written. "
+        f"{_kept(stages)} {_AFTER_RESTORE}"
+    )
+
+
 def _kept(stages: Sequence[str]) -> str:
     """Say where the rows of a batch are that can't be published."""
+    if not stages:
+        return "It has no rows."
     names = ", ".join(stages[:3]) + (f" and {len(stages) - 3} others" if len(stages) > 3 else "")
     return (
         f"They stay for {LIVES / 3_600:.0f} hours, invisible, in the stages {names}: "

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 
 from ._columns import chunks_of, messages_of
 from ._options import InvalidOption, WriteOptions
-from ._row_sender import StagedRows, abort, publish, send, stage, together
+from ._row_sender import StagedRows, abort, publish, send, stage, together, writer_name
 
 QUERY: Final = "sql.streaming.queryId"
 """Spark's local property with the query's id, in a task."""
@@ -49,11 +49,17 @@ def write_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch], writer:
 
 
 def commit_rows(
-    options: WriteOptions, messages: Sequence[WriterCommitMessage | None], epoch: int
+    options: WriteOptions,
+    messages: Sequence[WriterCommitMessage | None],
+    epoch: int,
+    *,
+    is_repeatable: bool = True,
 ) -> None:
-    """Make what the winners staged appear, once."""
+    """Make what the winners staged appear, once. Of a write that is not `is_repeatable` nothing is
+    remembered if it has no rows."""
     written = [one for one in messages if isinstance(one, Written)]
-    if written:
+    is_staged = any(one.staged.stages for one in written)
+    if written and (is_staged or is_repeatable) and not options.is_direct:
         publish(
             options.place.caller,
             [one.staged for one in written],
@@ -98,13 +104,14 @@ class QueueWriter(DataSourceArrowWriter):
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
-        self._writer = options.transaction or secrets.token_hex(16)
+        named = options.transaction and writer_name(options.transaction, options.place.queue)
+        self._writer = named or secrets.token_hex(16)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return write_rows(self._options, iterator, self._writer)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        commit_rows(self._options, messages, 0)
+        commit_rows(self._options, messages, 0, is_repeatable=bool(self._options.transaction))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         abort_rows(self._options, messages)

@@ -116,7 +116,9 @@ class ReserveRequest(_message.Message):
     stream: _builtins.str
     """The reader's name, chosen by it: 1 to 80 letters, digits, '_' and '-'."""
     sequence_number: _builtins.int
-    """The set's number in the stream, from 0. A number that is reserved already is answered as it is."""
+    """The set's number in the stream, from 0. A number that is reserved already is answered as it is; one that
+    is reserved for another queue fails with NAME_TAKEN.
+    """
     max_messages: _builtins.int
     """How many messages at most, 1 to 100,000. 0: 1,000. A set comes from 5,000 files at most: messages that
     were sent one by one have files of their own, and a batch with many gaps counts as several files.

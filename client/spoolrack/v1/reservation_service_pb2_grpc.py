@@ -27,6 +27,9 @@ if _version_not_supported:
 
 class ReservationServiceStub(object):
     """Sets of messages that are leased under a name, and can be read again until they are committed.
+
+    A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
+    which the caller may not receive fails with NAME_TAKEN.
     """
 
     def __init__(self, channel):
@@ -69,6 +72,9 @@ class ReservationServiceStub(object):
 
 class ReservationServiceServicer(object):
     """Sets of messages that are leased under a name, and can be read again until they are committed.
+
+    A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
+    which the caller may not receive fails with NAME_TAKEN.
     """
 
     def Reserve(self, request, context):
@@ -161,6 +167,9 @@ def add_ReservationServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class ReservationService(object):
     """Sets of messages that are leased under a name, and can be read again until they are committed.
+
+    A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
+    which the caller may not receive fails with NAME_TAKEN.
     """
 
     @staticmethod

@@ -27,7 +27,11 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ReservationServiceStub:
-    """Sets of messages that are leased under a name, and can be read again until they are committed."""
+    """Sets of messages that are leased under a name, and can be read again until they are committed.
+
+    A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
+    which the caller may not receive fails with NAME_TAKEN.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -57,7 +61,11 @@ class ReservationServiceStub:
 
 @_typing.type_check_only
 class ReservationServiceAsyncStub(ReservationServiceStub):
-    """Sets of messages that are leased under a name, and can be read again until they are committed."""
+    """Sets of messages that are leased under a name, and can be read again until they are committed.
+
+    A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
+    which the caller may not receive fails with NAME_TAKEN.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Reserve: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.ReserveRequest, _reservation_service_pb2.ReserveResponse]  # type: ignore[assignment]
@@ -83,7 +91,11 @@ class ReservationServiceAsyncStub(ReservationServiceStub):
     """Returns the reservations, a page at a time."""
 
 class ReservationServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Sets of messages that are leased under a name, and can be read again until they are committed."""
+    """Sets of messages that are leased under a name, and can be read again until they are committed.
+
+    A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
+    which the caller may not receive fails with NAME_TAKEN.
+    """
 
     @_abc_1.abstractmethod
     def Reserve(

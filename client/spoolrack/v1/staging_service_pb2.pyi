@@ -96,8 +96,9 @@ class StageRequest(_message.Message):
     the stage.
     """
     chunk_number: _builtins.int
-    """The chunk's number in the stage, from 0 to 999999999, in any order and with any gaps. A chunk that
-    is there already is answered and not stored again, whatever the repetition holds.
+    """The chunk's number in the stage, from 0 to 999999999, in any order and with any gaps. The same chunk
+    again is answered and not stored again: the same messages, for the same queue and with the same delay.
+    Another one under the number of a chunk that is there fails with CHUNK_DIFFERS.
     """
     queue: _builtins.str
     """The queue that the messages shall appear in. The chunks of a stage may have different queues."""
@@ -149,7 +150,7 @@ class StageResponse(_message.Message):
     message_count: _builtins.int
     """How many messages the chunk holds."""
     duplicate: _builtins.bool
-    """Whether the chunk was there already."""
+    """Whether the same chunk was there already."""
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
         """When the stage expires unless it is published."""
@@ -181,13 +182,20 @@ class PublishRequest(_message.Message):
     EPOCH_RETENTION_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
     writer: _builtins.str
-    """The publisher's name: 1 to 80 letters, digits, '_' and '-'."""
+    """The publisher's name: 1 to 80 letters, digits, '_' and '-'. It belongs to the identity that has published
+    its last epoch, and to that epoch's queues: another identity goes on with it if it may send to all of them.
+    To any other caller, and for a name of a schedule, the call fails with NAME_TAKEN.
+    """
     epoch: _builtins.int
-    """Rises with each publication of the writer, from 0. The same epoch or an older one publishes nothing."""
+    """Rises with each publication of the writer, from 0. The same epoch or an older one publishes nothing. To
+    another identity than the one that published, that is a success only for the same epoch with the same
+    digest; else it fails with NAME_TAKEN.
+    """
     digest: _builtins.str
     """A checksum of the messages in the stages, computed by the caller in any way that gives the same for the
     same messages: 1 to 64 letters, digits, '_' and '-'. It is remembered with the epoch. The same epoch with
-    another digest fails with EPOCH_DIFFERS and leaves the stages as they are. Absent, here or in the
+    another digest fails with EPOCH_DIFFERS, an older epoch with any digest with EPOCH_PASSED, because the
+    digests of older epochs are not remembered: both leave the stages as they are. Absent, here or in the
     publication before: not compared.
     """
     @_builtins.property
@@ -227,7 +235,9 @@ class PublishResponse(_message.Message):
     message_count: _builtins.int
     """How many messages appeared. 0 if `duplicate` is set."""
     duplicate: _builtins.bool
-    """Whether this epoch of the writer, or a later one, was published before: then nothing was done."""
+    """Whether this epoch of the writer, or a later one, was published before: then nothing was done. With
+    `last_epoch` above the request's epoch, what was published under that is not known.
+    """
     last_epoch: _builtins.int
     """The writer's last epoch now."""
     def __init__(
@@ -275,7 +285,9 @@ class AbortStageResponse(_message.Message):
 
     MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
     message_count: _builtins.int
-    """How many messages were dropped. 0: there is no such stage, which is a success."""
+    """How many messages were dropped. 0: there is no such stage, which is a success. Another caller's stage
+    fails with NAME_TAKEN.
+    """
     def __init__(
         self,
         *,

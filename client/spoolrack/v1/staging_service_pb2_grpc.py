@@ -27,6 +27,9 @@ if _version_not_supported:
 
 class StagingServiceStub(object):
     """Atomic batches: messages are staged, invisible and durable, and appear together when they are published.
+
+    A stage that holds messages for a queue to which the caller may not send is another caller's. A call that
+    names it fails with NAME_TAKEN.
     """
 
     def __init__(self, channel):
@@ -59,6 +62,9 @@ class StagingServiceStub(object):
 
 class StagingServiceServicer(object):
     """Atomic batches: messages are staged, invisible and durable, and appear together when they are published.
+
+    A stage that holds messages for a queue to which the caller may not send is another caller's. A call that
+    names it fails with NAME_TAKEN.
     """
 
     def Stage(self, request, context):
@@ -85,7 +91,8 @@ class StagingServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListStages(self, request, context):
-        """Returns the stages in the order of their names, a page at a time.
+        """Returns the stages in the order of their names, a page at a time: those of queues that the caller may
+        monitor.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -124,6 +131,9 @@ def add_StagingServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class StagingService(object):
     """Atomic batches: messages are staged, invisible and durable, and appear together when they are published.
+
+    A stage that holds messages for a queue to which the caller may not send is another caller's. A call that
+    names it fails with NAME_TAKEN.
     """
 
     @staticmethod

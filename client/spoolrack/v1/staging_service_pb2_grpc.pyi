@@ -27,7 +27,11 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class StagingServiceStub:
-    """Atomic batches: messages are staged, invisible and durable, and appear together when they are published."""
+    """Atomic batches: messages are staged, invisible and durable, and appear together when they are published.
+
+    A stage that holds messages for a queue to which the caller may not send is another caller's. A call that
+    names it fails with NAME_TAKEN.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -44,11 +48,17 @@ class StagingServiceStub:
     AbortStage: _grpc.UnaryUnaryMultiCallable[_staging_service_pb2.AbortStageRequest, _staging_service_pb2.AbortStageResponse]
     """Deletes a stage with all its messages."""
     ListStages: _grpc.UnaryUnaryMultiCallable[_staging_service_pb2.ListStagesRequest, _staging_service_pb2.ListStagesResponse]
-    """Returns the stages in the order of their names, a page at a time."""
+    """Returns the stages in the order of their names, a page at a time: those of queues that the caller may
+    monitor.
+    """
 
 @_typing.type_check_only
 class StagingServiceAsyncStub(StagingServiceStub):
-    """Atomic batches: messages are staged, invisible and durable, and appear together when they are published."""
+    """Atomic batches: messages are staged, invisible and durable, and appear together when they are published.
+
+    A stage that holds messages for a queue to which the caller may not send is another caller's. A call that
+    names it fails with NAME_TAKEN.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Stage: _aio.UnaryUnaryMultiCallable[_staging_service_pb2.StageRequest, _staging_service_pb2.StageResponse]  # type: ignore[assignment]
@@ -62,10 +72,16 @@ class StagingServiceAsyncStub(StagingServiceStub):
     AbortStage: _aio.UnaryUnaryMultiCallable[_staging_service_pb2.AbortStageRequest, _staging_service_pb2.AbortStageResponse]  # type: ignore[assignment]
     """Deletes a stage with all its messages."""
     ListStages: _aio.UnaryUnaryMultiCallable[_staging_service_pb2.ListStagesRequest, _staging_service_pb2.ListStagesResponse]  # type: ignore[assignment]
-    """Returns the stages in the order of their names, a page at a time."""
+    """Returns the stages in the order of their names, a page at a time: those of queues that the caller may
+    monitor.
+    """
 
 class StagingServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Atomic batches: messages are staged, invisible and durable, and appear together when they are published."""
+    """Atomic batches: messages are staged, invisible and durable, and appear together when they are published.
+
+    A stage that holds messages for a queue to which the caller may not send is another caller's. A call that
+    names it fails with NAME_TAKEN.
+    """
 
     @_abc_1.abstractmethod
     def Stage(
@@ -101,6 +117,8 @@ class StagingServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _staging_service_pb2.ListStagesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_staging_service_pb2.ListStagesResponse, _abc.Awaitable[_staging_service_pb2.ListStagesResponse]]:
-        """Returns the stages in the order of their names, a page at a time."""
+        """Returns the stages in the order of their names, a page at a time: those of queues that the caller may
+        monitor.
+        """
 
 def add_StagingServiceServicer_to_server(servicer: StagingServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

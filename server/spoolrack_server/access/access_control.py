@@ -48,6 +48,11 @@ class AccessControl:
         return not self._knows_callers and self._rules is None
 
     @property
+    def has_rules(self) -> bool:
+        """Whether there are permissions: without them every known caller may do everything."""
+        return self._rules is not None
+
+    @property
     def _knows_callers(self) -> bool:
         return self._tokens is not None or self.asks_for_certificates
 

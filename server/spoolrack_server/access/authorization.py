@@ -39,6 +39,13 @@ def caller_name() -> str:
     return "" if caller is None else caller.identity.name
 
 
+def owner_name() -> str:
+    """Return the identity to which names that the current caller uses first belong; "" where every
+    caller may do everything."""
+    caller = _caller.get()
+    return "" if caller is None or not caller.guard.has_rules else caller.identity.name
+
+
 @dataclass(eq=False, slots=True)
 class AuthorizedCall:
     """A call whose caller is authenticated and has the method's permission on some queue."""

@@ -2,8 +2,8 @@
 
 Most name their queues in the request, and are refused before they reach the store. Others name a stage,
 a reservation or a redrive, whose queues only the store knows: these require the permission on any
-queue, and the handler then filters by queue with `CallerPermissions`. An object of other queues is not
-found.
+queue, and the handler passes on for which queues the caller has it. A stage or a stream of other queues
+is a `NameTaken`, a redrive is not found.
 """
 
 from __future__ import annotations

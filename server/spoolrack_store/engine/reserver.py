@@ -42,6 +42,7 @@ from ..files.disk import NOT_A_FILE, explained
 from ..model.batch_file import Attributes, Damaged, Entry, Groups, Line, size_of
 from ..model.clock import Clock, Millis
 from ..model.errors import (
+    NameTaken,
     ReservationCommitted,
     ReservationLost,
     ReservationNotFound,
@@ -219,6 +220,11 @@ class Reserver(Part):
         check_number("max_messages", request.max_messages, 1, MAX_RESERVED_MESSAGES)
         check_number("max_bytes", request.max_bytes, 1)
         _check_hold(request.visibility_timeout)
+        if key not in self._partial:
+            self._require_own(request.stream, request.allowed)
+        there = self.sets[key].record if key in self.sets else self._partial.get(key)
+        if there is not None and there.queue != request.queue and key[1] > self.committed(key[0]):
+            raise NameTaken(kind="stream", name=request.stream)
         begun = _PartialSet(request.queue, make_set_token(self._moves.owner, self._random))
         partial_set = self._partial.setdefault(key, begun)
         outcome: Reservation | Unfinished | None = None
@@ -332,16 +338,14 @@ class Reserver(Part):
         stream, last_sequence_number = request.stream, request.last_sequence_number
         check_word("stream", stream, MAX_STREAM_NAME)
         check_number("last_sequence_number", last_sequence_number, 0, MAX_SEQUENCE_NUMBER)
-        self._moves.require_read(self.folders)
+        self._require_own(stream, request.allowed)
         before = self.committed(stream)
         keys = sorted(key for key in self.sets if key[0] == stream and key[1] <= last_sequence_number)
         mine = [self.sets[key] for key in keys]
-        if request.allowed is not None:
-            # A caller that is bounded can't end a stream far ahead of its own sets, either.
-            if last_sequence_number > before and (stream, last_sequence_number) not in self.sets:
-                raise ReservationNotFound(stream=stream, sequence_number=last_sequence_number)
-            for held in mine:
-                _check_allowed(held, request.allowed)
+        is_ahead = last_sequence_number > before and (stream, last_sequence_number) not in self.sets
+        if request.allowed is not None and is_ahead:
+            # A caller that is bounded can't end a stream far ahead of its sets.
+            raise ReservationNotFound(stream=stream, sequence_number=last_sequence_number)
         now = self._clock.monotonic()
         lost = [held for held in mine if held.is_over(now) and not self._is_committed(held)]
         done = [held for held in mine if held not in lost]
@@ -367,7 +371,8 @@ class Reserver(Part):
                         self._moves.delete(entry, members)
                     deleted += count
             numbers = sorted(held.name.sequence_number for held in done)
-            marker = Marker(sets=tuple(numbers), made_at=self._clock.wall())
+            queues = tuple(sorted({held.record.queue for held in mine})) or self._queues_of(stream)
+            marker = Marker(sets=tuple(numbers), queues=queues, made_at=self._clock.wall())
             path = _marker_path(stream, last_sequence_number)
             self._moves.create_file(path, marker.encode(), urgent=True)
             self._mark(stream, _StreamCommit(last_sequence_number, marker, self._moves.commit))
@@ -919,12 +924,28 @@ class Reserver(Part):
     ) -> HeldSet:
         """Return the set, held or lost; raise what a caller must be told otherwise."""
         _check_name(stream, sequence_number)
+        self._require_own(stream, allowed)
         self._refuse_committed(stream, sequence_number)
         held = self.sets.get((stream, sequence_number))
         if held is None:
             raise ReservationNotFound(stream=stream, sequence_number=sequence_number)
-        _check_allowed(held, allowed)
         return held
+
+    def _require_own(self, stream: str, allowed: Callable[[str], bool] | None) -> None:
+        """Raise `NameTaken` for another caller's stream: its sets, or those of its last commit, are of
+        a queue that isn't allowed."""
+        self._moves.require_read(self.folders)
+        if allowed is None:
+            return
+        queues = {held.record.queue for key, held in self.sets.items() if key[0] == stream}
+        queues |= {partial.queue for key, partial in self._partial.items() if key[0] == stream}
+        if not all(map(allowed, queues.union(self._queues_of(stream)))):
+            raise NameTaken(kind="stream", name=stream)
+
+    def _queues_of(self, stream: str) -> tuple[str, ...]:
+        """Return the queues that the stream's newest marker names."""
+        newest = self.markers.get(stream)
+        return () if newest is None else newest.marker.queues
 
     def _find(
         self, stream: str, sequence_number: int, allowed: Callable[[str], bool] | None = None
@@ -965,8 +986,3 @@ def _check_name(stream: str, sequence_number: int) -> None:
 def _check_hold(visibility_timeout: Millis | None) -> None:
     if visibility_timeout is not None:
         check_span("visibility_timeout", visibility_timeout, MIN_RESERVATION_TIMEOUT, MAX_VISIBILITY)
-
-
-def _check_allowed(held: HeldSet, allowed: Callable[[str], bool] | None) -> None:
-    if allowed is not None and not allowed(held.record.queue):
-        raise ReservationNotFound(stream=held.name.stream, sequence_number=held.name.sequence_number)

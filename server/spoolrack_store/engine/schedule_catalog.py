@@ -143,10 +143,15 @@ class ScheduleCatalog:
                 attributes={0: attributes_of(request.name, there, second_text(request.tick))},
                 groups={0: there.group} if there.group else {},
                 time_to_live=LIFE_OF_A_TICK,
+                is_tick=True,
             )
         )
         return Publish(
-            writer=there.writer, epoch=request.tick, stages=[stage], epoch_retention=MIN_EPOCH_RETENTION
+            writer=there.writer,
+            epoch=request.tick,
+            stages=[stage],
+            epoch_retention=MIN_EPOCH_RETENTION,
+            is_tick=True,
         )
 
     def _require(self, queue: str, name: str) -> tuple[QueueRecord, Schedule]:

@@ -42,15 +42,19 @@ from ..model.batch_file import (
 )
 from ..model.clock import Clock, Millis
 from ..model.errors import (
+    ChunkDiffers,
     EpochDiffers,
+    EpochPassed,
     InvalidMessage,
     InvalidRequest,
+    NameTaken,
     StageNotFound,
     StoreError,
 )
 from ..model.field_checks import check_number, check_span, check_word
 from ..model.manifest import Manifest
 from ..model.names import MAX_BYTES, MOST, FileIds, Name, NotAName
+from ..model.schedule import is_schedule_writer
 from ..model.sealed import NotWhole, Torn
 from ..model.stage_names import (
     DROPPED,
@@ -98,6 +102,8 @@ class _OpenStage:
     changed: int = 0
     """The commit that makes its last chunk durable."""
     chunks: dict[int, Chunk] = field(default_factory=dict)
+    queues: set[str] = field(default_factory=set)
+    """Of its chunks: each call under its name asks for them."""
 
     @property
     def messages(self) -> int:
@@ -109,7 +115,7 @@ class _OpenStage:
         return min(chunk.stem.id for chunk in self.chunks.values())
 
     def is_within(self, allowed: Callable[[str], bool] | None) -> bool:
-        return allowed is None or all(allowed(chunk.queue) for chunk in self.chunks.values())
+        return allowed is None or all(map(allowed, self.queues))
 
 
 @dataclass(slots=True, eq=False)
@@ -161,28 +167,38 @@ class Stages(Part):
         """Store a chunk, or find it there; the answer holds once the commit is synced."""
         _check_chunk(request)
         self._moves.require_read(self.folders)
-        stage = self._open.get(request.stage)
+        stage = self._find(request.stage, request.allowed, is_tick=request.is_tick)
         there = None if stage is None else stage.chunks.get(request.chunk)
         is_repeated = there is not None
         if stage is None or there is None:
             life = self._new_life(request) if stage is None else stage.life
             stage, there = self._write(life, request)
+        elif not self._holds(there, request):
+            raise ChunkDiffers(stage=request.stage, chunk=request.chunk)
         return Staged(messages=there.messages, is_repeated=is_repeated, expires_at=stage.life.due)
 
     def publish(self, request: Publish) -> Published:
         """Make all of the stages appear, or none; the answer holds once the commit is synced."""
         _check_publication(request)
         self._moves.require_read(self.folders)
+        if not request.is_tick:
+            self._refuse_scheduled("writer", request.writer, request.writer)
         last = self._last_of(request.writer)
-        if last is not None and last.manifest is not None and request.epoch <= last.epoch:
-            known = last.manifest.digest
-            if request.epoch == last.epoch and known and request.digest not in ("", known):
-                raise EpochDiffers(writer=request.writer, epoch=request.epoch)
-            return Published(messages=0, is_already=True, last_epoch=last.epoch)
+        before = None if last is None else last.manifest
+        if last is not None and before is not None:
+            if not _owns(request, before, last.epoch):
+                raise NameTaken(kind="writer", name=request.writer)
+            if request.epoch <= last.epoch:
+                known = before.digest
+                if request.epoch == last.epoch and known and request.digest not in ("", known):
+                    raise EpochDiffers(writer=request.writer, epoch=request.epoch)
+                if request.epoch < last.epoch and request.digest:
+                    raise EpochPassed(writer=request.writer, epoch=request.epoch, last_epoch=last.epoch)
+                return Published(messages=0, is_already=True, last_epoch=last.epoch)
         stages: list[_OpenStage] = []
         for name in dict.fromkeys(request.stages):
-            stage = self._open.get(name)
-            if stage is None or not stage.is_within(request.allowed):
+            stage = self._find(name, request.allowed, is_tick=request.is_tick)
+            if stage is None:
                 raise StageNotFound(stage=name)
             stages.append(stage)
         chunks = [chunk for stage in stages for chunk in stage.chunks.values()]
@@ -193,11 +209,13 @@ class Stages(Part):
         self._sync(stages)
         manifest = Manifest(
             stages={str(stage.life): stage.first for stage in stages},
-            queues={queue: (record.created_at, 0) for queue, record in records.items()},
+            queues={queue: (record.created_at, 0) for queue, record in records.items()}
+            or (before.queues if before is not None else {}),
             messages=sum(chunk.messages for chunk in chunks),
             digest=request.digest,
             published_at=self._clock.wall(),
             epoch_retention=request.epoch_retention,
+            owner=request.owner,
         )
         by = Publication(writer=request.writer, epoch=request.epoch)
         self._moves.create_file(f"{PUBLISHED}/{by}", manifests.encode(manifest))
@@ -208,8 +226,8 @@ class Stages(Part):
         """Drop a stage; return how many messages it had."""
         check_word("stage", request.stage, MAX_STAGE_NAME)
         self._moves.require_read(self.folders)
-        stage = self._open.get(request.stage)
-        if stage is None or not stage.is_within(request.allowed):
+        stage = self._find(request.stage, request.allowed)
+        if stage is None:
             return 0
         messages = stage.messages
         self._drop(stage)
@@ -244,6 +262,40 @@ class Stages(Part):
         return len(self._open)
 
     # Requests.
+
+    def _find(
+        self, name: str, allowed: Callable[[str], bool] | None, *, is_tick: bool = False
+    ) -> _OpenStage | None:
+        """Return the open stage of this name; raise `NameTaken` if it is another caller's."""
+        if not is_tick:
+            self._refuse_scheduled("stage", name, name.rpartition("-")[0])
+        stage = self._open.get(name)
+        if stage is not None and not stage.is_within(allowed):
+            raise NameTaken(kind="stage", name=name)
+        return stage
+
+    def _refuse_scheduled(self, kind: str, name: str, writer: str) -> None:
+        if is_schedule_writer(writer) and self._catalog.has_writer(writer):
+            raise NameTaken(kind=kind, name=name)
+
+    def _holds(self, chunk: Chunk, request: Stage) -> bool:
+        """Return whether a chunk is the one that is staged again: for the same queue, with the same
+        messages."""
+        is_placed_alike = (chunk.queue, chunk.delay) == (request.queue, request.delay)
+        if not is_placed_alike or chunk.stem.priority != request.priority:
+            return False
+        try:
+            content = self._moves.disk.read(chunk.path)
+            line = decode_whole(chunk.stem, content)
+        except OSError as error:
+            raise explained(error) from error
+        except Damaged:
+            return False
+        again = line_of(request.bodies, request.attributes, {}, request.groups)
+        named = {index: each for index, each in again.attributes.items() if each}
+        return (
+            (list(line.sizes), line.attributes, line.groups) == (again.sizes, named, again.groups)
+        ) and content[: line.starts[-1]] == b"".join(request.bodies)
 
     def _new_life(self, request: Stage) -> StageLife:
         due = self._clock.wall() + request.time_to_live
@@ -332,6 +384,7 @@ class Stages(Part):
             ends = Millis(self._clock.monotonic() + left)
             stage = self._stages[life] = _OpenStage(chunk.life, ends)
         stage.chunks[chunk.number] = chunk
+        stage.queues.add(chunk.queue)
         stage.changed = self._moves.commit
         if life not in self._ended:
             # In place of a former life, of which another process may have unlinked the end already.
@@ -617,6 +670,22 @@ class Stages(Part):
 
     def next_due(self) -> Millis | None:
         return min((stage.ends for stage in self._open.values()), default=None)
+
+
+def _owns(request: Publish, last: Manifest, last_epoch: int) -> bool:
+    """Return whether a writer's name is the caller's, whose last publication this is.
+
+    Another identity that may send to all its queues goes on with it. To that one a repetition is a
+    success only by its digest: else another's messages would pass for those of the caller.
+    """
+    if request.owner in ("", last.owner):
+        return True
+    if request.allowed is not None and not all(map(request.allowed, last.queues)):
+        return False
+    if request.epoch > last_epoch:
+        return bool(last.queues) or not last.owner
+    is_same = request.epoch == last_epoch and request.digest != "" and request.digest == last.digest
+    return bool(last.queues) and (is_same or not last.owner)
 
 
 def _is_short(chunk: Chunk, size: int) -> bool:

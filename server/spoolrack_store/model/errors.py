@@ -141,6 +141,28 @@ class EpochDiffers(StoreError):
     reason = "EPOCH_DIFFERS"
 
 
+class EpochPassed(StoreError):
+    """The writer {writer} has published epoch {last_epoch}, and whether epoch {epoch} was published
+    with these messages is not remembered. Nothing was published, and the stages are as they were:
+    publish them under a new epoch, or abort them."""
+
+    reason = "EPOCH_PASSED"
+
+
+class ChunkDiffers(StoreError):
+    """The stage {stage} has a chunk {chunk} already, with other messages or for another queue. Nothing
+    was stored: give this chunk another number, or stage it under another name."""
+
+    reason = "CHUNK_DIFFERS"
+
+
+class NameTaken(StoreError):
+    """The {kind} {name} belongs to another caller, or to another queue than this call's. Nothing was
+    done: choose another name, or call as the identity that uses this one."""
+
+    reason = "NAME_TAKEN"
+
+
 class ReservationNotFound(StoreError):
     """There is no reservation {sequence_number} of the stream {stream}: it was never made, or is long
     over."""

@@ -20,12 +20,16 @@ class Manifest:
     """The names of the stages' folders, each with the lowest id of a batch in it: it tells the stage
     from one that is made later under the same name."""
     queues: Mapping[str, tuple[Millis, int]]
-    """When each queue was made, and its version: they tell it from one that is made again."""
+    """When each queue was made, and its version: they tell it from one that is made again. Without
+    messages those of the writer's publication before, because a writer belongs to its queues, too."""
     messages: int
     digest: str
     """The writer's checksum of the messages; empty: none was given."""
     published_at: Millis
     epoch_retention: Millis
+    owner: str = ""
+    """The identity that has published it; empty: one that nothing keeps from any name, or a manifest
+    from before identities were recorded."""
 
     @property
     def expires_at(self) -> Millis:
@@ -42,6 +46,7 @@ def encode(manifest: Manifest) -> bytes:
             "digest": manifest.digest,
             "published_at": manifest.published_at,
             "memory": manifest.epoch_retention,
+            "owner": manifest.owner,
         }
     )
 
@@ -61,6 +66,7 @@ def decode(content: bytes) -> Manifest:
             digest=str(parts["digest"]),
             published_at=Millis(int(parts["published_at"])),
             epoch_retention=Millis(int(parts["memory"])),
+            owner=str(parts.get("owner", "")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotWhole(f"it can't be read: {error}") from error

@@ -54,11 +54,14 @@ class Marker:
 
     sets: tuple[int, ...]
     """The numbers of those that were held: their messages are deleted."""
+    queues: tuple[str, ...] = ()
+    """The queues of the stream's last sets: it belongs to them. Of a marker from before they were
+    recorded none."""
     made_at: Millis
     """Unix time."""
 
     def encode(self) -> bytes:
-        return seal({"sets": self.sets, "made_at": self.made_at})
+        return seal({"sets": self.sets, "queues": self.queues, "made_at": self.made_at})
 
     @classmethod
     def decode(cls, content: bytes) -> Marker:
@@ -69,7 +72,11 @@ class Marker:
             type(sequence_number) is int for sequence_number in sets
         ):
             raise NotWhole("it doesn't say which sets are committed")
-        return cls(sets=tuple(sets), made_at=Millis(number_in(values, "made_at")))
+        queues = values.get("queues", [])
+        if not isinstance(queues, list) or not all(isinstance(queue, str) for queue in queues):
+            raise NotWhole("it doesn't say of which queues they are")
+        made_at = Millis(number_in(values, "made_at"))
+        return cls(sets=tuple(sets), queues=tuple(queues), made_at=made_at)
 
 
 def parse_reservation_name(text: str) -> ReservationName:

@@ -63,7 +63,11 @@ UNFINISHED: Final = Unfinished()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve(Request[Reservation | None]):
-    """Lease messages under a name, or find it reserved already; None if nothing is ready in time."""
+    """Lease messages under a name, or find it reserved already; None if nothing is ready in time.
+
+    A number that is reserved for another queue, and a stream that has sets of a queue that isn't
+    `allowed`, is a `NameTaken`.
+    """
 
     queue: str
     stream: str
@@ -73,6 +77,8 @@ class Reserve(Request[Reservation | None]):
     visibility_timeout: Millis | None = None
     """None takes the queue's visibility timeout."""
     wait: Millis | None = Millis(0)
+    allowed: Callable[[str], bool] | None = None
+    """From which queues the caller may receive; None: from all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +88,8 @@ class OfSet(Request[Answer]):
     stream: str
     sequence_number: int
     allowed: Callable[[str], bool] | None = None
-    """A set of any other queue is not found. None: of all."""
+    """From which queues the caller may receive: a stream with sets of another one is a `NameTaken`.
+    None: from all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +107,8 @@ class CommitReservations(Request[Committed]):
     stream: str
     last_sequence_number: int
     allowed: Callable[[str], bool] | None = None
-    """With a set of any other queue among them, or none numbered `last_sequence_number`, nothing is
-    found. None: of all."""
+    """From which queues the caller may receive: a stream with sets of another one is a `NameTaken`, a
+    number beyond its sets a `ReservationNotFound`. None: from all."""
     only_read: bool = False
     """Whether a set that isn't marked as read is a `ReservationUnread`, and nothing is deleted."""
 

@@ -29,6 +29,7 @@ MAX_TEXT: Final = 256
 """Characters of a cron expression, and of the name of a time zone."""
 NAME_ATTRIBUTE: Final = "spoolrack-schedule"
 TICK_ATTRIBUTE: Final = "spoolrack-tick"
+_WRITER: Final = "schedule-"
 _TOKEN: Final = re.compile(r"[0-9a-z]{1,16}")
 
 
@@ -52,11 +53,16 @@ class Schedule:
     @property
     def writer(self) -> str:
         """The writer of its publications, whose epochs are the ticks in Unix seconds."""
-        return f"schedule-{self.token}"
+        return f"{_WRITER}{self.token}"
 
 
 def is_schedule_name(text: str) -> bool:
     return is_word(text, MAX_NAME)
+
+
+def is_schedule_writer(text: str) -> bool:
+    """Return whether a writer's name is one that a schedule can have."""
+    return text.startswith(_WRITER)
 
 
 def attributes_of(name: str, schedule: Schedule, tick: str) -> Attributes:

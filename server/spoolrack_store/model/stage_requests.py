@@ -57,7 +57,11 @@ class StageInfo:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Stage(Request[Staged]):
-    """Store one chunk of a stage, whole or not at all; one that is there already is answered."""
+    """Store one chunk of a stage, whole or not at all.
+
+    The same chunk again is answered; another one under its number is a `ChunkDiffers`. A stage that has
+    messages for a queue that isn't `allowed` is another caller's: `NameTaken`.
+    """
 
     stage: str
     chunk: int
@@ -71,11 +75,18 @@ class Stage(Request[Staged]):
     priority: int = 0
     time_to_live: Millis = DEFAULT_TIME_TO_LIVE
     """Counted from the stage's first chunk."""
+    allowed: Callable[[str], bool] | None = None
+    """To which queues the caller may send; None: to all."""
+    is_tick: bool = False
+    """Whether a schedule stages it, whose names are refused to others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publish(Request[Published]):
-    """Make all messages of `stages` appear, unless the writer has published this epoch before."""
+    """Make all messages of `stages` appear, unless the writer has published this epoch before.
+
+    A stage, or a writer, of another caller is a `NameTaken`.
+    """
 
     writer: str
     epoch: int
@@ -84,15 +95,20 @@ class Publish(Request[Published]):
     """The epoch is remembered for so long, unless the writer publishes another."""
     digest: str = ""
     """The writer's checksum of the messages, remembered with the epoch: the same epoch with another one
-    is an `EpochDiffers`. Empty: not compared."""
+    is an `EpochDiffers`, an older epoch an `EpochPassed`. Empty: not compared."""
     allowed: Callable[[str], bool] | None = None
-    """To which queues; a stage with messages for another one is not found. None: to all."""
+    """To which queues the caller may send; None: to all."""
+    owner: str = ""
+    """The caller's identity. Empty: nothing keeps it from any writer's name."""
+    is_tick: bool = False
+    """Whether a schedule publishes it, whose names are refused to others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abort(Request[int]):
-    """Drop a stage; answers how many messages it had. There being none is a success."""
+    """Drop a stage; answers how many messages it had. There being none is a success, one of another
+    caller a `NameTaken`."""
 
     stage: str
     allowed: Callable[[str], bool] | None = None
-    """A stage with messages for any other queue stays, as if there were none. None: for all."""
+    """To which queues the caller may send; None: to all."""

@@ -9,6 +9,7 @@ import pytest
 import spoolrack
 from spoolrack import Batch, MessageState, Outgoing, Queue, aio
 from spoolrack.errors import (
+    ChunkDiffers,
     InvalidMessage,
     InvalidRequest,
     QueueFull,
@@ -184,9 +185,13 @@ def test_a_batch_can_be_staged_here_and_published_there(
 
 def test_a_chunk_that_is_there_is_not_stored_again(client: spoolrack.Client, jobs: Queue) -> None:
     first = client.staging.stage("s", 5, "jobs", ["a", Outgoing(body=b"b", attributes={"n": b"v"})])
-    again = client.staging.stage("s", 5, "jobs", ["quite", "another", "content"])
+    again = client.staging.stage("s", 5, "jobs", ["a", Outgoing(body=b"b", attributes={"n": b"v"})])
     assert (first.message_count, first.duplicate) == (2, False)
     assert (again.message_count, again.duplicate, again.expires_at) == (2, True, first.expires_at)
+    client.create_queue("mail")
+    for queue, messages in (("jobs", ["quite", "another"]), ("mail", ["a", "b"])):
+        with pytest.raises(ChunkDiffers):
+            client.staging.stage("s", 5, queue, messages)
     assert client.staging.publish("me", 0, ["s"]).message_count == 2
     assert bodies(jobs) == ["a", "b"]
 

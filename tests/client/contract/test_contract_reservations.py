@@ -11,6 +11,7 @@ import spoolrack
 from spoolrack import Queue, Reservation, ReservationState, aio
 from spoolrack.errors import (
     InvalidRequest,
+    NameTaken,
     ReservationCommitted,
     ReservationLost,
     ReservationNotFound,
@@ -226,6 +227,17 @@ def test_an_unknown_reservation_is_not_found(client: spoolrack.Client, jobs: Que
         list(client.reservations.read("s", 0))
     with pytest.raises(ReservationNotFound):
         client.reservations.release("s", 0)
+
+
+def test_a_reservation_of_one_queue_is_no_answer_for_another(
+    client: spoolrack.Client, five: Queue
+) -> None:
+    five.reserve("s", 0, max_messages=2)
+    client.create_queue("mail")
+    client.queue("mail").send("m")
+    with pytest.raises(NameTaken):
+        client.queue("mail").reserve("s", 0)
+    assert texts(client, 0) == "ab"
 
 
 def test_the_reservations_are_listed(client: spoolrack.Client, five: Queue) -> None:
