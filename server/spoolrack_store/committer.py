@@ -320,6 +320,11 @@ class Committer:
             future.set_exception(refusal)
         return future
 
+    def wake(self) -> None:
+        """Look for work: a waiting receive has credits that no commit has given back."""
+        with self._wakened:
+            self._wake()
+
     def drain(self) -> None:
         """Lease nothing more: receives, those that wait too, raise `Draining`."""
         with self._wakened:

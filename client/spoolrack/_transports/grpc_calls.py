@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import queue
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import grpc
@@ -18,7 +20,7 @@ from .. import tracing
 from .._credentials import NONE, Credentials
 from .._runtime import Runtime, Tasks
 from .._threads import Ending, start_thread
-from ..errors import ClientClosed
+from ..errors import ClientClosed, SpoolrackError
 from .grpc_channels import task_channel, thread_channel, with_metadata
 from .grpc_errors import ended, error_from
 from .grpc_stubs import Stubs
@@ -29,6 +31,8 @@ Answer = TypeVar("Answer")
 
 CLOSE: Final = 5.0
 """Seconds for gRPC to close a channel."""
+PACE: Final = 0.05
+"""Seconds between two reports of a call, which supersede each other."""
 OPTIONS: Final = (
     # The contract's own limits are the server's to check, and their errors say more.
     ("grpc.max_send_message_length", -1),
@@ -63,6 +67,16 @@ class ChannelCalls(Protocol):
 
     def frames(self, method: Callable[..., Any], request: Any) -> Frames: ...
 
+    def reporting(
+        self,
+        method: Callable[..., Any],
+        method_of_one: Callable[..., Any],
+        request: Any,
+        report_of: Callable[[int], Any],
+    ) -> ReportingFrames:
+        """Open a call that takes reports after its first `request`. `report_of` makes the request that
+        reports a number; `method_of_one` is the same method, for a single request."""
+
     async def close(self) -> None: ...
 
 
@@ -78,6 +92,14 @@ class Frames(Protocol):
     def connected(self) -> bool: ...
 
     def cancel(self) -> None: ...
+
+
+class ReportingFrames(Frames, Protocol):
+    """The responses of a call that takes reports."""
+
+    def report(self, number: int) -> None:
+        """Send a report soon: at once, if the last one was sent `PACE` seconds ago. Of those that wait
+        only the last one is sent."""
 
 
 def open_calls(target: str, runtime: Runtime, credentials: Credentials = NONE) -> ChannelCalls:
@@ -108,6 +130,18 @@ class ThreadCalls:
     def frames(self, method: Callable[..., Any], request: Any) -> Frames:
         try:
             return ThreadFrames(method(request), self._target, self)
+        except ValueError as error:
+            raise ClientClosed() from error
+
+    def reporting(
+        self,
+        method: Callable[..., Any],
+        method_of_one: Callable[..., Any],
+        request: Any,
+        report_of: Callable[[int], Any],
+    ) -> ReportingFrames:
+        try:
+            return ReportingThreadFrames(method, request, report_of, self._target, self)
         except ValueError as error:
             raise ClientClosed() from error
 
@@ -153,6 +187,43 @@ class ThreadFrames:
         self._call.cancel()
 
 
+class ReportingThreadFrames(ThreadFrames):
+    """A thread of gRPC sends the reports."""
+
+    def __init__(
+        self,
+        method: Callable[..., Any],
+        request: Any,
+        report_of: Callable[[int], Any],
+        target: str,
+        calls: ThreadCalls,
+    ) -> None:
+        self._reports: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        super().__init__(method(_outgoing(request, report_of, self._reports)), target, calls)
+
+    def report(self, number: int) -> None:
+        self._reports.put(number)
+
+    def cancel(self) -> None:
+        super().cancel()
+        # Ends gRPC's thread, too, which waits for reports.
+        self._reports.put(None)
+
+
+def _outgoing(
+    first: Any, report_of: Callable[[int], Any], reports: queue.SimpleQueue[int | None]
+) -> Iterator[Any]:
+    """Yield the first request, and then reports until None."""
+    yield first
+    while (number := reports.get()) is not None:
+        with contextlib.suppress(queue.Empty):
+            while (newer := reports.get_nowait()) is not None:
+                number = newer
+            return
+        yield report_of(number)
+        time.sleep(PACE)
+
+
 class TaskCalls:
     """Calls that suspend their task. For the event loop in which it was made."""
 
@@ -179,6 +250,18 @@ class TaskCalls:
         except grpc.aio.UsageError as error:
             raise ClientClosed() from error
 
+    def reporting(
+        self,
+        method: Callable[..., Any],
+        method_of_one: Callable[..., Any],
+        request: Any,
+        report_of: Callable[[int], Any],
+    ) -> ReportingFrames:
+        try:
+            return ReportingTaskFrames(method, method_of_one, request, report_of, self._target, self)
+        except grpc.aio.UsageError as error:
+            raise ClientClosed() from error
+
     async def close(self) -> None:
         self.is_closed = True
         await self._channel.close()
@@ -197,6 +280,13 @@ class TaskFrames:
         if frame is None:
             raise ended(self._target)
         return frame
+
+    async def open(self) -> None:
+        """Return once the server has accepted the call; raise the error of one that has ended."""
+        await self._call.initial_metadata()
+        self._taken_up = not self._call.done()
+        if not self._taken_up:
+            await self.next_or_end()
 
     async def next_or_end(self) -> Any | None:
         try:
@@ -220,3 +310,64 @@ class TaskFrames:
     def cancel(self) -> None:
         self._cancelled = True
         self._call.cancel()
+
+
+class ReportingTaskFrames(TaskFrames):
+    """A task sends the first request and the reports. The reader does not, as gRPC cancels the whole
+    call with a task that writes."""
+
+    def __init__(
+        self,
+        method: Callable[..., Any],
+        method_of_one: Callable[..., Any],
+        request: Any,
+        report_of: Callable[[int], Any],
+        target: str,
+        calls: TaskCalls,
+    ) -> None:
+        super().__init__(method(), target, calls)
+        self._report_of = report_of
+        self._open_again: Callable[[], TaskFrames] = lambda: TaskFrames(
+            method_of_one(request), target, calls
+        )
+        self._newest = 0
+        self._some = asyncio.Event()
+        self._broke = False
+        self._writer = asyncio.get_running_loop().create_task(
+            self._write(request), name="spoolrack-reports"
+        )
+
+    def report(self, number: int) -> None:
+        self._newest = number
+        self._some.set()
+
+    async def _write(self, first: Any) -> None:
+        try:
+            await self._call.write(first)
+            while True:
+                await self._some.wait()
+                self._some.clear()
+                await self._call.write(self._report_of(self._newest))
+                await asyncio.sleep(PACE)
+        except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
+            # The reader learns of the end too, though maybe not of its reason.
+            self._broke = True
+
+    async def next_or_end(self) -> Any | None:
+        try:
+            return await super().next_or_end()
+        except SpoolrackError:
+            if self._taken_up or not self._broke or self._cancelled:
+                raise
+        # grpc.aio reports INTERNAL if the call ends during a write, and has then lost the server's
+        # reason. The same request, sent with the beginning of a call, shows it.
+        again = self._open_again()
+        try:
+            await again.open()
+        finally:
+            again.cancel()
+        raise ended(self._target)
+
+    def cancel(self) -> None:
+        super().cancel()
+        self._writer.cancel()

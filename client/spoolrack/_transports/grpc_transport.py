@@ -38,7 +38,7 @@ from . import (
     StagingTransport,
 )
 from . import grpc_values as convert
-from .grpc_calls import Frames, open_calls
+from .grpc_calls import ReportingFrames, open_calls
 from .grpc_redrives import GrpcRedrives
 from .grpc_reservations import GrpcReservations
 from .grpc_schedules import GrpcSchedules
@@ -53,12 +53,18 @@ LARGE: Final = 1024 * 1024
 class GrpcDeliveries:
     """The frames of a StreamReceive."""
 
-    def __init__(self, frames: Frames) -> None:
+    def __init__(self, frames: ReportingFrames) -> None:
         self._frames = frames
 
     async def next(self) -> Sequence[Envelope]:
-        response: rpc.StreamReceiveResponse = await self._frames.next()
-        return convert.leased(response)
+        while True:
+            response: rpc.StreamReceiveResponse = await self._frames.next()
+            if response.messages:
+                return convert.leased(response)
+            # An older server's answer to a report, which it doesn't know.
+
+    def report(self, begun: int) -> None:
+        self._frames.report(begun)
 
     def connected(self) -> bool:
         return self._frames.connected()
@@ -196,15 +202,25 @@ class GrpcTransport:
         max_in_flight: int,
         max_bytes_in_flight: int,
         visibility_timeout: float | None,
+        concurrency: int,
     ) -> GrpcDeliveries:
         request = rpc.StreamReceiveRequest(
             queue=queue,
             max_in_flight=max_in_flight,
             max_bytes_in_flight=max_bytes_in_flight,
             visibility_timeout=convert.optional_duration(visibility_timeout),
+            concurrency=concurrency,
         )
         # Deletes and lease changes have calls of their own: a handler may outlive the stream.
-        return GrpcDeliveries(self._calls.frames(self._stub.one_request.StreamReceive, request))
+        stub = self._stub
+        return GrpcDeliveries(
+            self._calls.reporting(
+                stub.StreamReceive,
+                stub.one_request.StreamReceive,
+                request,
+                lambda begun: rpc.StreamReceiveRequest(begun=begun),
+            )
+        )
 
     async def delete(
         self, queue: str, targets: Sequence[Target], *, timeout: float

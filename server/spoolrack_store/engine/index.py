@@ -548,6 +548,8 @@ class Index:
         self._pushed = 0
         self.leases_of: dict[str, dict[Entry, None]] = {}
         """The leases of reserved sets, by their tokens."""
+        self.is_answer = True
+        """Whether consumers end the leases that end now; not time, or the loss of a response."""
 
     def queue(self, name: str) -> QueueIndex:
         found = self.queues.get(name)
@@ -593,7 +595,7 @@ class Index:
         entry.due = due
         for loser in losers:
             if loser.shares:
-                _pass_on(loser, entry)
+                self._pass_on(loser, entry)
             self._count(loser, loser.held)
             if not loser.held:
                 self.loose[batch] = None
@@ -614,7 +616,7 @@ class Index:
         batch.drop(entry, commit)
         entry.held = 0
         if entry.shares:
-            _pass_on(entry, None)
+            self._pass_on(entry, None)
         self._count(entry, 0)
         if held:
             self._fall_back(batch, held, commit)
@@ -735,6 +737,33 @@ class Index:
             self.hidden[:] = [each for each in self.hidden if each[2].held]
             heapify(self.hidden)
 
+    def end_shares(self, entry: Entry) -> None:
+        """Let no consumer hold an entry any more, whose lease goes on for now."""
+        shares, entry.shares = entry.shares, []
+        for share in shares:
+            if share.credits is not None:
+                share.credits.give_back(share.members.bit_count(), share.size, is_answer=False)
+
+    def _pass_on(self, loser: Entry, winner: Entry | None) -> None:
+        """Let the shares of messages follow them: a lease that was extended goes on, any other is
+        over."""
+        kept: list[LeaseShare] = []
+        goes_on = winner is not None and winner.name.token == loser.name.token
+        for share in loser.shares:
+            left, lost = share.members & loser.held, share.members & ~loser.held
+            # Of a part of a file that isn't in memory any more they are a guess: the sum is exact.
+            lost_size = share.size
+            if left and lost_size:
+                lost_size = min(lost_size, loser.batch.counted_bytes_of(lost))
+            if lost and goes_on:
+                assert winner is not None
+                winner.shares.append(LeaseShare(lost, lost_size, *share[2:]))
+            elif lost and share.credits is not None:
+                share.credits.give_back(lost.bit_count(), lost_size, is_answer=self.is_answer)
+            if left:
+                kept.append(LeaseShare(left, share.size - lost_size, *share[2:]))
+        loser.shares = kept
+
     def learn(self, batch: BatchFile, line: Line | None) -> None:
         """Keep a file's line about its messages, for exact byte counts; None: drop it."""
         counted = [(entry, entry.counted) for entry in batch.entries if entry.counted]
@@ -799,26 +828,6 @@ def _held(entry: Entry) -> int:
 
 def _first_of(found: tuple[str, Entry]) -> str:
     return found[0]
-
-
-def _pass_on(loser: Entry, winner: Entry | None) -> None:
-    """Let the shares of messages follow them: a lease that was extended goes on, any other is over."""
-    kept: list[LeaseShare] = []
-    goes_on = winner is not None and winner.name.token == loser.name.token
-    for share in loser.shares:
-        left, lost = share.members & loser.held, share.members & ~loser.held
-        # Of a part of a file that isn't in memory any more they are a guess: the sum is exact.
-        lost_size = share.size
-        if left and lost_size:
-            lost_size = min(lost_size, loser.batch.counted_bytes_of(lost))
-        if lost and goes_on:
-            assert winner is not None
-            winner.shares.append(LeaseShare(lost, lost_size, *share[2:]))
-        elif lost and share.credits is not None:
-            share.credits.give_back(lost.bit_count(), lost_size)
-        if left:
-            kept.append(LeaseShare(left, share.size - lost_size, *share[2:]))
-    loser.shares = kept
 
 
 def _key_of(batch: BatchFile) -> str:

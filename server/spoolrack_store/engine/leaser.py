@@ -63,6 +63,8 @@ class _Lease:
     entry: Entry
     visibility: Millis
     members: int
+    is_prefetch: bool = False
+    """Whether one of the receives is of a consumer that prefetches."""
     since: Millis = Millis(0)
     """Unix time."""
     leased: list[Entry] = field(default_factory=list)
@@ -262,6 +264,8 @@ class Leaser(Part):
                     deliver(self._moves, entry)
                 except StoreError as error:
                     log.warning("%s can't be handed out: %s", entry.name.path, error)
+                    _undeliver(entry, entry.held)
+                    self._index.end_shares(entry)
                     refused.append(entry)
         return refused
 
@@ -319,18 +323,20 @@ class Leaser(Part):
         request: Receive,
     ) -> None:
         """Give `members` to a receive, by a lease that other receives of the commit share."""
+        is_prefetch = request.credits is not None and request.credits.concurrency > 0
         if entry.name.receives >= WHOLE_LEASES:
             for index in indexes(members):
-                lease = _Lease(entry, visibility, 1 << index)
+                lease = _Lease(entry, visibility, 1 << index, is_prefetch)
                 shares.append(_Share(answer, lease, 1 << index, request))
             return
         for share in reversed(shares):
             lease = share.lease
             if lease.entry is entry and lease.visibility == visibility:
                 lease.members |= members
+                lease.is_prefetch |= is_prefetch
                 break
         else:
-            lease = _Lease(entry, visibility, members)
+            lease = _Lease(entry, visibility, members, is_prefetch)
         shares.append(_Share(answer, lease, members, request))
 
     def _lease(self, lease: _Lease) -> None:
@@ -339,7 +345,9 @@ class Leaser(Part):
         until = Millis(wall + lease.visibility), self._clock.monotonic() + lease.visibility
         token = make_token(self._random)
         try:
-            lease.leased = begin_lease(self._moves, lease.entry, lease.members, until, token)
+            lease.leased = begin_lease(
+                self._moves, lease.entry, lease.members, until, token, is_prefetch=lease.is_prefetch
+            )
         except StoreError as error:
             # It stays ready, but for a part of a list that is divided over several names.
             if old.state is State.READY and not isinstance(error, NameVanished):
@@ -356,7 +364,7 @@ class Leaser(Part):
                 delivered |= self._deliver_of(entry, members, share)
         missing = (share.members & ~delivered).bit_count()
         if missing and share.request.credits is not None:
-            share.request.credits.give_back(missing)
+            share.request.credits.give_back(missing, is_answer=False)
 
     def _deliver_of(self, entry: Entry, members: int, share: _Share) -> int:
         """Add messages of a lease to an answer; return those that can be read. The others go to
@@ -390,10 +398,14 @@ class Leaser(Part):
             attributes = {at: named[index] for at, index in enumerate(where) if index in named}
         credits, consumer = share.request.credits, share.request.consumer
         if credits is not None or consumer:
-            size = 0 if credits is None else entry.batch.counted_bytes_of(members)
-            entry.shares.append(LeaseShare(members, size, credits, consumer, share.lease.since))
+            size = number = 0
             if credits is not None:
+                size = entry.batch.counted_bytes_of(members)
                 credits.charge(0, size)
+                number = credits.deliver(len(where))
+            entry.shares.append(
+                LeaseShare(members, size, credits, consumer, share.lease.since, number, members)
+            )
         share.answer.append(
             Delivery(
                 queue=name.queue,
@@ -600,8 +612,17 @@ class Leaser(Part):
             if found is not None:
                 entry, index = found
                 together[entry] = together.get(entry, 0) | 1 << index
-        for entry, members in together.items():
-            self._moves.move(entry, members, State.READY, receives=max(0, entry.name.receives - 1))
+        self._index.is_answer = False
+        try:
+            for entry, members in together.items():
+                _undeliver(entry, members)
+                self._uncount(entry, members)
+        finally:
+            self._index.is_answer = True
+
+    def _uncount(self, entry: Entry, members: int) -> None:
+        """End leases of messages that no consumer has begun: ready again, and not received."""
+        self._moves.move(entry, members, State.READY, receives=max(0, entry.name.receives - 1))
 
     def bring_back(self, entry: Entry, members: int) -> None:
         """End the lease or the delay of `members`; a message received too often becomes a dead letter,
@@ -652,21 +673,32 @@ class Leaser(Part):
             if not entry.held or (token and is_set_token(token)):
                 continue  # It was listed twice: see `Index.disappear`; a set says when it ends.
             count = entry.held.bit_count()
+            self._index.is_answer = False
             try:
                 self._expire_lease(entry)
                 if entry.name.state is State.LEASED:
                     self._moves.statistics.count(entry.name.queue, "requeue", count)
             except StoreError:
                 self._index.put_back_due(entry, Millis(now + RETRY))
+            finally:
+                self._index.is_answer = True
         self._read_groups()
 
     def _expire_lease(self, entry: Entry) -> None:
         """Bring back what an entry holds whose lease or delay is over; with a back-off, hide it on.
 
         The end of that is told by the lease's name and the queue's settings alone: whichever process
-        does it, and when, makes no difference.
+        does it, and when, makes no difference. But the process that leased messages knows which of
+        them were prefetched and not begun: they are ready at once, and their receive isn't counted.
         """
         name = entry.name
+        if entry.shares and (prefetched := entry.prefetched):
+            for share in entry.shares:
+                if share.credits is not None and share.prefetched:
+                    share.credits.be_silent(share.first + share.delivered.bit_count())
+            self._uncount(entry, prefetched)
+            if not entry.held:
+                return
         record = self._catalog.records.get(name.queue)
         if (
             name.due is None
@@ -676,6 +708,8 @@ class Leaser(Part):
             or self._dead_letters.dies_with_lease(entry)
         ):
             self.bring_back(entry, entry.held)
+            # A message that dies stays leased until its copy is published.
+            self._index.end_shares(entry)
             return
         pause = self._back_off(record, entry)
         until = Millis(name.due + pause), entry.due + pause
@@ -694,6 +728,13 @@ class Leaser(Part):
                 refused = error
         if refused is not None:
             raise refused
+
+
+def _undeliver(entry: Entry, members: int) -> None:
+    """Let consumers that number their messages know that these, the last ones, don't reach them."""
+    for share in entry.shares:
+        if share.credits is not None:
+            share.credits.undeliver((share.members & members).bit_count())
 
 
 def _is_last(name: Name, queue: str, last: LastReceive | None) -> bool:
