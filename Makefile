@@ -81,7 +81,7 @@ interop: ## Install what the clients in all languages need, as root on Debian, a
 	@scripts/install-languages
 	@SPOOLRACK_INTEROP=all exec .venv/bin/python -m pytest --slow tests/interop tests/sqs/test_sqs_old_clients.py $(ARGS)
 
-system-tools: ## Install what tests need besides Python, as root: mkfs, mount, strace, curl, Chromium, Node and Go.
+system-tools: ## Install what tests need besides Python, as root: mkfs, mount, strace, curl, nginx, HAProxy, Chromium, Node and Go.
 	@scripts/install-system-tools
 	@scripts/install-languages node go
 

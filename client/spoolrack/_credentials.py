@@ -11,6 +11,7 @@ import ipaddress
 import os
 import re
 import ssl
+from codecs import BOM_UTF8
 from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict
 
@@ -126,4 +127,5 @@ def _no_password() -> str:
 
 def _content(path: str | os.PathLike[str]) -> bytes:
     with open(path, "rb") as file:
-        return file.read()
+        # OpenSSL passes over the mark that editors of Windows write, and gRPC would not connect.
+        return file.read().removeprefix(BOM_UTF8)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 from ._client_context import ClientContext
@@ -30,7 +30,15 @@ def next_round(visibility_timeout: float, random: Random) -> float:
 class Leases:
     """The leases of one stream. Thread-safe."""
 
-    def __init__(self, context: ClientContext, queue: str, visibility_timeout: float | None) -> None:
+    def __init__(
+        self,
+        context: ClientContext,
+        queue: str,
+        visibility_timeout: float | None,
+        on_round: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_round` is called before each round of extensions."""
+        self._on_round = on_round
         self._context = context
         self._queue = queue
         self._visibility_timeout = visibility_timeout
@@ -86,6 +94,7 @@ class Leases:
         random = self._context.random
         try:
             while not await self._stopped.wait(next_round(await self._visibility(), random)):
+                self._on_round()
                 await self.extend_all(await self._visibility())
         except SpoolrackError as error:
             log.warning("the leases of %s are not extended: %s", self._queue, error)

@@ -1,8 +1,12 @@
 """A stream of messages that reconnects.
 
 A reader in the background takes the messages as the server delivers them (within the stream's credits),
-so that at the end those that were not handed out can be released. It opens the stream again after a
-failure that may pass. Messages that wait here are kept leased.
+so that at the end those that were not handed out can be released, which counts as no receive. It opens
+the stream again after a failure that may pass. Messages that wait here are kept leased.
+
+The server takes a message for begun once it may be handed out: that follows from the concurrency of the
+stream, and from reports of how many messages of the present connection were handed out or dropped.
+Messages of an earlier connection can't be reported any more.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from ._outgoing import chunks_of
 from ._prefetch_buffer import PrefetchBuffer
 from ._runtime import Started
 from ._transports import Deliveries
-from ._values import MAX_BATCH, ByReceipt, DeleteResult, Envelope, Seconds, VisibilityChange
+from ._values import MAX_BATCH, ByReceipt, DeleteResult, Envelope, MessageRelease, Seconds
 from .errors import ClientClosed, SpoolrackError
 
 log = logging.getLogger("spoolrack")
@@ -41,13 +45,15 @@ class EnvelopeStream:
         max_bytes_in_flight: int,
         visibility_timeout: float | None,
         connect_timeout: float,
+        concurrency: int | None = None,
         until_dropped: bool = False,
         on_arrival: Callable[[], None] | None = None,
     ) -> None:
-        """`max_bytes_in_flight`: 0 is no limit. `connect_timeout`: seconds of retries until the first
-        connection. `until_dropped`: extend leases until `drop_lease` is called, and not only until
-        the message is handed out. `on_arrival`: called by the reader after messages have arrived, and
-        after the stream's end."""
+        """`concurrency`: how many messages the caller takes before it has deleted or released one of
+        them; None: any number. `max_bytes_in_flight`: 0 is no limit. `connect_timeout`: seconds of
+        retries until the first connection. `until_dropped`: extend leases until `drop_lease` is called,
+        and not only until the message is handed out. `on_arrival`: called by the reader after messages
+        have arrived, and after the stream's end."""
         self._context = context
         self._runtime = context.runtime
         self._queue = queue
@@ -55,6 +61,7 @@ class EnvelopeStream:
         self._max_bytes_in_flight = max_bytes_in_flight
         self._visibility_timeout = visibility_timeout
         self._connect_timeout = connect_timeout
+        self._concurrency = concurrency
         self._until_dropped = until_dropped
         self._on_arrival = on_arrival
         self._lock = self._runtime.lock()
@@ -62,7 +69,15 @@ class EnvelopeStream:
         self._deliveries: Deliveries | None = None
         self._reader: Started | None = None
         self._buffer: PrefetchBuffer[Envelope] = PrefetchBuffer(self._runtime)
-        self._leases = Leases(context, queue, visibility_timeout)
+        self._leases = Leases(context, queue, visibility_timeout, self._report_late)
+        self._arrived = 0
+        """Messages of all connections. Changed by the reader."""
+        self._arrived_before = 0
+        """Those before the present connection."""
+        self._passed = 0
+        """Messages that were handed out or dropped, in the order of their arrival."""
+        self._reported = 0
+        """How many of them the present connection has reported."""
         self._acks = Acks(self._runtime, queue, self._delete, max_in_flight=max_in_flight)
 
     async def next(self) -> Envelope | None:
@@ -85,8 +100,25 @@ class EnvelopeStream:
             envelopes = await self._buffer.get_many(max_messages, deadline)
             # A message whose lease was lost while it waited here is delivered again, to any consumer.
             held = self._leases.hand_out(envelopes, keep=self._until_dropped)
+            with self._lock:
+                self._passed += len(envelopes)
+                if self._concurrency is None or len(held) < len(envelopes):
+                    self._report()
             if held or not envelopes:
                 return held
+
+    def _report(self) -> None:
+        """Report how many messages of the present connection were handed out or dropped. With the lock
+        held, so that reports don't overtake each other."""
+        begun = self._passed - self._arrived_before
+        if self._deliveries is not None and begun > self._reported:
+            self._reported = begun
+            self._deliveries.report(begun)
+
+    def _report_late(self) -> None:
+        """Report now and then what wasn't worth a report when it was handed out."""
+        with self._lock:
+            self._report()
 
     def ack(self, receipt: str) -> None:
         """Delete a message soon. Raise `ClientClosed` once the stream is closed."""
@@ -188,9 +220,11 @@ class EnvelopeStream:
             max_in_flight=self._max_in_flight,
             max_bytes_in_flight=self._max_bytes_in_flight,
             visibility_timeout=self._visibility_timeout,
+            concurrency=self._concurrency or 1,
         )
         with self._lock:
             self._deliveries = deliveries
+            self._arrived_before, self._reported = self._arrived, 0
             closing = self._closing.is_set()
         if closing:
             deliveries.cancel()
@@ -198,22 +232,24 @@ class EnvelopeStream:
 
     async def _accept(self, envelopes: Sequence[Envelope]) -> None:
         self._leases.add(envelopes)
+        self._arrived += len(envelopes)
         if not self._buffer.put(envelopes):
             await self._release(envelopes)
         elif self._on_arrival is not None:
             self._on_arrival()
 
     async def _release(self, envelopes: Sequence[Envelope]) -> None:
-        """Release messages that were never handed out: they are ready again at once."""
+        """Release messages that were never handed out: they are ready again at once, and the receive
+        isn't counted."""
         transport = self._context.transport
         self._leases.hand_out(envelopes, keep=False)
         for start in range(0, len(envelopes), MAX_BATCH):
             chunk = [
-                VisibilityChange(envelope.receipt, 0.0)
+                MessageRelease(envelope.receipt, count=False)
                 for envelope in envelopes[start : start + MAX_BATCH]
             ]
             try:
-                await transport.change_visibility(self._queue, chunk, timeout=CLOSE_TIMEOUT)
+                await transport.release(self._queue, chunk, timeout=CLOSE_TIMEOUT)
             except SpoolrackError as error:
                 log.warning(
                     "%d messages of %s could not be released, and stay leased until their "

@@ -106,7 +106,7 @@ class QueueInfo:
     """Causes that keep messages from going in or out. As the oldest leases, only of a queue that was
     asked for by its name."""
     oldest_leases: Sequence[OldLease] = ()
-    """Up to five, those that were received first."""
+    """Up to five, those of the oldest leased messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,9 @@ Knows nothing of gRPC or HTTP: a process that only reserves a port needs neither
 
 from __future__ import annotations
 
+import ipaddress
 import socket
+from contextlib import suppress
 
 
 class AddressUnusable(Exception):
@@ -19,6 +21,13 @@ class AddressUnusable(Exception):
 
 def address_text(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def names_loopback(host: str) -> bool:
+    """Return whether this is a loopback address or its usual name, without asking the resolver."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host.lower() == "localhost"
 
 
 def reserve(host: str, port: int, *, shares: bool = False) -> socket.socket:
@@ -37,12 +46,14 @@ def reserve(host: str, port: int, *, shares: bool = False) -> socket.socket:
         )
         family, kind, protocol, _, address = found[0]
         taken = socket.socket(family, kind, protocol)
-        if shares:
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        else:
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections of the process that listened here before may linger.
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shares)
         taken.bind(address)
-        if not shares:
+        if shares:
+            # Nothing listens here yet: with this, any other program could.
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        else:
             # A bind alone succeeds beside a process that listens.
             taken.listen(1)
     except (OSError, OverflowError) as error:

@@ -43,10 +43,10 @@ async def _run(root: str, background: BackgroundWork, log_format: LogFormat, wha
     try:
         store = await asyncio.to_thread(Store.open, root, background=background)
     except tuple(EXIT_CODES) as error:
-        return print_startup_error(error)
+        return print_startup_error(error, log_format)
     store.on_failure(failed)
     log.info(what, root=root)
     await ending.wait()
     await asyncio.to_thread(store.close)
     log.info("stopped", root=root)
-    return print_startup_error(failures[0]) if failures else os.EX_OK
+    return print_startup_error(failures[0], log_format) if failures else os.EX_OK

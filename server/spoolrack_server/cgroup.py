@@ -25,13 +25,6 @@ def memory_limit(
     return min(limits, default=None)
 
 
-def memory_of_process() -> int:
-    """Return the bytes that this process may use: the least of its control groups' limits and the
-    machine's memory."""
-    machine, limit = machine_memory(), memory_limit()
-    return machine if limit is None else min(machine, limit)
-
-
 def _limit_files(groups: Path, mounted: Path) -> Iterator[Path]:
     """Return the files that may state a limit, of the group itself and of each above it."""
     for line in _text_of(groups).splitlines():

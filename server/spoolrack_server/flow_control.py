@@ -27,8 +27,15 @@ _ANY: Final = 1, 1
 class FlowControl:
     """The credits of one stream. Lives in one event loop; credits are returned from any thread."""
 
-    def __init__(self, limit: int, linger: float = LINGER, *, max_bytes: int = UNBOUNDED) -> None:
-        self.credits = Credits(limit, self._returned, max_bytes)
+    def __init__(
+        self,
+        limit: int,
+        linger: float = LINGER,
+        *,
+        max_bytes: int = UNBOUNDED,
+        concurrency: int = 0,
+    ) -> None:
+        self.credits = Credits(limit, self._returned, max_bytes, concurrency=concurrency)
         self._enough = max(1, limit // SHARE), max(1, max_bytes // SHARE)
         self._linger = linger
         self._awaited = _ANY

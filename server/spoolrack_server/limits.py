@@ -17,6 +17,9 @@ METADATA: Final = 16 * 1024
 LINE: Final = 8_190
 """Bytes of an HTTP request's first line, and of each of its headers. aiohttp takes 128 of these."""
 
+PROBES: Final = 16
+"""Connections at the listener for probes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -27,8 +30,10 @@ class Limits:
     streams: int = 4_000
     """Calls and streams of one gRPC connection at a time. A client knows, and lets the next ones wait;
     one that is there too soon is refused, with nothing done, and can be repeated."""
+    pending: int = 16_000
+    """gRPC calls of all connections that have come and aren't begun. One more ends as CANCELLED."""
     handshake: float = 20.0
-    """Seconds for a gRPC client to say that it is one, TLS included."""
+    """Seconds for a gRPC client to say that it is one, TLS included; elsewhere for TLS alone."""
     idle: float = 600.0
     """Seconds after which a gRPC connection without a call is closed; clients make a new one."""
 
@@ -42,6 +47,9 @@ class Limits:
             ("grpc.max_receive_message_length", LARGEST_CALL),
             ("grpc.max_send_message_length", LARGEST_CALL),
             ("grpc.max_concurrent_streams", self.streams),
+            # By default gRPC drops the calls of a burst from 1,000 on.
+            ("grpc.server.max_pending_requests", self.pending),
+            ("grpc.server.max_pending_requests_hard_limit", self.pending),
             ("grpc.max_metadata_size", METADATA),
             ("grpc.absolute_max_metadata_size", METADATA),
             ("grpc.max_allowed_incoming_connections", self.connections),

@@ -35,6 +35,8 @@ class LoopDriver:
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._beside = ThreadPoolExecutor(1, "spoolrack-committer")
+        # Start its thread now: without one, a commit would wait for ever.
+        self._beside.submit(int).result()
         self._is_woken = False
         self._is_at_work = False
         self._timer: asyncio.TimerHandle | None = None

@@ -1,25 +1,31 @@
 """Memory of the process: the watermark, and the bounds on the bytes of requests and responses.
 
 gRPC core buffers a request before its size is known here, so a count of bytes can't bound it. The
-watermark does: the resident memory is measured once a second, and every `FAST` seconds while many
-requests are being read. Past it sends are refused, and their requests that are still being read end;
-past `HARD` times the watermark so do all other requests that are being read. Complete requests and
-responses are bounded by `Budget`. Linux only: elsewhere there is no watermark.
+watermark does: the memory is measured once a second, and every `FAST` seconds while many requests are
+being read. Past it garbage is collected. If that isn't enough, sends are refused, and those end whose
+requests are still being read; past `HARD` times the watermark so do all other calls whose requests are.
+Complete requests and responses are bounded by `Budget`. Linux only: elsewhere there is no watermark.
+
+Anonymous memory is measured: the mapped files of libraries are shared, and the kernel drops them when a
+container needs the room.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 import grpc
+from spoolrack_store.model.clock import stopwatch
 from spoolrack_store.model.errors import MemoryLimit, StoreError
 from spoolrack_store.model.settings import MIB
 
+from .cgroup import machine_memory, memory_limit
 from .limits import LARGEST_CALL
 from .logs import Log
 
@@ -31,6 +37,15 @@ SLOW: Final = 1.0
 FAST: Final = 0.02
 """Seconds between two measurements; `FAST` while more than `FEW` requests are being read."""
 FEW: Final = 3
+COLLECT_SHARE: Final = 100
+"""Garbage is collected for a hundredth of the time at most: each time takes the longer the more there
+is."""
+LASTING: Final = 60.0
+"""Seconds after which a refusal says that it won't end by itself."""
+IDLE: Final = 64 * MIB
+"""Bytes that a server takes for itself, at most."""
+LEAST_LIMIT: Final = 2 * IDLE
+"""Bytes of a container for one server, at least."""
 LARGE: Final = MIB
 """Bytes from which a complete request is weighed against the watermark by itself."""
 COPIES: Final = 3
@@ -54,13 +69,16 @@ class MemoryLimiter:
         self,
         log: Log,
         watermark: int | None = None,
-        measure: Callable[[], int] | None = None,
+        measure: Callable[[], int | None] | None = None,
+        watch: Callable[[], float] = stopwatch,
     ) -> None:
         """`watermark` in bytes; None: there is none."""
         self._log = log
         self.watermark = watermark
-        self._measure = measure or resident
-        self.is_over = False
+        self._measure = measure or anonymous
+        self._watch = watch
+        self._over_since: float | None = None
+        self._next_collection = 0.0
         size = BYTES if watermark is None else max(LARGEST_CALL, min(BYTES, watermark // SHARE))
         self.requests = Budget("requests", size)
         self.responses = Budget("responses", size)
@@ -68,6 +86,29 @@ class MemoryLimiter:
         self._many = asyncio.Event()
         self._freed = 0
         """Bytes of large requests and responses since memory was last returned to the system."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether sends are refused."""
+        return self._over_since is not None
+
+    @property
+    def used(self) -> int:
+        """Bytes that are compared with the watermark."""
+        return self._measure() or 0
+
+    def warn_if_too_small(self, limit: int | None) -> None:
+        """Log which of the watermark and the container's `limit` leaves no memory for messages."""
+        if self.watermark is not None and self.watermark < IDLE:
+            self._log.warning(
+                "the memory watermark is too small: a server takes more that has no messages",
+                watermark=self.watermark,
+                least=IDLE,
+            )
+        if limit is not None and limit < LEAST_LIMIT:
+            self._log.warning(
+                "the memory limit of this container is too small", limit=limit, least=LEAST_LIMIT
+            )
 
     # Requests.
 
@@ -103,11 +144,18 @@ class MemoryLimiter:
         """Raise `MemoryLimit` past the watermark, or if `more` bytes would reach it."""
         if self.watermark is None:
             return
-        if self.is_over or (more and self._measure() + more > self.watermark):
+        if self.is_over or (more and self.used + more > self.watermark):
             raise self._limit()
 
     def _limit(self) -> MemoryLimit:
-        return MemoryLimit(why=f"its memory is at the watermark of {(self.watermark or 0) // MIB} MiB")
+        why = f"its memory is at the watermark of {(self.watermark or 0) // MIB} MiB"
+        since = self._over_since
+        if since is not None and (span := self._watch() - since) > LASTING:
+            why += (
+                f" for {span // 60:.0f} min, and stays there until messages are received and deleted "
+                "or the server gets more"
+            )
+        return MemoryLimit(why=why)
 
     # The watermark.
 
@@ -135,20 +183,40 @@ class MemoryLimiter:
         if self.watermark is None:
             return
         found = self._measure()
+        if found is None:
+            return
+        # Many requests at once are no garbage: don't wait for a collection.
+        if found > self.watermark and len(self._reading) <= FEW and self._collect():
+            found = self.used
         if found > self.watermark:
-            if not self.is_over:
-                self.is_over = True
+            if self._over_since is None:
+                self._over_since = self._watch()
                 self._log.warning(
                     "sends are refused: the memory is at the watermark",
-                    resident=found,
+                    used=found,
                     watermark=self.watermark,
                 )
             self.refuse(self._limit(), lambda reader: reader.sends)
             if found > HARD * self.watermark:
                 self.refuse(self._limit())
         elif self.is_over and found < LOW * self.watermark:
-            self.is_over = False
-            self._log.info("sends are taken again", resident=found, watermark=self.watermark)
+            self._over_since = None
+            self._log.info("sends are taken again", used=found, watermark=self.watermark)
+
+    def _collect(self) -> bool:
+        """Free what only cycles refer to, unless that was done lately; return whether it was done.
+
+        The oldest garbage, such as that of a thousand connections, is collected by itself only when as
+        much again has been allocated.
+        """
+        began = self._watch()
+        if began < self._next_collection:
+            return False
+        gc.collect()
+        trim()
+        ended = self._watch()
+        self._next_collection = ended + COLLECT_SHARE * (ended - began)
+        return True
 
 
 class RequestReader(Protocol):
@@ -246,13 +314,24 @@ class Budget:
 # The system.
 
 
-def resident() -> int:
-    """Return the resident bytes of this process; 0 where the system doesn't report them."""
+def default_watermark(part: float, processes: int) -> int:
+    """Return the watermark of each of `processes`: a `part` of the memory that idle ones leave."""
+    limit = memory_limit()
+    memory = machine_memory() if limit is None else min(limit, machine_memory())
+    if processes > 1:
+        memory -= IDLE  # The supervisor's.
+    return IDLE + max(0, int(part * (memory // processes - IDLE)))
+
+
+def anonymous() -> int | None:
+    """Return the bytes of this process that are no mapped files; None: the system doesn't tell, or not
+    now, without a descriptor."""
     try:
         with open("/proc/self/statm", "rb", buffering=0) as file:
-            return int(file.read(200).split()[1]) * _PAGE
+            _, resident, files, *_ = file.read(200).split()
     except OSError:
-        return 0
+        return None
+    return (int(resident) - int(files)) * _PAGE
 
 
 def trim() -> None:

@@ -2,8 +2,8 @@
 
 The first request says what to receive. A stream has a task that leases and writes frames of messages,
 and one that answers the requests that follow; both write to one call, which takes one response at a
-time. Memory is bounded by call: a stream holds two frames at most, one that the transport takes and the
-next.
+time. Requests may also report how many messages the client has begun. Memory is bounded by call: a
+stream holds two frames at most, one that the transport takes and the next.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ReceiveStreams:
         writes = asyncio.Lock()
         receiving = asyncio.create_task(self._deliver(wanted, context, writes))
         answering = asyncio.create_task(
-            self._streams.serve(requests, context, self._operation(wanted.queue, writes))
+            self._streams.serve(requests, context, self._operation(wanted, writes))
         )
         tasks = receiving, answering
         try:
@@ -144,8 +144,19 @@ class ReceiveStreams:
                 self._flow_controls.discard(flow_control)
                 flow_control.disable()
 
-    def _operation(self, queue: str, writes: asyncio.Lock) -> StreamOperation:
+    def _operation(self, wanted: _Wanted, writes: asyncio.Lock) -> StreamOperation:
         """Return the operation of the requests that follow the first."""
+        queue, credits = wanted.queue, wanted.flow_control.credits
+
+        def note(request: rpc.StreamReceiveRequest) -> bool:
+            if request.begun <= 0:
+                return False
+            was_silent = credits.is_silent
+            credits.report(request.begun)
+            if was_silent:
+                # The receive that waits in the store passed over what has become ready meanwhile.
+                self._store.retry_receives()
+            return request.WhichOneof("request") is None and not request.queue
 
         def content_of(request: rpc.StreamReceiveRequest) -> Any:
             name = request.WhichOneof("request")
@@ -177,7 +188,7 @@ class ReceiveStreams:
                 await put(context, response)
 
         return StreamOperation(
-            NAME, begin, content_of, lambda request: _TAGS[request.WhichOneof("request")], write
+            NAME, begin, content_of, lambda request: _TAGS[request.WhichOneof("request")], write, note
         )
 
 
@@ -195,8 +206,17 @@ def _wanted(request: rpc.StreamReceiveRequest) -> _Wanted:
     max_bytes = request.max_bytes_in_flight
     if max_bytes < 0:
         raise InvalidRequest(what="max_bytes_in_flight", value=max_bytes, rule="must not be negative")
+    if request.begun:
+        rule = "nothing is delivered yet when a stream's first request is sent"
+        raise InvalidRequest(what="begun", value=request.begun, rule=rule)
     return _Wanted(
         queue=convert.queue_name(request.queue),
         visibility=convert.visibility(request),
-        flow_control=FlowControl(limit, max_bytes=max_bytes or UNBOUNDED),
+        flow_control=FlowControl(
+            limit,
+            max_bytes=max_bytes or UNBOUNDED,
+            concurrency=convert.number(
+                request.concurrency, "concurrency", default=0, most=convert.MAX_IN_FLIGHT
+            ),
+        ),
     )

@@ -14,6 +14,7 @@ from .logs import adopt_library_logs, make_log
 from .observability.otel import TracingUnavailable, otlp_traces
 from .serve_settings import ServeSettings
 from .shutdown import EXIT_CODES, print_startup_error, shutdown_on_signals
+from .system_limits import SystemLimit, raise_descriptor_limit, require_threads
 from .worker_processes import WorkerProcess
 
 
@@ -43,11 +44,13 @@ async def serve(
 
     log = make_log(format=settings.log_format)
     adopt_library_logs(log)
+    raise_descriptor_limit()
     try:
         traces = None if settings.traces is None else otlp_traces(settings.traces)
         security = settings.security
-    except (TracingUnavailable, AccessUnusable) as error:
-        return print_startup_error(error)
+        require_threads()
+    except (TracingUnavailable, AccessUnusable, SystemLimit) as error:
+        return print_startup_error(error, settings.log_format)
     server = Server(settings, log=log, processes=worker, traces=traces, security=security)
     if worker is not None:
         worker.join(server.observer)
@@ -57,7 +60,7 @@ async def serve(
     try:
         await server.start()
     except tuple(EXIT_CODES) as error:
-        return print_startup_error(error)
+        return print_startup_error(error, settings.log_format)
     announce(
         ListenAddresses(
             root=server.root,

@@ -26,6 +26,7 @@ from .access.authorization import CallAuthorizer
 from .access.reflection import reflect
 from .access.security import LoadedSecurity, Security
 from .addresses import AddressUnusable, address_text, reserve
+from .cgroup import memory_limit
 from .concurrency import ConcurrencyLimit
 from .contract import SERVED
 from .health import Health, HealthService
@@ -40,12 +41,13 @@ from .queue_service import WRITES_ITSELF, QueueService
 from .rpc import ServerCalls
 from .scheduler import Scheduler
 from .serve_settings import ServeSettings
+from .system_limits import connections_within
 
 if TYPE_CHECKING:
     # aiohttp takes a third of the time that a server takes to start: without HTTP it isn't loaded.
     from .gateway.gateway import Gateway
+    from .gateway.probes import Probes
     from .gateway.request_bodies import HttpLimits
-    from .observability.probes import Probes
     from .sqs.sqs_endpoint import SqsEndpoint
 
 
@@ -96,7 +98,7 @@ class Server:
         self._workers = ConcurrencyLimit(settings.workers)
         self._background = background or BackgroundWork(unlinks=settings.reaper, ticks=settings.mover)
         self._security = security or settings.security
-        self._limits = limits or Limits(connections=settings.connections)
+        self._limits = limits
         self._access_files: LoadedSecurity | None = None
         self._watching: list[asyncio.Task[None]] = []
         self._health = Health()
@@ -118,9 +120,9 @@ class Server:
     def _make_probes(self, address: tuple[str, int] | None) -> Probes | None:
         if address is None:
             return None
-        from .observability.probes import probes_of
+        from .gateway.probes import probes_of
 
-        return probes_of(self._health, *address)
+        return probes_of(self._health, *address, self._log)
 
     @property
     def grpc_address(self) -> str:
@@ -171,6 +173,7 @@ class Server:
         if self.sqs_port is not None:
             self._security.check_sqs(self.sqs_host, self.sqs_port)
         self._access_files = access_files = self._security.load(self._log)
+        limits = self._limits = self._limits or self._limits_within()
         reserve(self.host, self.grpc_port, shares=self._settings.shares_ports).close()
         for host, port in self._http_addresses():
             reserve(host, port, shares=self._settings.shares_ports).close()
@@ -186,13 +189,15 @@ class Server:
         try:
             self._listen_to(store)
             self.observer.begin(store.tally, reaps=self._background.unlinks, describe=store.queue)
-            await self._start_grpc(store, access_files)
-            await self._start_http(store, access_files)
-            await self._start_sqs(store, access_files)
+            await self._start_grpc(store, access_files, limits)
+            await self._start_http(store, access_files, limits)
+            await self._start_sqs(store, access_files, limits)
         except BaseException:
             await self.stop(grace=0)
             raise
         self._health.is_starting = False
+        if self._settings.number == 0:
+            self._memory.warn_if_too_small(memory_limit())
         self._log.info(
             "serving",
             root=self.root,
@@ -201,6 +206,20 @@ class Server:
             http=self.http_url or "none",
             sqs=self.sqs_url or "none",
         )
+
+    def _limits_within(self) -> Limits:
+        """Return the limits of the settings, as far as the system allows them."""
+        wanted = self._settings.connections
+        connections = connections_within(
+            wanted, has_http=self.http_port is not None, has_sqs=self.sqs_port is not None
+        )
+        if connections < wanted:
+            self._log.warning(
+                "the limit of open files allows fewer connections at each port",
+                connections=connections,
+                wanted=wanted,
+            )
+        return Limits(connections=connections)
 
     def _http_addresses(self) -> list[tuple[str, int]]:
         """Return where HTTP and SQS are to be served."""
@@ -266,7 +285,7 @@ class Server:
         if self._probes is not None:
             await self._probes.stop()
 
-    async def _start_grpc(self, store: Store, access_files: LoadedSecurity) -> None:
+    async def _start_grpc(self, store: Store, access_files: LoadedSecurity, limits: Limits) -> None:
         admissions = None if access_files.guard.is_open else CallAuthorizer(access_files.guard)
         self._calls = ServerCalls(self._log, self._watch, admissions, self._memory, store.root_id)
         self._service = QueueService(
@@ -281,7 +300,7 @@ class Server:
         self.observer.observe_flow(self._service, self._memory)
         # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.
         port = ("grpc.so_reuseport", int(self._settings.shares_ports))
-        self._grpc = server = grpc.aio.server(options=(*self._limits.grpc_options(), port))
+        self._grpc = server = grpc.aio.server(options=(*limits.grpc_options(), port))
         server.add_generic_rpc_handlers(self._calls.handlers(self._service.parts, WRITES_ITSELF))
         health_pb2_grpc.add_HealthServicer_to_server(HealthService(self._health), server)
         names = [service.full_name for service in SERVED]
@@ -309,7 +328,7 @@ class Server:
         if self._sqs is not None:
             self._sqs.recheck_permissions()
 
-    async def _start_http(self, store: Store, access_files: LoadedSecurity) -> None:
+    async def _start_http(self, store: Store, access_files: LoadedSecurity, limits: Limits) -> None:
         if self.http_port is None:
             return
         from .gateway.gateway import Gateway
@@ -332,14 +351,14 @@ class Server:
                 self.http_port,
                 shares_port=self._settings.shares_ports,
                 tls=None if access_files.tls is None else access_files.tls.for_asyncio(),
-                connections=self._limits.connections,
+                limits=limits,
             )
         except OSError as error:
             raise AddressUnusable(
                 address_text(self.http_host, self.http_port), error.strerror or str(error)
             ) from error
 
-    async def _start_sqs(self, store: Store, access_files: LoadedSecurity) -> None:
+    async def _start_sqs(self, store: Store, access_files: LoadedSecurity, limits: Limits) -> None:
         if self.sqs_port is None:
             return
         from .sqs.signatures import Authenticator
@@ -363,7 +382,7 @@ class Server:
                 self.sqs_port,
                 shares_port=self._settings.shares_ports,
                 tls=None if access_files.tls is None else access_files.tls.for_asyncio(),
-                connections=self._limits.connections,
+                limits=limits,
             )
         except OSError as error:
             address = address_text(self.sqs_host, self.sqs_port)

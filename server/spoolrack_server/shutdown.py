@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -25,12 +24,14 @@ from spoolrack_store.model.errors import (
 from .access.security import Insecure
 from .access.watched_files import AccessUnusable
 from .addresses import AddressUnusable
-from .logs import Log
+from .logs import Log, LogFormat, finish_logs, say
 from .observability.otel import TracingUnavailable
+from .system_limits import SystemLimit
 
 EXIT_CODES: Final[Mapping[type[Exception], int]] = {
     AddressUnusable: os.EX_UNAVAILABLE,
     TracingUnavailable: os.EX_UNAVAILABLE,
+    SystemLimit: os.EX_OSERR,
     AccessUnusable: os.EX_CONFIG,
     Insecure: os.EX_USAGE,
     RootInUse: os.EX_TEMPFAIL,
@@ -45,10 +46,12 @@ EXIT_CODES: Final[Mapping[type[Exception], int]] = {
 """Exit codes of a process that can't start, as in sysexits.h."""
 
 
-def print_startup_error(error: Exception) -> int:
-    """Print the error of a failed start in one line; return the exit code. `error` must be one of
-    `EXIT_CODES`."""
-    print(f"spoolrack: {error}", file=sys.stderr, flush=True)
+def print_startup_error(error: Exception, format: LogFormat) -> int:
+    """Print the error of a failed start in one line, in a log of `format`; return the exit code.
+
+    `error` must be one of `EXIT_CODES`.
+    """
+    say(str(error), format)
     return next(code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
 
 
@@ -68,6 +71,7 @@ def shutdown_on_signals(
             log.warning("cut off by a second signal", signal=number.name)
             if at_once is not None:
                 at_once(number)
+            finish_logs()
             os._exit(128 + number)
         log.info(f"{what}, a second signal ends at once", signal=number.name)
         ending.set()

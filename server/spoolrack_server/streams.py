@@ -51,6 +51,8 @@ class StreamOperation:
     tags_of: Callable[[Any], ResponseTags] = lambda _: SEND_TAGS
     """Returns the fields of the response to a request."""
     write: Callable[[Context, bytes], Awaitable[None]] = put
+    note: Callable[[Any], bool] = lambda _: False
+    """Takes in what a request tells; returns whether it asks for nothing, and gets no response."""
 
 
 class Streams:
@@ -118,6 +120,8 @@ class Streams:
         """Hand a request to the store; return False at the end of the stream."""
         if request is None or responses.refused is not None:
             return False
+        if operation.note(request):
+            return True
         content = operation.content_of(request)
         watched = self._watch.begin(operation.name, content)
         begun: SubmittedRequest | StoreError

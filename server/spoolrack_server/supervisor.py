@@ -30,7 +30,7 @@ from .shutdown import print_startup_error, shutdown_on_signals
 from .worker_processes import WorkerProcesses
 
 if TYPE_CHECKING:
-    from .observability.probes import Probes
+    from .gateway.probes import Probes
 
 MEMBER: Final = "spoolrack_server.worker_main"
 READY: Final = b"ready\n"
@@ -49,7 +49,7 @@ class Supervisor:
         self._settings = replace(settings, shares_ports=True, health=None)
         self.workers = WorkerProcesses()
         self._count = count
-        self._log = log
+        self.log = log
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._ready: dict[int, asyncio.Event] = {n: asyncio.Event() for n in range(count)}
         self._serving: set[int] = set()
@@ -104,7 +104,7 @@ class Supervisor:
                 pause = FIRST_PAUSE
             elif not self._should_restart(n, code):
                 return
-            self._log.warning("a server has died and is started again", server=n, code=code)
+            self.log.warning("a server has died and is started again", server=n, code=code)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), pause)
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -115,7 +115,7 @@ class Supervisor:
         was_ever_ready = self._ready[n].is_set()
         if was_ever_ready and (self._serving or self._failures < MOST_FAILURES):
             return True
-        self._log.error("the servers can't be started", code=code)
+        self.log.error("the servers can't be started", code=code)
         self.code = code if code > 0 else os.EX_SOFTWARE
         self.end()
         return False
@@ -169,14 +169,14 @@ async def supervise(
             http = None if settings.http is None else _reserve(reserved, *settings.http)
             sqs = None if settings.sqs is None else _reserve(reserved, *settings.sqs)
         except (AccessUnusable, AddressUnusable, Insecure) as error:
-            return print_startup_error(error)
+            return print_startup_error(error, settings.log_format)
         settings = replace(settings, grpc=grpc, http=http, sqs=sqs)
         scheme = "http" if security.tls is None else "https"
         supervisor = Supervisor(settings, count, log)
         try:
             probes = await _probes(supervisor, settings.health)
         except AddressUnusable as error:
-            return print_startup_error(error)
+            return print_startup_error(error, settings.log_format)
         ending = shutdown_on_signals(log, "draining", supervisor.signal)
         drain = asyncio.create_task(_drain(supervisor, ending))
         await supervisor.run(
@@ -200,9 +200,11 @@ async def _probes(supervisor: Supervisor, address: tuple[str, int] | None) -> Pr
     """Return a listener for probes, listening, if there shall be one."""
     if address is None:
         return None
-    from .observability.probes import probes_of_all
+    from .gateway.probes import probes_of_all
 
-    probes = probes_of_all(supervisor.workers, *address, is_draining=lambda: supervisor.is_ending)
+    probes = probes_of_all(
+        supervisor.workers, *address, supervisor.log, is_draining=lambda: supervisor.is_ending
+    )
     await probes.start()
     return probes
 

@@ -16,7 +16,7 @@ import heapq
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import count
@@ -30,6 +30,7 @@ from .listener import Listener
 from .model.clock import Clock, Millis, SystemClock
 from .model.errors import Draining, OutcomeUnknown, StoreError, StoreFailed
 from .model.operations import (
+    UNFINISHED,
     ChangeVisibility,
     Delete,
     Delivery,
@@ -40,7 +41,7 @@ from .model.operations import (
     Request,
     Send,
 )
-from .model.reservation_requests import UNFINISHED, Reserve, undo_of
+from .model.reservation_requests import Reserve, undo_of
 
 Waiting = Receive | Reserve
 """Requests that may wait until something is ready, and that can be cancelled as long as they do."""
@@ -68,35 +69,51 @@ class Parked:
 
 
 class Parking:
-    """The waiting receives and reserves. Not thread-safe."""
+    """The waiting receives and reserves. Not thread-safe.
 
-    def __init__(self) -> None:
+    A look costs what has changed since the last one, however many wait on other queues.
+    """
+
+    def __init__(self, changed: set[str]) -> None:
+        """`changed` are the queues that may have become able to give something: the index adds them,
+        and each look takes them out."""
+        self._changed = changed
         self._queues: dict[str, dict[int, Parked]] = {}
         """By queue and place; places rise."""
-        self._deadlines: list[tuple[Millis, int, Parked]] = []
+        self._hopeful: dict[str, None] = {}
+        """Queues with waiting requests that could give something at the last look."""
+        self._deadlines: list[tuple[Millis, int, str]] = []
+        """A heap of deadlines, places and queues; some of those wait no more."""
         self._place = count()
-
-    def __bool__(self) -> bool:
-        return bool(self._queues)
+        self._count = 0
 
     def __len__(self) -> int:
-        return sum(map(len, list(self._queues.values())))
+        return self._count
 
     def is_awaited(self, queue: str) -> bool:
         return queue in self._queues
 
     def park(self, parked: Parked) -> None:
+        queue = parked.request.queue
         parked.place = next(self._place)
-        self._queues.setdefault(parked.request.queue, {})[parked.place] = parked
+        self._queues.setdefault(queue, {})[parked.place] = parked
+        self._changed.add(queue)
+        self._count += 1
         if parked.deadline is not None:
-            heapq.heappush(self._deadlines, (parked.deadline, parked.place, parked))
+            heapq.heappush(self._deadlines, (parked.deadline, parked.place, queue))
+            if len(self._deadlines) > 2 * self._count + _FEW:
+                self._deadlines = [each for each in self._deadlines if self._waits(*each)]
+                heapq.heapify(self._deadlines)
 
     def leave(self, parked: Parked) -> None:
         """Remove `parked` from the waiting receives."""
-        waiting = self._queues.get(parked.request.queue, {})
-        waiting.pop(parked.place, None)
+        queue = parked.request.queue
+        waiting = self._queues.get(queue, {})
+        if waiting.pop(parked.place, None) is not None:
+            self._count -= 1
         if not waiting:
-            self._queues.pop(parked.request.queue, None)
+            self._queues.pop(queue, None)
+            self._hopeful.pop(queue, None)
 
     def worth_a_try(
         self, ready: Callable[[str], int | None], asked: Iterable[Request[Any]] = ()
@@ -105,47 +122,48 @@ class Parking:
 
         `ready` says how many messages a queue could give; None if there is no such queue any more,
         which all that wait for it must be told. The same commit does the `asked` requests after them:
-        where a request asks for messages, all that could take something are tried before, and they may
-        be given at once what is sent.
+        for as many messages as these ask for, those that wait are tried before, and they may be given
+        at once what is sent.
         """
-        chosen: list[Parked] = []
-        wanted: set[str] = set()
+        if not self._queues:
+            self._changed.clear()
+            return []
         sent: Counter[str] = Counter()
-        for request in asked if self._queues else ():
+        wanted: Counter[str] = Counter()
+        for request in asked:
             if isinstance(request, Waiting):
-                wanted.add(request.queue)
+                wanted[request.queue] += request.max_messages
             elif isinstance(request, Send):
                 sent[request.queue] += len(request.bodies)
-        for queue, waiting in self._queues.items():
-            most, coming = ready(queue), sent[queue]
-            if most is None:
-                chosen.extend(waiting.values())
-                continue
-            for parked in waiting.values():
-                if most <= 0 and coming <= 0 and queue not in wanted:
-                    break
-                if not parked.has_credit:
-                    continue
-                if most <= 0:
-                    coming -= parked.request.max_messages
-                if most > 0 or queue in wanted or isinstance(parked.request, Receive):
-                    chosen.append(parked)
-                    most -= 1
+        while self._changed:
+            # Not an iteration: another thread may add to it.
+            self._hopeful[self._changed.pop()] = None
+        chosen: list[Parked] = []
+        for queue in [*self._hopeful, *(wanted.keys() | sent.keys()) - self._hopeful.keys()]:
+            waiting = self._queues.get(queue)
+            most = None if waiting is None else ready(queue)
+            if waiting is None or (most is not None and most <= 0):
+                self._hopeful.pop(queue, None)
+            if waiting is not None:
+                chosen += _first_of(waiting, most, sent[queue], wanted[queue])
         return chosen
 
     def next_deadline(self) -> Millis | None:
         """Return the monotonic time at which the first wait is over."""
         while self._deadlines:
-            deadline, place, parked = self._deadlines[0]
-            if place in self._queues.get(parked.request.queue, {}):
-                return deadline
+            if self._waits(*self._deadlines[0]):
+                return self._deadlines[0][0]
             heapq.heappop(self._deadlines)
         return None
+
+    def _waits(self, _: Millis, place: int, queue: str) -> bool:
+        return place in self._queues.get(queue, ())
 
     def pop_late(self, now: Millis) -> Iterator[Parked]:
         """Remove and return the requests whose wait is over."""
         while (deadline := self.next_deadline()) is not None and deadline <= now:
-            parked = heapq.heappop(self._deadlines)[2]
+            _, place, queue = heapq.heappop(self._deadlines)
+            parked = self._queues[queue][place]
             self.leave(parked)
             yield parked
 
@@ -153,8 +171,34 @@ class Parking:
         """Remove and return all requests."""
         parked_all = [parked for waiting in self._queues.values() for parked in waiting.values()]
         self._queues.clear()
+        self._hopeful.clear()
         self._deadlines.clear()
+        self._count = 0
         return parked_all
+
+
+_FEW: Final = 64
+
+
+def _first_of(
+    waiting: Mapping[int, Parked], ready: int | None, sent: int, wanted: int
+) -> Iterator[Parked]:
+    """Yield those of one queue that can perhaps be answered: as many as there are messages `ready`;
+    after them receives with room for what is `sent`, and any with room for what is `wanted`."""
+    if ready is None:
+        yield from waiting.values()
+        return
+    for parked in waiting.values():
+        if ready <= 0 and sent <= 0 and wanted <= 0:
+            return
+        if not parked.has_credit:
+            continue
+        if ready > 0 or wanted > 0 or isinstance(parked.request, Receive):
+            yield parked
+        if ready <= 0:
+            sent -= parked.request.max_messages
+            wanted -= parked.request.max_messages
+        ready -= 1
 
 
 log = logging.getLogger(__name__)
@@ -233,7 +277,7 @@ class Committer:
         self._engine = engine
         self._clock = clock
         self._changing = changing
-        self._parking = Parking()
+        self._parking = Parking(engine.index.changed)
         engine.expiry.is_awaited = self._parking.is_awaited
         self._wakened = threading.Condition()
         """Guards what follows. Only our driver waits on it; to notify all is for callers that Ctrl-C
@@ -279,6 +323,11 @@ class Committer:
         if refusal is not None:
             future.set_exception(refusal)
         return future
+
+    def wake(self) -> None:
+        """Look for work: a waiting receive has credits that no commit has given back."""
+        with self._wakened:
+            self._wake()
 
     def drain(self) -> None:
         """Lease nothing more: receives, those that wait too, raise `Draining`."""
@@ -360,9 +409,7 @@ class Committer:
     def is_awaited(self) -> bool:
         """Whether a caller waits for the next commit; else it is for background work."""
         with self._wakened:
-            return self._is_asked() or bool(
-                self._parking and self._parking.worth_a_try(self._engine.ready)
-            )
+            return self._is_asked() or bool(self._parking.worth_a_try(self._engine.ready))
 
     @property
     def is_over(self) -> bool:
@@ -396,7 +443,7 @@ class Committer:
             return False
         if self._engine.wants_commit and now >= self._rest_until:
             return True
-        if self._parking and self._parking.worth_a_try(self._engine.ready):
+        if self._parking.worth_a_try(self._engine.ready):
             return True
         if self._listens:
             if self._listener is not None:

@@ -161,6 +161,10 @@ class Store:
         """
         return self._committer.submit(request)
 
+    def retry_receives(self) -> None:
+        """Try the waiting receives again: a report has freed a consumer's credits."""
+        self._committer.wake()
+
     def begin_body(self, *, expected: int | None = None) -> BodyFile:
         """Return a new file for a body that is sent in pieces; raise `DiskFull` or `DiskError`.
 

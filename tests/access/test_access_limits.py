@@ -14,18 +14,20 @@ import grpc
 import pytest
 import spoolrack.aio
 import trustme
+from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.security import Security
 from spoolrack_server.gateway.request_bodies import HttpLimits
-from spoolrack_server.limits import LARGEST_CALL, LINE, METADATA, Limits
+from spoolrack_server.limits import LARGEST_CALL, LINE, METADATA, PROBES, Limits
 from spoolrack_server.server import Server
+from spoolrack_server.system_limits import DESCRIPTORS
 
 from tests import CHECKOUT
 from tests.support import STUCK
 from tests.support.access_rig import Files, serving
 from tests.support.raw_http2 import PREFACE, SETTINGS, call, frame
-from tests.support.server_rig import Client, connected
+from tests.support.server_rig import Client, connected, refused
 from tests.support.sqs_rig import serving_sqs
 from tests.support.statuses import reason_of
 
@@ -147,6 +149,21 @@ async def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
             assert b"HTTP/1.1 200" not in heard
 
 
+@pytest.mark.parametrize(
+    "words", [b"", b"\x16", b"\x16\x03\x01\x02\x00"], ids=["silent", "a byte", "a head"]
+)
+async def test_a_tls_connection_that_does_not_shake_hands_in_time_is_closed(
+    tmp_path: Path, files: Files, ca: trustme.CA, words: bytes
+) -> None:
+    security = Security(tls=files.write_certificate(ca))
+    options: dict[str, Any] = {"limits": Limits(handshake=0.5), "http_limits": HttpLimits(idle=STUCK)}
+    async with serving(tmp_path / "root", security, **options) as server:
+        for port in (server.grpc_port, server.http_port):
+            async with connection(port) as slow:
+                await slow.say(words)
+                await slow.until_closed()
+
+
 async def test_a_connection_without_a_call_is_closed(tmp_path: Path) -> None:
     async with serving(tmp_path / "root", Security(), limits=Limits(idle=1.0)) as server:
         async with connection(server.grpc_port) as idle:
@@ -204,6 +221,42 @@ async def test_more_calls_than_streams_are_all_answered_in_the_end(tmp_path: Pat
     assert len(answers) == 300
 
 
+async def test_a_burst_of_calls_waits_or_is_refused_with_our_reason(tmp_path: Path) -> None:
+    """gRPC's own bound on calls that aren't begun would end some, without details."""
+    async with serving(tmp_path / "root", Security()) as server, connected(server) as client:
+        await client.create()
+        wait = Duration(seconds=3600)
+        receives = [asyncio.ensure_future(client.receive(wait=wait)) for _ in range(2_000)]
+        while server.store.tally.root().waiting < len(receives):
+            assert not any(receive.done() for receive in receives)
+            await asyncio.sleep(0)
+        await client.stub.DeleteQueue(rpc.DeleteQueueRequest(name="q"))
+        ended = [await refused(receive) for receive in receives]
+    assert {refusal.code for refusal in ended} == {grpc.StatusCode.NOT_FOUND}
+
+
+MALFORMED = b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n"
+NOTHING = b"GET /nothing/at/all HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+TWO_LENGTHS = (
+    b"POST /q/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 1\r\n"
+    b"Connection: close\r\n\r\nx"
+)
+
+
+@pytest.mark.parametrize("words", [MALFORMED, NOTHING, TWO_LENGTHS, b"no HTTP at all\r\n\r\n"])
+async def test_no_response_tells_a_version(tmp_path: Path, words: bytes) -> None:
+    settings = {"health": ("127.0.0.1", 0)}
+    async with serving_sqs(tmp_path / "root", settings=settings) as server:
+        assert server.health_url is not None
+        for port in (server.http_port, server.sqs_port, int(server.health_url.rpartition(":")[2])):
+            async with connection(port) as made:
+                await made.say(words)
+                heard = (await made.until_closed()).lower()
+            assert b"\r\nserver: spoolrack\r\n" in heard
+            assert b"aiohttp" not in heard
+            assert b"python" not in heard
+
+
 async def test_metadata_is_bounded(client: Client) -> None:
     await client.create()
     get = client.stub.GetQueue
@@ -253,8 +306,11 @@ def test_the_docs_say_each_limit() -> None:
     said = DOCS.read_text()
     limits = Limits()
     for words in (
-        f"| {limits.connections:,} ",
+        f"| {limits.connections:,}, ",
+        f"| {PROBES} ",
+        f" {DESCRIPTORS} descriptors are kept ",
         f"| {limits.streams:,} ",
+        f"| {limits.pending:,} ",
         f"| {METADATA // 1024} KiB ",
         f"| {LARGEST_CALL // 1024 // 1024} MiB ",
         f"| {limits.handshake:g} s ",

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import pytest
 import spoolrack
-from spoolrack.errors import PermissionDenied
+from spoolrack import aio
+from spoolrack.errors import PermissionDenied, Unauthenticated
 
 from tests.access.test_access_processes import PROGRAM, serve, spoolrack_says
 from tests.support import STUCK
@@ -108,6 +109,19 @@ def test_a_command_with_a_token_that_may_only_receive_keeps_its_message(
         out, err = process.communicate(timeout=STUCK)
     assert (process.returncode, out, err) == (0, b"done", b"")
     assert list(served.owner.queue("jobs").peek()) == []
+
+
+async def test_a_stream_of_tasks_that_is_refused_as_it_begins_says_why(
+    served: Served, files: Files
+) -> None:
+    url = served.environment["SPOOLRACK_URL"]
+    for _ in range(20):
+        async with aio.connect(url, token=files.tokens["alice"]) as receiver:
+            with pytest.raises(PermissionDenied):
+                await anext(receiver.queue("other").messages())
+        async with aio.connect(url, token="srk_" + "0" * 43) as stranger:
+            with pytest.raises(Unauthenticated):
+                await anext(stranger.queue("jobs").messages())
 
 
 def test_a_missing_queue_is_denied_to_a_caller_without_permission(served: Served) -> None:

@@ -21,6 +21,7 @@ from spoolrack_server.health import Health
 from spoolrack_server.logs import make_log
 from spoolrack_server.observability.metrics import Row
 from spoolrack_server.observability.observer import Observer
+from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.background_work import BackgroundWork
@@ -226,6 +227,17 @@ async def test_a_disk_that_has_no_inodes_left(tmp_path: Path) -> None:
         full = await scrape_at(url)
 
     assert firing([full] * WHILE, tmp_path, ALERTS) == {"SpoolrackInodesLow"}
+
+
+async def test_a_memory_that_stays_at_its_watermark(tmp_path: Path) -> None:
+    settings = ServeSettings(root=str(tmp_path / "root"), memory_watermark=1)
+    async with Server(settings, clock=ManualClock()) as server:
+        well = await scrape(server)
+        server._memory.check()
+        full = await scrape(server)
+
+    assert after([full, well] * WHILE, tmp_path) == set(), "a refusal that ends is none to wake for"
+    assert after([full] * WHILE, tmp_path) == {"SpoolrackMemoryFull"}
 
 
 async def test_a_queue_without_consumers(

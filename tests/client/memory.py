@@ -284,6 +284,7 @@ class MemoryDeliveries:
         self._limit = limit
         self._visibility = visibility
         self.in_flight = 0
+        self.begun = 0
         self.failure: SpoolrackError | None = None
         self._connected = False
         memory.streams.add(self)
@@ -309,6 +310,9 @@ class MemoryDeliveries:
                 await signal.wait()
             finally:
                 memory.waiting.discard(signal)
+
+    def report(self, begun: int) -> None:
+        self.begun = begun
 
     def connected(self) -> bool:
         return self._connected

@@ -240,6 +240,7 @@ class MemoryTransport:
         max_in_flight: int,
         max_bytes_in_flight: int,
         visibility_timeout: float | None,
+        concurrency: int,
     ) -> MemoryDeliveries:
         return MemoryDeliveries(self._memory, self._runtime, queue, max_in_flight, visibility_timeout)
 

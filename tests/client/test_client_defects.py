@@ -25,6 +25,7 @@ class Broken(MemoryTransport):
         max_in_flight: int,
         max_bytes_in_flight: int,
         visibility_timeout: float | None,
+        concurrency: int,
     ) -> MemoryDeliveries:
         raise OverflowError(f"{max_in_flight} is too much for this machine")
 

@@ -23,6 +23,7 @@ from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.names import NotAName, indexes
 from spoolrack_store.model.operations import (
+    UNFINISHED,
     ChangeVisibility,
     CreateQueue,
     Delete,
@@ -40,7 +41,6 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
 from spoolrack_store.model.reservation_requests import (
     SLICE_EFFORT,
-    UNFINISHED,
     CommitReservations,
     ExtendReservation,
     MarkRead,

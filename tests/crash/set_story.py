@@ -27,9 +27,8 @@ from spoolrack_store.model.errors import (
     ReservationNotFound,
 )
 from spoolrack_store.model.names import indexes, mark_in, mark_of
-from spoolrack_store.model.operations import Delete, Request, Send
+from spoolrack_store.model.operations import UNFINISHED, Delete, Request, Send
 from spoolrack_store.model.reservation_requests import (
-    UNFINISHED,
     CommitReservations,
     Committed,
     ExtendReservation,

@@ -6,10 +6,9 @@ import pytest
 from spoolrack_store.engine import reserver
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost
-from spoolrack_store.model.operations import Request
+from spoolrack_store.model.operations import UNFINISHED, Request
 from spoolrack_store.model.reservation_requests import (
     SLICE_EFFORT,
-    UNFINISHED,
     CommitReservations,
     ExtendReservation,
     Release,
@@ -20,7 +19,12 @@ from tests.support.linked_disk import Died
 from tests.support.set_rig import HOLD, SetRig
 
 MOST_STEPS = 80
-RESERVE = Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=HOLD)
+
+
+def reserve_all() -> Reserve:
+    return Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=HOLD)
+
+
 COMMIT = CommitReservations(stream="s", last_sequence_number=0)
 
 
@@ -66,7 +70,7 @@ class Deaths:
         return {entry.name.receives for entry, _ in holders}
 
     def reserve(self) -> None:
-        while self.rig.ask(RESERVE) is UNFINISHED:
+        while self.rig.ask(reserve_all()) is UNFINISHED:
             pass
 
 
@@ -85,7 +89,7 @@ def test_a_death_in_a_reserve_leaves_all_of_the_set_or_nothing(later: int, besid
     for steps in range(MOST_STEPS):
         deaths = Deaths(beside=beside)
         rig = deaths.rig
-        if not deaths.die(RESERVE, steps):
+        if not deaths.die(reserve_all(), steps):
             break
         made.append(bool(rig.names()))
         if not rig.names():

@@ -53,6 +53,10 @@ class MemoryCage:
     def take_in(self, pid: int) -> None:
         (self._path / "cgroup.procs").write_text(str(pid))
 
+    def entering(self) -> tuple[str, ...]:
+        """Return the beginning of a command whose process is in the cage from its start on."""
+        return ("sh", "-c", f'echo $$ > {self._path}/cgroup.procs; exec "$@"', "sh")
+
     @property
     def kills(self) -> int:
         """How many processes the kernel has killed for the limit's sake."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import socket
 from collections.abc import Callable, Iterator
@@ -112,3 +113,47 @@ def test_connections_that_take_all_handles_lose_no_message(serve: Serve) -> None
     assert server.health() == WELL
     server.restart()
     assert [message.id for message in server.queue().peek()] == sent
+
+
+def open_silently(stack: ExitStack, port: int, count: int) -> None:
+    for _ in range(count):
+        stack.enter_context(socket.create_connection(("127.0.0.1", port), STUCK))
+
+
+def test_connections_leave_handles_to_the_store(serve: Serve) -> None:
+    server = serve(before=("prlimit", "--nofile=128:128"))
+    server.client.create_queue("q")
+    queue = server.queue()
+    with ExitStack() as crowd:
+        for port in (server.http_port, server.port):
+            open_silently(crowd, port, 100)
+        sent = [queue.send(b"x"), *(result.id for result in queue.send_many([b"y"] * 20))]
+        assert [message.id for message in queue.receive(50)] == sent
+        # Once, however many were closed.
+        assert server.log.count("the port has as many connections as it may") == 1
+    assert "allows fewer connections" in server.log
+    assert "Too many open files" not in server.log
+
+
+def test_a_listener_without_handles_rests_and_says_so_once(serve: Serve) -> None:
+    server = serve()
+    words = "no connection can be accepted"
+    with no_more_handles(server), ExitStack() as crowd:
+        open_silently(crowd, server.http_port, 20)
+        while words not in server.log:
+            pass
+    assert server.health() == WELL
+    assert server.log.count(words) == 1
+
+
+def test_a_server_without_handles_or_threads_for_itself_ends_and_says_which_limit_to_raise(
+    tmp_path: Path,
+) -> None:
+    # Each thread's stack is as large as that of the first may become.
+    few_threads = ("prlimit", f"--stack={8 << 30}:{8 << 30}", f"--as={32 << 30}:{32 << 30}")
+    for before, told in ((("prlimit", "--nofile=70:70"), "ulimit -n"), (few_threads, "TasksMax")):
+        server = RealServer(tmp_path / "root", tmp_path / "log", before=before)
+        code, said = server.refuse_start()
+        assert code == os.EX_OSERR
+        assert told in said
+        assert len(said.splitlines()) == 1

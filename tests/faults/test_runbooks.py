@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from spoolrack.errors import DiskFull, SpoolrackError
+from spoolrack.errors import DiskFull, MemoryLimit, SpoolrackError
 
 from tests import CHECKOUT
 from tests.support.conversation import Typed, conversation, run, section
@@ -129,6 +129,19 @@ def test_a_full_disk_that_grows_needs_no_restart(disk: MakeDisk, serve: Serve) -
         made.grow(400 * MEBIBYTE)
         with server.connect() as patient:
             patient.queue("jobs").send(BODY)
+
+
+def test_a_full_memory_is_told_from_a_small_one(serve: Serve, tmp_path: Path) -> None:
+    server = serve(after=("--memory-watermark", "1MiB"))
+    server.client.create_queue("jobs")
+    refusal: MemoryLimit | None = None
+    while refusal is None:
+        try:
+            server.queue("jobs").send(BODY)
+        except MemoryLimit as error:
+            refusal = error
+
+    Desk(tmp_path, server).follow("Full memory")
 
 
 def test_a_failed_sync_is_followed_by_a_look_at_the_disk_and_a_restart(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import aiohttp
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from hypothesis import example, given
@@ -15,7 +16,13 @@ from tests.support.http_rig import Http, raw_to
 from tests.support.server_rig import Client
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-NAMES = st.one_of(TEXT.filter(bool), st.sampled_from(["content-type", "content-encoding", "A", "a"]))
+OWN = (
+    *("content-type", "content-encoding", "content-length", "content-range", "content-location"),
+    *("transfer-encoding", "connection", "trailer", "upgrade", "set-cookie", "location", "refresh"),
+    *("strict-transport-security", "www-authenticate", "etag", "x-message-id", "date"),
+)
+"""HTTP's own headers, most of which say how a response is read."""
+NAMES = st.one_of(TEXT.filter(bool), st.sampled_from([*OWN, "A", "a"]))
 SAFE = set(range(0x20, 0x7F))
 
 
@@ -29,11 +36,36 @@ SAFE = set(range(0x20, 0x7F))
 def test_headers_of_attributes_become_attributes_again(attributes: dict[str, str | bytes]) -> None:
     headers = headers_of(attributes)
     assert len({name.lower() for name in headers}) == len(headers)
+    own = {name for name in headers if not name.startswith(("X-Attribute-", "X-Binary-Attribute-"))}
+    assert own == {"Content-Type"}
     for name, value in headers.items():
         assert set(name.encode()) <= SAFE - set(b' :()<>@,;\\"/[]?={}')
         assert not set("\r\n\0") & set(value)
         assert value == value.strip(" \t")
     assert attributes_of(headers) == {"content-type": "application/octet-stream", **attributes}
+
+
+@pytest.mark.parametrize("name", OWN)
+async def test_no_attribute_changes_how_a_client_reads_the_response(
+    http: Http, client: Client, server: Server, name: str
+) -> None:
+    await client.create(visibility_timeout=Duration(seconds=3600))
+    outgoing = pb.OutgoingMessage(body=b"plain")
+    outgoing.attributes[name].string_value = "gzip"
+    await client.stub.Send(rpc.SendRequest(queue="q", messages=[outgoing]))
+    # A session as programs have it: this one decodes, keeps cookies and follows redirects.
+    async with (
+        aiohttp.ClientSession(server.http_url) as session,
+        session.get("/q/messages") as response,
+    ):
+        assert (response.status, await response.read()) == (200, b"plain")
+        assert not session.cookie_jar.filter_cookies(response.url)
+        copied = {name: value for name, value in response.headers.items() if "Attribute-" in name} | {
+            "Content-Type": response.headers["Content-Type"]
+        }
+    await http.send(b"again", **copied)
+    (message,) = await client.receive()
+    assert message.attributes[name].string_value == "gzip"
 
 
 NASTY = {

@@ -210,6 +210,25 @@ async def test_a_forbidden_call_is_refused_whether_the_resource_exists_or_not(tm
             assert counts["ready_count"] == 1
 
 
+async def test_a_redrive_of_a_forbidden_queue_is_answered_as_one_that_is_not_there(
+    tmp_path: Path,
+) -> None:
+    async with guarded(tmp_path, RULES, ManualClock()) as (_, http):
+        await fill(http)
+        asked = {"queue": "secret", "destination": "mail", "rate": 1}
+        started = await change(http, "redrives", asked, **ALICE)
+        id = started.json["redrive"]["id"]
+        absent = id.translate(str.maketrans("0123456789", "1234567890"))
+        forbidden, missing = [
+            await change(http, "redrives/cancel", {"id": each}, **BOB) for each in (id, absent)
+        ]
+        assert (forbidden.status, forbidden.reason) == (404, "REDRIVE_NOT_FOUND")
+        assert (forbidden.status, forbidden.reason) == (missing.status, missing.reason)
+        told = json.dumps(forbidden.json).replace(id, absent)
+        assert told == json.dumps(missing.json)
+        assert (await change(http, "redrives/cancel", {"id": id}, **ALICE)).status == 200
+
+
 async def test_settings_that_send_dead_letters_to_a_queue_take_the_permission_to_send_there(
     tmp_path: Path,
 ) -> None:

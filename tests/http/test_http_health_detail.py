@@ -12,6 +12,14 @@ from spoolrack_store.manual_clock import ManualClock
 from tests.support.http_rig import http_to
 
 
+async def test_readiness_tells_of_the_watermark_of_memory(tmp_path: Path) -> None:
+    settings = ServeSettings(root=str(tmp_path), memory_watermark=1)
+    async with Server(settings, clock=ManualClock()) as server, http_to(server) as http:
+        server._memory.check()
+        answer = await http.ask("GET", "/-/health/ready")
+    assert (answer.status, answer.json) == (200, {"status": "READY", "refuses_sends": ["memory"]})
+
+
 @pytest.mark.parametrize(
     ("setting", "detail"),
     [({"min_free_space": 1 << 50}, {"refuses_sends": ["disk"]}), ({"min_free_space": 0}, {})],

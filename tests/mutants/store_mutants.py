@@ -24,6 +24,7 @@ _FRONT: Final = "tests/store/test_front_store.py"
 _LOOKS: Final = "tests/store/test_questions.py"
 _HAND: Final = "tests/store/test_trouble_hand.py"
 _PAUSES: Final = "tests/store/test_paused_queues.py"
+_PREFETCHED: Final = "tests/store/test_prefetched_messages.py"
 _QUEUES: Final = "tests/store/test_store_queues.py"
 _CATALOG: Final = "tests/store/test_catalog_requests.py"
 _REAPER: Final = "tests/store/test_reaper_promises.py"
@@ -437,11 +438,11 @@ STORE_MUTANTS: Final = (
         name="an-undone-lease-is-counted",
         breaks="a lease that no consumer has seen leaves no trace",
         edits=edit(
-            "engine/leaser.py:Leaser.give_back",
+            "engine/leaser.py:Leaser._uncount",
             ", receives=max(0, entry.name.receives - 1)",
             "",
         ),
-        caught_by=(_FRONT,),
+        caught_by=(_FRONT, _PREFETCHED),
     ),
     Mutant(
         name="a-process-that-closes-leaves-its-last-sends-in-new",
@@ -1196,6 +1197,27 @@ STORE_MUTANTS: Final = (
         ),
         caught_by=("tests/store/test_disk_watermarks.py",),
     ),
+    # Queues that were deleted.
+    Mutant(
+        name="a-wait-outlives-its-queue",
+        breaks="a wait gets nothing of another queue that was made under the name",
+        edits=edit(
+            "engine/catalog.py:Catalog.require_same",
+            "if request.made != made:",
+            "if request.made is None:",
+        ),
+        caught_by=(_CATALOG,),
+    ),
+    Mutant(
+        name="an-update-validates-what-it-leaves-alone",
+        breaks="a queue whose dead-letter queue was deleted can be changed",
+        edits=edit(
+            "engine/catalog.py:Catalog.update",
+            "if settings.dead_letter_queue != there.settings.dead_letter_queue:",
+            "if settings.dead_letter_queue:",
+        ),
+        caught_by=(_CATALOG,),
+    ),
     # Limits of a queue.
     Mutant(
         name="a-full-queue-takes-bytes",
@@ -1295,8 +1317,8 @@ STORE_MUTANTS: Final = (
         breaks="a consumer has its lease since its own receive, not since an earlier one",
         edits=edit(
             "engine/leaser.py:Leaser._deliver_of",
-            "credits, consumer, share.lease.since)",
-            "credits, consumer, name.first)",
+            "credits, consumer, share.lease.since, number",
+            "credits, consumer, name.first, number",
         ),
         caught_by=("tests/store/test_lease_consumers.py",),
     ),
@@ -1314,9 +1336,9 @@ STORE_MUTANTS: Final = (
         name="an-extended-lease-loses-its-consumer",
         breaks="an extension leaves a lease its consumer",
         edits=edit(
-            "engine/index.py:_pass_on",
+            "engine/index.py:Index._pass_on",
             "winner.shares.append(LeaseShare(lost, lost_size, *share[2:]))",
-            'winner.shares.append(LeaseShare(lost, lost_size, share.credits, "", share.since))',
+            'winner.shares.append(LeaseShare(lost, lost_size, share.credits, "", *share[4:]))',
         ),
         caught_by=("tests/store/test_lease_consumers.py",),
     ),
@@ -1360,5 +1382,38 @@ STORE_MUTANTS: Final = (
             "if use is None:",
         ),
         caught_by=(_EXPIRY,),
+    ),
+    # Prefetched messages.
+    Mutant(
+        name="a-prefetched-message-is-counted",
+        breaks="a receive counts once the consumer begins the message",
+        edits=edit("engine/leaser.py:Leaser._expire_lease", "entry.prefetched)", "0)"),
+        caught_by=(_PREFETCHED,),
+    ),
+    Mutant(
+        name="a-silent-consumer-gets-more",
+        breaks="a consumer whose prefetched leases expire gets nothing new until it answers",
+        edits=edit("model/credits.py:Credits.free", "self.is_silent or ", ""),
+        caught_by=(_PREFETCHED,),
+    ),
+    Mutant(
+        name="an-expiry-is-an-answer",
+        breaks="only an answer tells that a consumer has begun more",
+        edits=edit("engine/index.py:Index._pass_on", "is_answer=self.is_answer", "is_answer=True"),
+        caught_by=(_PREFETCHED,),
+    ),
+    Mutant(
+        name="what-reached-no-consumer-is-numbered",
+        breaks="a report counts the messages that have reached the consumer",
+        edits=edit(
+            "engine/leaser.py:Leaser.give_back", "                _undeliver(entry, members)\n", ""
+        ),
+        caught_by=(_PREFETCHED,),
+    ),
+    Mutant(
+        name="any-process-ends-a-lease-of-a-stream",
+        breaks="the process that leased a prefetched message ends its lease",
+        edits=edit("engine/moves.py:Moves.move", "patience = PATIENCE", "patience = 0"),
+        caught_by=("tests/store/test_store_processes.py",),
     ),
 )

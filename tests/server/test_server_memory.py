@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import weakref
 from collections.abc import AsyncIterator
-from mmap import PAGESIZE, mmap
+from mmap import ACCESS_READ, MAP_ANONYMOUS, MAP_PRIVATE, PAGESIZE, mmap
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +19,15 @@ import spoolrack.aio
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.logs import make_log
-from spoolrack_server.memory import Budget, MemoryLimiter, resident
+from spoolrack_server.memory import (
+    IDLE,
+    LASTING,
+    LEAST_LIMIT,
+    Budget,
+    MemoryLimiter,
+    anonymous,
+    default_watermark,
+)
 from spoolrack_server.rpc import Requests, ServerCalls
 from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
@@ -167,6 +177,7 @@ async def test_the_metrics_tell_of_the_watermark(server: Server, measured: Measu
     rows = {name: value for name, _, value in await server.observer.own()}
     assert rows["spoolrack_memory_refuses_sends"] == 1
     assert rows["spoolrack_memory_watermark_bytes"] == WATERMARK
+    assert rows["spoolrack_memory_used_bytes"] == WATERMARK + 1
 
 
 async def test_unread_frames_are_bounded_and_others_wait_for_their_room(
@@ -213,14 +224,94 @@ async def test_a_budget_is_shared_by_connections_and_given_back() -> None:
     assert budget.fits("a", 300 * MIB)
 
 
-async def test_the_resident_memory_is_measured() -> None:
-    before = resident()
+def test_anonymous_memory_is_measured_and_mapped_files_are_not(tmp_path: Path) -> None:
+    file = tmp_path / "library"
+    file.write_bytes(bytes(64 * MIB))
+    before = anonymous()
+    assert before is not None
+    with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as mapped:
+        assert sum(mapped[page] for page in range(0, 64 * MIB, PAGESIZE)) == 0
+        assert (anonymous() or 0) < before + 32 * MIB
     # Memory of the system: freed memory of earlier tests could be given again.
-    with mmap(-1, 64 * MIB) as held:
+    with mmap(-1, 64 * MIB, flags=MAP_PRIVATE | MAP_ANONYMOUS) as held:
         for page in range(0, 64 * MIB, PAGESIZE):
             held[page] = 1
-        assert resident() > before + 32 * MIB
+        assert (anonymous() or 0) > before + 32 * MIB
     assert MemoryLimiter(make_log()).watermark is None
+
+
+class _Cycle:
+    def __init__(self) -> None:
+        self.own = self
+
+
+def test_garbage_in_cycles_is_collected_before_sends_are_refused() -> None:
+    used = WATERMARK + 1
+
+    def freed() -> None:
+        nonlocal used
+        used = 0
+
+    weakref.finalize(_Cycle(), freed)
+    memory = MemoryLimiter(make_log(), WATERMARK, lambda: used)
+    memory.check()
+    assert not memory.is_over
+    memory.require()
+
+
+def test_a_refusal_ends_with_the_garbage_that_has_come_up_since() -> None:
+    used, now = WATERMARK + 1, 0.0
+
+    def freed() -> None:
+        nonlocal used
+        used = 0
+
+    memory = MemoryLimiter(make_log(), WATERMARK, lambda: used, lambda: now)
+    memory.check()
+    assert memory.is_over
+    weakref.finalize(_Cycle(), freed)
+    now += 1
+    memory.check()
+    assert not memory.is_over
+
+
+def test_a_refusal_that_lasts_says_so() -> None:
+    now = 0.0
+    memory = MemoryLimiter(make_log(), WATERMARK, lambda: WATERMARK + 1, lambda: now)
+    memory.check()
+    with pytest.raises(MemoryLimit) as at_first:
+        memory.require()
+    now = 2 * LASTING + 1
+    with pytest.raises(MemoryLimit) as later:
+        memory.require()
+    assert "min" not in str(at_first.value)
+    assert "for 2 min, and stays there until messages are received" in str(later.value)
+
+
+def test_a_memory_that_cannot_be_read_now_changes_nothing() -> None:
+    measured: list[int | None] = [WATERMARK + 1, WATERMARK + 1, None]
+    memory = MemoryLimiter(make_log(), WATERMARK, lambda: measured.pop(0))
+    memory.check()
+    memory.check()
+    assert memory.is_over
+
+
+def test_the_default_watermark_leaves_what_an_idle_server_takes() -> None:
+    assert default_watermark(0.5, 1) > IDLE
+    assert default_watermark(0.5, 10_000) == IDLE
+
+
+def test_a_start_says_which_limit_is_too_small() -> None:
+    said = io.StringIO()
+    log = make_log(stream=said)
+    MemoryLimiter(log, IDLE, lambda: 0).warn_if_too_small(LEAST_LIMIT)
+    MemoryLimiter(log).warn_if_too_small(None)
+    assert said.getvalue() == ""
+    MemoryLimiter(log, IDLE - 1, lambda: 0).warn_if_too_small(None)
+    MemoryLimiter(log).warn_if_too_small(LEAST_LIMIT - 1)
+    watermark, container = said.getvalue().splitlines()
+    assert f"watermark={IDLE - 1} least={IDLE}" in watermark
+    assert f"limit={LEAST_LIMIT - 1} least={LEAST_LIMIT}" in container
 
 
 def test_the_bytes_of_a_request_are_given_back_after_its_connection_is_gone() -> None:

@@ -11,8 +11,9 @@ import aiohttp
 import pytest
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.addresses import AddressUnusable
+from spoolrack_server.gateway.probes import LIVE, READY, Probes, probes_of
 from spoolrack_server.health import Health
-from spoolrack_server.observability.probes import LIVE, READY, Probes, probes_of
+from spoolrack_server.logs import make_log
 from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 from spoolrack_store.model.errors import RootUnusable
@@ -39,7 +40,7 @@ def health() -> Health:
 
 @pytest.fixture
 async def probes(health: Health) -> AsyncIterator[Probes]:
-    probes = probes_of(health, "127.0.0.1", 0)
+    probes = probes_of(health, "127.0.0.1", 0, make_log())
     await probes.start()
     yield probes
     await probes.stop()

@@ -162,13 +162,16 @@ def collector() -> Iterator[tuple[Collector, str]]:
     server.stop(None).wait()
 
 
+@pytest.mark.parametrize("proxy", ["", "http://127.0.0.1:1"])
 async def test_spans_come_to_the_otlp_endpoint_at_the_latest_when_the_server_stops(
-    tmp_path: Path, collector: tuple[Collector, str]
+    tmp_path: Path, collector: tuple[Collector, str], monkeypatch: pytest.MonkeyPatch, proxy: str
 ) -> None:
     collected, url = collector
+    # The loopback is reached directly, whatever proxy the environment names.
+    monkeypatch.setenv("http_proxy", proxy)
     async with (
         Server(tmp_path / "root", traces=otlp_traces(url)) as server,
-        connected(server) as client,
+        connected(server, ("grpc.enable_http_proxy", 0)) as client,
     ):
         await client.create()
 

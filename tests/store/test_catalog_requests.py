@@ -18,6 +18,7 @@ from spoolrack_store.model.errors import (
     VersionMismatch,
 )
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive, Send, UpdateQueue
+from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.engine_story import Clock
@@ -115,6 +116,50 @@ def test_dead_letters_must_not_come_back(rig: Rig) -> None:
     outcome = rig.do(UpdateQueue(name="a", changes=changes))
     assert isinstance(outcome, InvalidSetting)
     assert "must not lead back" in str(outcome)
+
+
+def test_a_queue_whose_dead_letter_queue_was_deleted_is_changed_as_any_other(rig: Rig) -> None:
+    rig.create("dead")
+    rig.create(max_receives=1, dead_letter_queue="dead")
+    rig.do(DeleteQueue(name="dead"))
+    rig.settle()
+    for changes in (
+        {"sending": "paused"},
+        {"max_receives": 5},
+        # A client that writes back all that it has read.
+        {"dead_letter_queue": "dead", "max_receives": 5, "receiving": "paused"},
+    ):
+        assert rig.do(UpdateQueue(name="q", changes=changes)).settings.dead_letter_queue == "dead"
+    assert rig.do(UpdateQueue(name="q", changes={}, labels={"team": "a"})).labels == {"team": "a"}
+    missing = rig.do(UpdateQueue(name="q", changes={"dead_letter_queue": "none"}))
+    assert isinstance(missing, InvalidSetting)
+    none = {"dead_letter_queue": "", "max_receives": 0}
+    assert rig.do(UpdateQueue(name="q", changes=none)).settings.dead_letter_queue == ""
+    again = rig.do(UpdateQueue(name="q", changes={"dead_letter_queue": "dead", "max_receives": 5}))
+    assert isinstance(again, InvalidSetting)
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        Receive(queue="q", max_bytes=10_000, wait=None),
+        Reserve(queue="q", stream="s", sequence_number=1, wait=None),
+    ],
+)
+def test_a_request_that_waits_gets_nothing_of_another_queue_with_the_same_name(
+    rig: Rig, waiting: Receive | Reserve
+) -> None:
+    rig.create()
+    assert not rig.do(waiting)
+    rig.do(UpdateQueue(name="q", changes={"max_messages": 7}))
+    assert not rig.do(waiting)
+    # All within one look of the process in which it waits.
+    rig.do(DeleteQueue(name="q"))
+    rig.settle()
+    rig.create()
+    rig.send(b"a")
+    assert isinstance(rig.do(waiting), QueueNotFound)
+    assert rig.receive() == [b"a"]
 
 
 def test_an_update_is_a_new_file_and_outlives_a_restart(rig: Rig) -> None:

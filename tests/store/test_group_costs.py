@@ -5,11 +5,7 @@ Costs are counted as lines of the store that run, not as time.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import HOUR, Millis
@@ -17,6 +13,7 @@ from spoolrack_store.model.operations import CreateQueue, Delete, Message, Recei
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.root_rig import done, lay_out, opened, settle
+from tests.support.steps import steps_of
 
 STRICT = QueueSettings(group_order="strict", visibility_timeout=Millis(HOUR))
 PER_FILE = 20
@@ -44,27 +41,6 @@ def receive(engine: Engine, queue: str, count: int = 1) -> list[Message]:
     (found,) = done(engine, Receive(queue=queue, max_messages=count))
     assert isinstance(found, list), found
     return messages_of(found)
-
-
-def steps_of(call: Callable[[], object]) -> int:
-    """Return how many lines of the store `call` runs."""
-    count = 0
-
-    def on_line(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return on_line
-
-    def on_call(frame: FrameType, event: str, argument: Any) -> Any:
-        return on_line if "spoolrack_store" in frame.f_code.co_filename else None
-
-    before = sys.gettrace()
-    sys.settrace(on_call)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def steps_of_a_message(engine: Engine, queue: str) -> int:

@@ -12,7 +12,9 @@ from spoolrack_store.files import local_disk
 from spoolrack_store.files.changes import LOCK
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.manual_clock import ManualClock
-from spoolrack_store.model.operations import Receive
+from spoolrack_store.model.errors import QueueBeingDeleted, QueueNotFound
+from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive
+from spoolrack_store.model.settings import QueueSettings
 
 from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened
 
@@ -52,6 +54,33 @@ def test_a_message_sent_as_a_receive_begins_to_wait_is_not_missed(tmp_path: Path
                 clock.advance(NEWS_EVERY if not number % 10 else 1)
                 pause.wait(0.002)
             assert bodies_of(future.result(GIVE_UP)) == [b"%d" % number]
+
+
+def test_a_receive_gets_nothing_of_a_queue_that_another_process_made_anew(tmp_path: Path) -> None:
+    clock, others = ManualClock(), ManualClock()
+    with opened(tmp_path, clock) as rig, opened(tmp_path, others) as other:
+        pause = threading.Event()
+        future = rig.wait_for()
+        sharing = rig.store._engine.sharing
+        known = sharing.replayed
+        other.send(b"a", queue="in-turn")
+        for _ in range(4_000):
+            if sharing.replayed > known and not sharing.has_news:
+                break
+            pause.wait(0.005)
+        # It has just taken in news, and sees all of these at once, when it is time again.
+        other.ask(DeleteQueue(name="q"))
+        for _ in range(1_000):
+            try:
+                other.ask(CreateQueue(name="q", settings=QueueSettings()))
+                break
+            except QueueBeingDeleted:
+                others.advance(1)
+        other.send(b"b")
+        clock.advance(NEWS_EVERY)
+        with pytest.raises(QueueNotFound):
+            future.result(GIVE_UP)
+        assert bodies_of(other.receive()) == [b"b"]
 
 
 def test_only_the_processes_that_wait_are_told_and_none_tells_itself(tmp_path: Path) -> None:

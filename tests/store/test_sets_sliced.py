@@ -16,9 +16,8 @@ from spoolrack_store.model.batch_file import Entry
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import ReservationNotFound
 from spoolrack_store.model.names import effort
-from spoolrack_store.model.operations import Purge, Receive, Send, UpdateQueue
+from spoolrack_store.model.operations import UNFINISHED, Purge, Receive, Send, UpdateQueue
 from spoolrack_store.model.reservation_requests import (
-    UNFINISHED,
     CommitReservations,
     ExtendReservation,
     Reservation,
@@ -30,7 +29,9 @@ from spoolrack_store.store import Store
 from tests.store.front_rig import GIVE_UP, FrontRig, opened
 from tests.support.set_rig import HOLD, SetRig
 
-RESERVE = Reserve(queue="q", stream="s", sequence_number=0, max_messages=100, visibility_timeout=HOLD)
+
+def reserve_all() -> Reserve:
+    return Reserve(queue="q", stream="s", sequence_number=0, max_messages=100, visibility_timeout=HOLD)
 
 
 @pytest.fixture(autouse=True)
@@ -61,13 +62,13 @@ def leased(rig: SetRig) -> list[Entry]:
 def test_a_commit_leases_one_slice_and_another_caller_gets_what_is_left(rig: SetRig) -> None:
     ids = lone(rig, 6)
 
-    assert rig.ask(RESERVE) is UNFINISHED
+    assert rig.ask(reserve_all()) is UNFINISHED
     assert len(leased(rig)) == 2
     with pytest.raises(ReservationNotFound):
         rig.ask(ExtendReservation(stream="s", sequence_number=0))
-    assert rig.ask(RESERVE) is UNFINISHED
+    assert rig.ask(reserve_all()) is UNFINISHED
     assert rig.receive() == [(id, 1) for id in ids[4:]]
-    made = rig.ask(RESERVE)
+    made = rig.ask(reserve_all())
 
     assert (made.messages, made.bytes, made.is_new) == (4, 4, True)
     assert rig.ids_in() == ids[:4]
@@ -87,7 +88,7 @@ def test_a_set_in_slices_keeps_its_bounds(rig: SetRig) -> None:
 
 def test_a_start_undoes_a_set_of_which_only_some_slices_were_leased(rig: SetRig) -> None:
     ids = lone(rig, 5)
-    assert rig.ask(RESERVE) is UNFINISHED
+    assert rig.ask(reserve_all()) is UNFINISHED
 
     rig.restart()
 
@@ -97,14 +98,14 @@ def test_a_start_undoes_a_set_of_which_only_some_slices_were_leased(rig: SetRig)
 
 def test_a_process_that_joins_leaves_the_slices_of_a_living_one_alone(rig: SetRig) -> None:
     ids = lone(rig, 5)
-    assert rig.ask(RESERVE) is UNFINISHED
+    assert rig.ask(reserve_all()) is UNFINISHED
     other = rig.join()
     rig.settle(engine=other)
 
-    assert rig.ask(RESERVE) is UNFINISHED
+    assert rig.ask(reserve_all()) is UNFINISHED
     rig.settle(engine=other)
 
-    made = rig.ask(RESERVE)
+    made = rig.ask(reserve_all())
     assert (made.messages, rig.ids_in()) == (5, ids)
     assert rig.receive(engine=other) == []
 
@@ -113,7 +114,7 @@ def test_a_process_undoes_the_slices_of_one_that_has_died(rig: SetRig) -> None:
     ids = lone(rig, 5)
     other = rig.join()
     rig.settle(engine=other)
-    assert [rig.ask(RESERVE), rig.ask(RESERVE)] == [UNFINISHED] * 2
+    assert [rig.ask(reserve_all()), rig.ask(reserve_all())] == [UNFINISHED] * 2
     rig.commit(engine=other)
     assert rig.receive(engine=other) == [(ids[4], 1)]
 
@@ -127,11 +128,11 @@ def test_a_set_that_another_process_has_made_meanwhile_is_the_answer(rig: SetRig
     ids = lone(rig, 5)
     other = rig.join()
     rig.settle(engine=other)
-    assert rig.ask(RESERVE) is UNFINISHED
-    assert rig.ask(RESERVE, engine=other) is UNFINISHED
-    assert rig.ask(RESERVE, engine=other).messages == 3
+    assert rig.ask(reserve_all()) is UNFINISHED
+    assert rig.ask(reserve_all(), engine=other) is UNFINISHED
+    assert rig.ask(reserve_all(), engine=other).messages == 3
 
-    assert rig.ask(RESERVE).messages == 3
+    assert rig.ask(reserve_all()).messages == 3
     rig.settle()
 
     assert rig.ids_in() == ids[2:]
@@ -140,12 +141,12 @@ def test_a_set_that_another_process_has_made_meanwhile_is_the_answer(rig: SetRig
 
 def test_what_is_being_undone_is_reserved_before_what_was_sent_later(rig: SetRig) -> None:
     ids = lone(rig, 5)
-    while rig.ask(RESERVE) is UNFINISHED:
+    while rig.ask(reserve_all()) is UNFINISHED:
         pass
     ids += lone(rig, 1)
 
     rig.ask(UndoReservation(stream="s", sequence_number=0))
-    while rig.ask(RESERVE) is UNFINISHED:
+    while rig.ask(reserve_all()) is UNFINISHED:
         pass
 
     assert rig.ids_in() == ids
@@ -153,12 +154,12 @@ def test_what_is_being_undone_is_reserved_before_what_was_sent_later(rig: SetRig
 
 def test_what_is_purged_between_slices_is_not_in_the_set(rig: SetRig) -> None:
     lone(rig, 5)
-    assert rig.ask(RESERVE) is UNFINISHED
+    assert rig.ask(reserve_all()) is UNFINISHED
     rig.ask(Purge(queue="q"))
     rig.settle()
 
     late = lone(rig, 1)
-    made = rig.ask(RESERVE)
+    made = rig.ask(reserve_all())
 
     assert made.messages == 1
     assert rig.ids_in() == late
@@ -169,7 +170,7 @@ def test_a_set_of_a_strict_queue_is_leased_at_once(rig: SetRig) -> None:
     ids = [id for at in range(5) for id in rig.ask(_grouped(at)).results]
     rig.settle()
 
-    made = rig.ask(RESERVE)
+    made = rig.ask(reserve_all())
 
     assert (made.messages, rig.ids_in()) == (5, ids)
 
@@ -180,13 +181,13 @@ def _grouped(at: int) -> Send:
 
 def test_a_set_whose_number_is_committed_between_slices_is_undone(rig: SetRig) -> None:
     lone(rig, 1)
-    rig.ask(replace(RESERVE, sequence_number=1, max_messages=1))
+    rig.ask(replace(reserve_all(), sequence_number=1, max_messages=1))
     ids = lone(rig, 5)
-    assert rig.ask(RESERVE) is UNFINISHED
+    assert rig.ask(reserve_all()) is UNFINISHED
     rig.ask(CommitReservations(stream="s", last_sequence_number=1))
 
     with pytest.raises(reserver.ReservationCommitted):
-        rig.ask(RESERVE)
+        rig.ask(reserve_all())
     rig.settle()
 
     assert rig.receive() == [(id, 1) for id in ids]
@@ -194,7 +195,7 @@ def test_a_set_whose_number_is_committed_between_slices_is_undone(rig: SetRig) -
 
 def test_a_commit_deletes_one_slice_at_a_time(rig: SetRig) -> None:
     lone(rig, 5)
-    while rig.ask(RESERVE) is UNFINISHED:
+    while rig.ask(reserve_all()) is UNFINISHED:
         pass
     assert rig.ask(CommitReservations(stream="s", last_sequence_number=0)).messages == 5
 
@@ -210,7 +211,7 @@ def test_a_commit_deletes_one_slice_at_a_time(rig: SetRig) -> None:
 
 def test_messages_of_a_lost_set_come_back_one_slice_at_a_time(rig: SetRig) -> None:
     ids = lone(rig, 5)
-    while rig.ask(RESERVE) is UNFINISHED:
+    while rig.ask(reserve_all()) is UNFINISHED:
         pass
     rig.clock.now += HOLD
 
@@ -223,12 +224,28 @@ def test_messages_of_a_lost_set_come_back_one_slice_at_a_time(rig: SetRig) -> No
     assert rig.receive() == [(id, 2) for id in ids]
 
 
+def test_a_hold_ends_beside_a_committed_set_that_is_being_deleted(rig: SetRig) -> None:
+    lone(rig, 9)
+    reserve = reserve_all()
+    while rig.ask(reserve) is UNFINISHED:
+        pass
+    rig.send(b"x", queue="other")
+    rig.reserve(stream="t", queue="other")
+    rig.ask(CommitReservations(stream="s", last_sequence_number=0))
+    rig.clock.now += HOLD
+
+    rig.commit()
+
+    assert leased(rig)
+    assert rig.engine.reservations.sets["t", 0].name.is_lost
+
+
 def test_a_caller_of_the_store_gets_the_whole_set_and_its_count_after_the_commit(
     front: FrontRig,
 ) -> None:
     lone(front, 7)
 
-    made = front.ask(RESERVE)
+    made = front.ask(reserve_all())
     assert isinstance(made, Reservation)
     assert made.messages == 7
     front.ask(CommitReservations(stream="s", last_sequence_number=0))
@@ -260,7 +277,7 @@ def test_a_reserve_whose_caller_goes_in_its_first_slice_is_done_and_undone(front
         asked[0].cancel()
 
     front.disk.before_sync = cancel
-    asked.append(front.store.submit(RESERVE))
+    asked.append(front.store.submit(reserve_all()))
     is_asked.set()
 
     got: list[tuple[str, int]] = []
@@ -285,7 +302,7 @@ def test_a_process_leaves_the_lock_to_others_between_slices(
     monkeypatch.setattr(LockWait, "leave_to_others", counted)
     lone(front, 7)
     with closing(Store.open(front.path)) if processes > 1 else nullcontext():
-        made = front.ask(RESERVE)
+        made = front.ask(reserve_all())
 
     assert made is not None
     assert made.messages == 7

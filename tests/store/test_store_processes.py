@@ -9,6 +9,7 @@ import pytest
 from spoolrack_store.engine.engine import Work
 from spoolrack_store.files import changes
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import (
     DiskError,
     MessageNotFound,
@@ -54,6 +55,12 @@ def other(one: Rig) -> Rig:
 
 def lease(rig: Rig, most: int = 10) -> list[Delivery]:
     return list(rig.ask(Receive(queue="q", max_messages=most)))
+
+
+def prefetch(rig: Rig) -> list[Delivery]:
+    """Lease two messages for a consumer that handles one at a time."""
+    credits = Credits(2, lambda: None, concurrency=1)
+    return list(rig.ask(Receive(queue="q", max_messages=2, credits=credits)))
 
 
 def bodies(deliveries: list[Delivery]) -> list[bytes]:
@@ -124,6 +131,35 @@ def test_a_lease_of_a_dead_process_expires(one: Rig, other: Rig) -> None:
     assert lease(one) == []
     one.after(LEASE)
     assert bodies(lease(one)) == [b"b"]
+
+
+def test_prefetched_messages_are_left_to_the_process_that_leased_them(one: Rig, other: Rig) -> None:
+    one.send(b"a", b"b")
+    prefetch(one)
+    one.after(LEASE)
+    assert lease(other) == []
+    assert [delivery.receives for delivery in lease(one)] == [2, 1]
+
+
+def test_a_lease_that_goes_on_is_left_to_the_process_that_leased_it(one: Rig, other: Rig) -> None:
+    one.send(b"a", b"b")
+    extended = receipts(prefetch(one))
+    one.ask(ChangeVisibility(queue="q", receipts=extended, visibility=Millis(2 * LEASE)))
+    one.after(2 * LEASE)
+    assert lease(other) == []
+    assert [delivery.receives for delivery in lease(one)] == [2, 1]
+
+
+def test_prefetched_messages_of_a_dead_process_come_back_a_second_later_and_count(
+    one: Rig, other: Rig
+) -> None:
+    one.send(b"a", b"b")
+    prefetch(other)
+    die(other, one)
+    one.after(LEASE)
+    assert lease(one) == []
+    one.after(1_000)
+    assert [delivery.receives for delivery in lease(one)] == [2]
 
 
 # Sends.

@@ -46,9 +46,11 @@ def parked_at(queue: str, deadline: int | None = None, credits: Credits | None =
 class WaitingStory(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.parking = Parking()
+        self.changed: set[str] = set()
+        self.parking = Parking(self.changed)
         self.waiting: list[Parked] = []
         self.now = 0
+        self.parked_since: set[str] = set()
         self.spent = Credits(0, lambda: None)
 
     @rule(queue=queues, deadline=st.none() | st.integers(0, 100), spent=st.booleans())
@@ -56,6 +58,7 @@ class WaitingStory(RuleBasedStateMachine):
         due = None if deadline is None else self.now + deadline
         parked = parked_at(queue, due, self.spent if spent else None)
         self.parking.park(parked)
+        self.parked_since.add(queue)
         self.waiting.append(parked)
 
     @rule(pick=st.integers(0, 100))
@@ -73,13 +76,20 @@ class WaitingStory(RuleBasedStateMachine):
     def look(self, ready: dict[str, int | None], asked: set[str], sent: dict[str, int]) -> None:
         requests: list[Request[Any]] = [Receive(queue=queue) for queue in asked]
         requests += [Send(queue=queue, bodies=[b""] * count) for queue, count in sent.items()]
-        chosen = self.parking.worth_a_try(lambda queue: ready.get(queue, 0), requests)
+        self.changed.update(ready)
+        looked_at: list[str] = []
+        chosen = self.parking.worth_a_try(
+            lambda queue: looked_at.append(queue) or ready.get(queue, 0), requests
+        )
+        # What has not changed, and is not asked for, is not looked at.
+        assert set(looked_at) <= ready.keys() | asked | sent.keys() | self.parked_since
+        self.parked_since = {queue for queue in "abc" if ready.get(queue, 0) != 0}
         for queue in "abc":
             here = [parked for parked in self.waiting if parked.request.queue == queue]
             most, coming = ready.get(queue, 0), sent.get(queue, 0)
             able = here if most is None else [p for p in here if p.has_credit]
-            if most is not None and queue not in asked:
-                able = able[: most + coming]
+            if most is not None:
+                able = able[: most + max(coming, int(queue in asked))]
             assert [p for p in chosen if p.request.queue == queue] == able
 
     @rule(by=st.integers(0, 60))

@@ -55,3 +55,63 @@ def test_a_charge_notifies_no_listener() -> None:
     called: list[bool] = []
     Credits(1, lambda: called.append(True)).charge(1)
     assert not called
+
+
+@given(st.integers(1, 4), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=40))
+def test_a_consumer_with_so_many_handlers_has_begun_what_its_answers_tell(
+    concurrency: int, steps: list[tuple[int, int]]
+) -> None:
+    credits = Credits(1_000, lambda: None, concurrency=concurrency)
+    begun, in_hand = 0, []
+    for arriving, lane in steps:
+        credits.charge(arriving)
+        assert credits.deliver(arriving) == credits.delivered - arriving
+        if lane < len(in_hand):
+            del in_hand[lane]
+            credits.give_back(1)
+        while len(in_hand) < concurrency and begun < credits.delivered:
+            in_hand.append(begun)
+            begun += 1
+        # All that it has begun; and with all handlers busy nothing else.
+        assert begun <= credits.begun
+        if len(in_hand) == concurrency:
+            assert credits.begun == begun
+
+
+def test_without_a_concurrency_all_is_begun_and_no_consumer_is_silent() -> None:
+    credits = Credits(5, lambda: None)
+    credits.charge(2)
+    credits.deliver(2)
+    credits.be_silent(0)
+    assert credits.begun > 2
+    assert not credits.is_silent
+
+
+def test_a_silent_consumer_has_nothing_free_until_it_reports_or_answers() -> None:
+    returned: list[int] = []
+    credits = Credits(5, lambda: returned.append(credits.free), concurrency=1)
+    for act in (lambda: credits.report(1), lambda: credits.give_back(1)):
+        credits.charge(2)
+        credits.deliver(2)
+        credits.give_back(1, is_answer=False)
+        credits.be_silent(credits.delivered)
+        assert credits.free == 0
+        act()
+        assert returned[-1] > 0
+
+
+def test_an_expiry_tells_nothing_of_what_is_begun() -> None:
+    credits = Credits(5, lambda: None, concurrency=1)
+    credits.charge(5)
+    credits.deliver(5)
+    credits.give_back(3, is_answer=False)
+    assert credits.begun == 1
+
+
+def test_messages_that_reach_no_consumer_leave_their_numbers_to_others() -> None:
+    credits = Credits(5, lambda: None, concurrency=1)
+    credits.charge(3)
+    credits.deliver(3)
+    credits.undeliver(2)
+    credits.give_back(2, is_answer=False)
+    assert credits.deliver(1) == 1

@@ -60,8 +60,18 @@ Failure Failure::of(const google::rpc::Status& rich) {
 
 bool Failure::may_pass() const {
     if (!reason.empty()) return retry_delay.has_value();
-    return code == grpc::StatusCode::UNAVAILABLE || code == grpc::StatusCode::DEADLINE_EXCEEDED ||
-           code == grpc::StatusCode::CANCELLED;
+    // Without a reason it is gRPC's status, or a proxy's on the way: with these codes the server gave no answer.
+    switch (code) {
+        case grpc::StatusCode::UNAVAILABLE:
+        case grpc::StatusCode::DEADLINE_EXCEEDED:
+        case grpc::StatusCode::CANCELLED:
+        case grpc::StatusCode::INTERNAL:
+        case grpc::StatusCode::UNKNOWN:
+        case grpc::StatusCode::RESOURCE_EXHAUSTED:
+            return true;
+        default:
+            return false;
+    }
 }
 
 std::string Failure::name() const {

@@ -18,8 +18,9 @@ const definition = protoLoader.loadSync(FILES, {
 /** The services of the contract, by name. */
 export const services = grpc.loadPackageDefinition(definition).spoolrack.v1;
 
-// What gRPC says where no answer came: one that a server gave has a reason.
-const NO_ANSWER = [grpc.status.UNAVAILABLE, grpc.status.DEADLINE_EXCEEDED, grpc.status.CANCELLED];
+// Without a reason a status is gRPC's, or a proxy's on the way: with these codes the server gave no answer.
+const { UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, INTERNAL, UNKNOWN, RESOURCE_EXHAUSTED } = grpc.status;
+const NO_ANSWER = [UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, INTERNAL, UNKNOWN, RESOURCE_EXHAUSTED];
 
 /** A client at `host:port`. It connects when it is used, and again whenever the connection breaks. */
 export function connect(address) {

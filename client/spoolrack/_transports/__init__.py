@@ -41,6 +41,9 @@ class Deliveries(Protocol):
         """Return at least one message; raise a `SpoolrackError` when the stream has ended, also by
         `cancel`."""
 
+    def report(self, begun: int) -> None:
+        """Tell the server soon how many of these messages were handed out or dropped, in order."""
+
     def connected(self) -> bool:
         """Return whether the server has accepted the stream."""
 
@@ -261,9 +264,11 @@ class ClientTransport(Protocol):
         max_in_flight: int,
         max_bytes_in_flight: int,
         visibility_timeout: float | None,
+        concurrency: int,
     ) -> Deliveries:
         """Open a stream of messages; a `max_bytes_in_flight` of 0 is no limit. Raises `Unsupported` for
-        another value if the transport can't limit bytes."""
+        another value if the transport can't limit bytes. `concurrency`: how many messages are handled
+        at a time, unless a report says more; the others are prefetched."""
 
     async def delete(
         self, queue: str, targets: Sequence[Target], *, timeout: float

@@ -71,12 +71,13 @@ class FolderDeliveries:
         self._calls = calls
         self._request = request
         self._lock = threading.Lock()
+        self._store: Store | None = None
         self._under_way: Future[list[Delivery]] | None = None
         self._connected = False
         self._cancelled = False
 
     async def next(self) -> Sequence[Envelope]:
-        store = await self._calls.store()
+        store = self._store = await self._calls.store()
         leased = await self._calls.leased(store, self._begin(store), None)
         return convert.envelopes(leased, self._calls.root)
 
@@ -87,6 +88,14 @@ class FolderDeliveries:
             self._under_way = self._calls.begin(store, self._request)
             self._connected = True
             return self._under_way
+
+    def report(self, begun: int) -> None:
+        credits = self._request.credits
+        assert credits is not None
+        was_silent = credits.is_silent
+        credits.report(begun)
+        if was_silent and (store := self._store) is not None:
+            store.retry_receives()
 
     def connected(self) -> bool:
         return self._connected
@@ -203,6 +212,7 @@ class FolderTransport:
         max_in_flight: int,
         max_bytes_in_flight: int,
         visibility_timeout: float | None,
+        concurrency: int,
     ) -> FolderDeliveries:
         with convert.errors():
             limit = convert.number(
@@ -215,7 +225,9 @@ class FolderTransport:
             visibility=convert.optional_millis(visibility_timeout),
             wait=None,
             # A receive without free credits waits in the store, which sees them come back by itself.
-            credits=Credits(limit, lambda: None, max_bytes_in_flight or UNBOUNDED),
+            credits=Credits(
+                limit, lambda: None, max_bytes_in_flight or UNBOUNDED, concurrency=concurrency
+            ),
             consumer=self._consumer,
         )
         return FolderDeliveries(self._calls, request)

@@ -1,7 +1,6 @@
-"""gRPC calls, blocking or suspending, and the translation of their failures.
+"""gRPC calls, blocking or suspending.
 
-The one difference between the two kinds of gRPC channel is kept here, and so is the translation of a
-status into our errors.
+The one difference between the two kinds of gRPC channel is kept here.
 """
 
 from __future__ import annotations
@@ -9,28 +8,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import queue
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import grpc
-from google.rpc.status_pb2 import Status
 
 from .. import tracing
 from .._credentials import NONE, Credentials
 from .._runtime import Runtime, Tasks
 from .._threads import Ending, start_thread
-from ..errors import (
-    ClientClosed,
-    InvalidRequest,
-    MessageTooLarge,
-    SpoolrackError,
-    Timeout,
-    Unreachable,
-)
+from ..errors import ClientClosed, SpoolrackError
 from .grpc_channels import task_channel, thread_channel, with_metadata
+from .grpc_errors import ended, error_from
 from .grpc_stubs import Stubs
-from .grpc_values import server_error
 
 Request = TypeVar("Request", contravariant=True)
 Response = TypeVar("Response", covariant=True)
@@ -38,7 +31,8 @@ Answer = TypeVar("Answer")
 
 CLOSE: Final = 5.0
 """Seconds for gRPC to close a channel."""
-DETAILS_KEY: Final = "grpc-status-details-bin"
+PACE: Final = 0.05
+"""Seconds between two reports of a call, which supersede each other."""
 OPTIONS: Final = (
     # The contract's own limits are the server's to check, and their errors say more.
     ("grpc.max_send_message_length", -1),
@@ -47,6 +41,8 @@ OPTIONS: Final = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
+    # One that returns under another address, too: the default asks for its name every 30 s at most.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     # A server that vanished without a word is found out while a call or a stream waits for it.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -71,6 +67,16 @@ class ChannelCalls(Protocol):
 
     def frames(self, method: Callable[..., Any], request: Any) -> Frames: ...
 
+    def reporting(
+        self,
+        method: Callable[..., Any],
+        method_of_one: Callable[..., Any],
+        request: Any,
+        report_of: Callable[[int], Any],
+    ) -> ReportingFrames:
+        """Open a call that takes reports after its first `request`. `report_of` makes the request that
+        reports a number; `method_of_one` is the same method, for a single request."""
+
     async def close(self) -> None: ...
 
 
@@ -86,6 +92,14 @@ class Frames(Protocol):
     def connected(self) -> bool: ...
 
     def cancel(self) -> None: ...
+
+
+class ReportingFrames(Frames, Protocol):
+    """The responses of a call that takes reports."""
+
+    def report(self, number: int) -> None:
+        """Send a report soon: at once, if the last one was sent `PACE` seconds ago. Of those that wait
+        only the last one is sent."""
 
 
 def open_calls(target: str, runtime: Runtime, credentials: Credentials = NONE) -> ChannelCalls:
@@ -116,6 +130,18 @@ class ThreadCalls:
     def frames(self, method: Callable[..., Any], request: Any) -> Frames:
         try:
             return ThreadFrames(method(request), self._target, self)
+        except ValueError as error:
+            raise ClientClosed() from error
+
+    def reporting(
+        self,
+        method: Callable[..., Any],
+        method_of_one: Callable[..., Any],
+        request: Any,
+        report_of: Callable[[int], Any],
+    ) -> ReportingFrames:
+        try:
+            return ReportingThreadFrames(method, request, report_of, self._target, self)
         except ValueError as error:
             raise ClientClosed() from error
 
@@ -161,6 +187,43 @@ class ThreadFrames:
         self._call.cancel()
 
 
+class ReportingThreadFrames(ThreadFrames):
+    """A thread of gRPC sends the reports."""
+
+    def __init__(
+        self,
+        method: Callable[..., Any],
+        request: Any,
+        report_of: Callable[[int], Any],
+        target: str,
+        calls: ThreadCalls,
+    ) -> None:
+        self._reports: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        super().__init__(method(_outgoing(request, report_of, self._reports)), target, calls)
+
+    def report(self, number: int) -> None:
+        self._reports.put(number)
+
+    def cancel(self) -> None:
+        super().cancel()
+        # Ends gRPC's thread, too, which waits for reports.
+        self._reports.put(None)
+
+
+def _outgoing(
+    first: Any, report_of: Callable[[int], Any], reports: queue.SimpleQueue[int | None]
+) -> Iterator[Any]:
+    """Yield the first request, and then reports until None."""
+    yield first
+    while (number := reports.get()) is not None:
+        with contextlib.suppress(queue.Empty):
+            while (newer := reports.get_nowait()) is not None:
+                number = newer
+            return
+        yield report_of(number)
+        time.sleep(PACE)
+
+
 class TaskCalls:
     """Calls that suspend their task. For the event loop in which it was made."""
 
@@ -187,6 +250,18 @@ class TaskCalls:
         except grpc.aio.UsageError as error:
             raise ClientClosed() from error
 
+    def reporting(
+        self,
+        method: Callable[..., Any],
+        method_of_one: Callable[..., Any],
+        request: Any,
+        report_of: Callable[[int], Any],
+    ) -> ReportingFrames:
+        try:
+            return ReportingTaskFrames(method, method_of_one, request, report_of, self._target, self)
+        except grpc.aio.UsageError as error:
+            raise ClientClosed() from error
+
     async def close(self) -> None:
         self.is_closed = True
         await self._channel.close()
@@ -205,6 +280,13 @@ class TaskFrames:
         if frame is None:
             raise ended(self._target)
         return frame
+
+    async def open(self) -> None:
+        """Return once the server has accepted the call; raise the error of one that has ended."""
+        await self._call.initial_metadata()
+        self._taken_up = not self._call.done()
+        if not self._taken_up:
+            await self.next_or_end()
 
     async def next_or_end(self) -> Any | None:
         try:
@@ -230,63 +312,62 @@ class TaskFrames:
         self._call.cancel()
 
 
-def ended(target: str) -> SpoolrackError:
-    """Return the error of a stream that ended against the contract."""
-    return Unreachable(f"The server at {target} ended the stream.")
+class ReportingTaskFrames(TaskFrames):
+    """A task sends the first request and the reports. The reader does not, as gRPC cancels the whole
+    call with a task that writes."""
 
-
-def error_from(
-    error: Any, target: str, timeout: float | None = None, *, is_ours: bool = True
-) -> SpoolrackError:
-    """Return the error of a failed call: by the server's reason if it gave one, else by gRPC's code.
-
-    `is_ours`: whether a cancelled call may have been cancelled on this side.
-    """
-    code, text = error.code(), error.details() or ""
-    for key, value in error.trailing_metadata() or ():
-        if key == DETAILS_KEY:
-            told = server_error(Status.FromString(value))
-            if told is not None:
-                return told
-    match code:
-        case grpc.StatusCode.UNAVAILABLE:
-            return Unreachable(f"{_why_unreachable(target, text)} ({text})")
-        case grpc.StatusCode.DEADLINE_EXCEEDED:
-            within = "" if timeout is None else f" within {timeout:.3g} s"
-            return Timeout(f"No answer from {target}{within}: it may have taken place all the same.")
-        case grpc.StatusCode.CANCELLED if not is_ours:
-            # By a server that stops: it may have done what was asked, or not have looked at it.
-            return Unreachable(f"The server at {target} has ended the call.")
-        case grpc.StatusCode.CANCELLED:
-            return ClientClosed("The call was cancelled: its client or its stream was closed.")
-        case grpc.StatusCode.RESOURCE_EXHAUSTED:
-            return MessageTooLarge(f"{target} refused the call for its size: {text}")
-        case grpc.StatusCode.UNIMPLEMENTED:
-            return InvalidRequest(
-                f"{target} doesn't know this call: it is no Spoolrack server, or an older one. ({text})"
-            )
-        case _:
-            return SpoolrackError(f"{target} answered {code.name}: {text}", reason=code.name)
-
-
-def _why_unreachable(target: str, text: str) -> str:
-    """Translate gRPC's text for UNAVAILABLE; TLS errors have no code of their own."""
-    if "CERTIFICATE_VERIFY_FAILED" in text:
-        return (
-            f"TLS with {target} failed: the server's certificate has expired, or no CA that this "
-            "client trusts has signed it. Name its CA: ca=, --ca."
+    def __init__(
+        self,
+        method: Callable[..., Any],
+        method_of_one: Callable[..., Any],
+        request: Any,
+        report_of: Callable[[int], Any],
+        target: str,
+        calls: TaskCalls,
+    ) -> None:
+        super().__init__(method(), target, calls)
+        self._report_of = report_of
+        self._open_again: Callable[[], TaskFrames] = lambda: TaskFrames(
+            method_of_one(request), target, calls
         )
-    if "WRONG_VERSION_NUMBER" in text:
-        return f"TLS with {target} failed: no TLS is spoken there. Use grpc://, or another port."
-    if "andshake failed" in text:
-        return f"TLS with {target} failed: client or server refuses what the other one shows."
-    if "http1.x server" in text:
-        return f"{target} speaks HTTP/1 and not gRPC. Use the server's port for gRPC."
-    if "failed to connect" in text and "Socket closed" in text:
-        # With TLS 1.3 a client's certificate is refused after the handshake: gRPC hides the alert.
-        return (
-            f"{target} closes each new connection. With grpcs:// the server may want a client's "
-            "certificate, or refuse the one that it is shown (certificate=, --certificate). With "
-            "grpc:// it may want TLS: use grpcs://."
+        self._newest = 0
+        self._some = asyncio.Event()
+        self._broke = False
+        self._writer = asyncio.get_running_loop().create_task(
+            self._write(request), name="spoolrack-reports"
         )
-    return f"No answer from {target}: is a Spoolrack server there?"
+
+    def report(self, number: int) -> None:
+        self._newest = number
+        self._some.set()
+
+    async def _write(self, first: Any) -> None:
+        try:
+            await self._call.write(first)
+            while True:
+                await self._some.wait()
+                self._some.clear()
+                await self._call.write(self._report_of(self._newest))
+                await asyncio.sleep(PACE)
+        except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
+            # The reader learns of the end too, though maybe not of its reason.
+            self._broke = True
+
+    async def next_or_end(self) -> Any | None:
+        try:
+            return await super().next_or_end()
+        except SpoolrackError:
+            if self._taken_up or not self._broke or self._cancelled:
+                raise
+        # grpc.aio reports INTERNAL if the call ends during a write, and has then lost the server's
+        # reason. The same request, sent with the beginning of a call, shows it.
+        again = self._open_again()
+        try:
+            await again.open()
+        finally:
+            again.cancel()
+        raise ended(self._target)
+
+    def cancel(self) -> None:
+        super().cancel()
+        self._writer.cancel()

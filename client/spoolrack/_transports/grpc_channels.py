@@ -2,29 +2,39 @@
 
 gRPC has call credentials for that, which need TLS also on the loopback, and cost each call a detour
 through a thread. So each method of a channel gets its metadata here.
+
+Proxies: gRPC connects to every address through the proxy that the environment names, the loopback
+included. Here a loopback address is always connected to directly.
 """
 
 from __future__ import annotations
 
+import ipaddress
+import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 import grpc
 
-from .._credentials import Credentials
+from .._credentials import Credentials, is_loopback
 from ..errors import Unsupported
 
 _fitted: set[int] = set()
 """Processes in which gRPC yields to gevent."""
 Metadata = tuple[tuple[str, str], ...]
+Options = Sequence[tuple[str, int | str]]
+
+_PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
+"""Variables by which gRPC finds a proxy, the first one that is set; with TLS or without."""
+_EXCEPTIONS: Final = ("no_grpc_proxy", "no_proxy")
 
 
-def thread_channel(
-    address: str, credentials: Credentials, options: Sequence[tuple[str, int | str]]
-) -> grpc.Channel:
+def thread_channel(address: str, credentials: Credentials, options: Options) -> grpc.Channel:
     _fit_to_green_threads()
+    options = _with_route(address, options)
     if not credentials.is_secure:
         return grpc.insecure_channel(address, options=options)
     return grpc.secure_channel(address, _tls(credentials), options=options)
@@ -47,12 +57,62 @@ def _fit_to_green_threads() -> None:
         )
 
 
-def task_channel(
-    address: str, credentials: Credentials, options: Sequence[tuple[str, int | str]]
-) -> grpc.aio.Channel:
+def task_channel(address: str, credentials: Credentials, options: Options) -> grpc.aio.Channel:
+    logging.getLogger("asyncio").addFilter(_FOREIGN_EVENTS)
+    options = _with_route(address, options)
     if not credentials.is_secure:
         return grpc.aio.insecure_channel(address, options=options)
     return grpc.aio.secure_channel(address, _tls(credentials), options=options)
+
+
+def proxy_hint(address: str) -> str:
+    """Return a sentence about the proxy between this process and an address; empty if there is none."""
+    host = _host_of(address)
+    variable = next((name for name in _PROXIES if os.environ.get(name)), None)
+    if variable is None or is_loopback(host):
+        return ""
+    exceptions = next(filter(None, map(os.environ.get, _EXCEPTIONS)), "")
+    if any(_covers(each.strip(), host) for each in exceptions.split(",")):
+        return ""
+    return (
+        f" The connection goes through the proxy of the environment variable {variable}: to connect "
+        f"directly, add {host} to no_proxy."
+    )
+
+
+def _with_route(address: str, options: Options) -> Options:
+    if is_loopback(_host_of(address)):
+        return (*options, ("grpc.enable_http_proxy", 0))
+    return options
+
+
+def _host_of(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
+
+
+def _covers(exception: str, host: str) -> bool:
+    with suppress(ValueError):
+        return ipaddress.ip_address(host) in ipaddress.ip_network(exception, strict=False)
+    return bool(exception) and host.lower().endswith(exception.lower())
+
+
+class _ForeignEvents(logging.Filter):
+    """Drop the tracebacks that gRPC causes where a process has, or had, several event loops.
+
+    Each loop is woken for the events of all. One that finds an event taken already, or finds an event
+    of a loop that is closed, fails in its callback, which harms no call:
+    https://github.com/grpc/grpc/issues/25364
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        is_harmless = isinstance(error, BlockingIOError) or (
+            isinstance(error, RuntimeError) and "loop is closed" in str(error)
+        )
+        return not (is_harmless and "PollerCompletionQueue._handle_events" in record.getMessage())
+
+
+_FOREIGN_EVENTS: Final = _ForeignEvents()
 
 
 def with_metadata(channel: Any, credentials: Credentials) -> Any:

@@ -23,8 +23,8 @@ import grpc
 
 from .._runtime import Runtime, Signal, Tasks
 from .._threads import start_thread
-from ..errors import ClientClosed, Timeout
-from .grpc_calls import ended, error_from
+from ..errors import ClientClosed, InvalidRequest, Timeout
+from .grpc_errors import ended, error_from
 
 Response = TypeVar("Response")
 
@@ -32,12 +32,9 @@ JOIN_TIMEOUT = 5.0
 """Seconds for the thread of a cancelled stream to end: only a defect takes longer."""
 
 
-class StreamUnsupported(Exception):
-    """The server is too old for this kind of stream. Nothing was done."""
-
-
-class _NotSent(StreamUnsupported):
-    """Nothing of the request has left; a unary call will tell the reason."""
+class StreamRefused(Exception):
+    """The stream was refused as a whole, or has ended before the request was written. A unary call with
+    the request may succeed, or tells the reason."""
 
 
 class _PendingRequest:
@@ -89,13 +86,9 @@ class _PendingRequests:
 
     def error_of(self, failure: Any) -> Exception:
         """Translate the failure of the call."""
-        code = failure.code()
-        if code is grpc.StatusCode.UNIMPLEMENTED:
-            return StreamUnsupported()
-        if code is grpc.StatusCode.CANCELLED and not self.is_cancelled:
-            # By a server that stopped before it had looked at the call.
-            return ended(self.target)
-        return error_from(failure, self.target)
+        error = error_from(failure, self.target, is_ours=self.is_cancelled)
+        # Of no request by itself: the stream is unknown there, or as a whole above a proxy's limit.
+        return StreamRefused() if isinstance(error, InvalidRequest) else error
 
 
 class _Call(Protocol):
@@ -125,14 +118,12 @@ class RequestStream(Generic[Response]):
         self._last = _Last()
         finalizer = weakref.finalize(self, _end_orphan, self._last, runtime, os.getpid())
         finalizer.atexit = False
-        self.is_supported = True
-        """Whether the server may know this kind of stream."""
 
     async def request(self, request: Any, timeout: float) -> Response:
         """Return the response to a request, which gets a correlation id.
 
-        Raises `StreamUnsupported` if nothing was done; the error of the stream if it breaks; `Timeout`,
-        after which the request may take place all the same.
+        Raises `StreamRefused`; the error of the stream if it breaks; `Timeout`, after which the request
+        may take place all the same.
         """
         pending = _PendingRequest(self._runtime.signal())
         with self._lock:
@@ -146,8 +137,6 @@ class RequestStream(Generic[Response]):
             # Also if the caller is interrupted. A request that isn't written yet then never is.
             call.pending.by_id.pop(number, None)
         if pending.error is not None:
-            if isinstance(pending.error, StreamUnsupported) and not isinstance(pending.error, _NotSent):
-                self.is_supported = False
             raise pending.error
         if pending.response is None:
             raise Timeout(
@@ -284,7 +273,7 @@ class _TaskCall:
             elif not self.pending.has_response:
                 # grpc.aio reports INTERNAL if the call ends during a write, and has then lost the
                 # server's reason. A call without any response may be of an unknown kind.
-                unsent = _NotSent()
+                unsent = StreamRefused()
         finally:
             self.pending.fail(error, unsent=unsent)
             self._writer.cancel()

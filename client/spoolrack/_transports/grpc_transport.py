@@ -1,7 +1,7 @@
 """The transport to a server, over gRPC.
 
 Sends and deletes share a stream each. A large request has a call of its own, so that it delays no
-other; so has every request if the server is too old to know these streams.
+other; so has a request whose stream is refused.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from . import (
     StagingTransport,
 )
 from . import grpc_values as convert
-from .grpc_calls import Frames, open_calls
+from .grpc_calls import ReportingFrames, open_calls
 from .grpc_redrives import GrpcRedrives
 from .grpc_reservations import GrpcReservations
 from .grpc_schedules import GrpcSchedules
 from .grpc_stages import GrpcStaging
-from .grpc_streams import RequestStream, StreamUnsupported
+from .grpc_streams import RequestStream, StreamRefused
 from .whole_files import WholeFiles
 
 LARGE: Final = 1024 * 1024
@@ -53,12 +53,18 @@ LARGE: Final = 1024 * 1024
 class GrpcDeliveries:
     """The frames of a StreamReceive."""
 
-    def __init__(self, frames: Frames) -> None:
+    def __init__(self, frames: ReportingFrames) -> None:
         self._frames = frames
 
     async def next(self) -> Sequence[Envelope]:
-        response: rpc.StreamReceiveResponse = await self._frames.next()
-        return convert.leased(response)
+        while True:
+            response: rpc.StreamReceiveResponse = await self._frames.next()
+            if response.messages:
+                return convert.leased(response)
+            # An older server's answer to a report, which it doesn't know.
+
+    def report(self, begun: int) -> None:
+        self._frames.report(begun)
 
     def connected(self) -> bool:
         return self._frames.connected()
@@ -161,13 +167,13 @@ class GrpcTransport:
         request.queue = queue
         request.messages.extend(map(convert.outgoing, messages))
         try:
-            if not self._sends.is_supported or sum(map(size_of, messages)) >= LARGE:
-                raise StreamUnsupported
+            if sum(map(size_of, messages)) >= LARGE:
+                raise StreamRefused
             streamed_response = await self._sends.request(streamed, timeout)
             if streamed_response.HasField("error"):
                 raise convert.error(streamed_response.error)
             response = streamed_response.response
-        except StreamUnsupported:
+        except StreamRefused:
             response = await self._calls.unary(self._stub.Send, request, rpc.SendResponse, timeout)
         return [convert.send_result(result) for result in response.results]
 
@@ -196,15 +202,25 @@ class GrpcTransport:
         max_in_flight: int,
         max_bytes_in_flight: int,
         visibility_timeout: float | None,
+        concurrency: int,
     ) -> GrpcDeliveries:
         request = rpc.StreamReceiveRequest(
             queue=queue,
             max_in_flight=max_in_flight,
             max_bytes_in_flight=max_bytes_in_flight,
             visibility_timeout=convert.optional_duration(visibility_timeout),
+            concurrency=concurrency,
         )
         # Deletes and lease changes have calls of their own: a handler may outlive the stream.
-        return GrpcDeliveries(self._calls.frames(self._stub.one_request.StreamReceive, request))
+        stub = self._stub
+        return GrpcDeliveries(
+            self._calls.reporting(
+                stub.StreamReceive,
+                stub.one_request.StreamReceive,
+                request,
+                lambda begun: rpc.StreamReceiveRequest(begun=begun),
+            )
+        )
 
     async def delete(
         self, queue: str, targets: Sequence[Target], *, timeout: float
@@ -214,13 +230,13 @@ class GrpcTransport:
         request.queue = queue
         request.targets.extend(map(convert.target, targets))
         try:
-            if not self._deletes.is_supported or sum(map(_length, targets)) >= LARGE:
-                raise StreamUnsupported
+            if sum(map(_length, targets)) >= LARGE:
+                raise StreamRefused
             streamed_response = await self._deletes.request(streamed, timeout)
             if streamed_response.HasField("error"):
                 raise convert.error(streamed_response.error)
             response = streamed_response.response
-        except StreamUnsupported:
+        except StreamRefused:
             response = await self._calls.unary(self._stub.Delete, request, rpc.DeleteResponse, timeout)
         return [convert.delete_result(result) for result in response.results]
 

@@ -57,6 +57,9 @@ class VsqsDeliveries:
         self._stop = Stop()
         self._connected = False
 
+    def report(self, begun: int) -> None:
+        """Do nothing: each receive counts."""
+
     async def next(self) -> Sequence[Envelope]:
         return await self._threads.run(self._next, undo=self._calls.give_back, stop=self.cancel)
 
@@ -177,6 +180,7 @@ class VsqsTransport:
         max_in_flight: int,
         max_bytes_in_flight: int,
         visibility_timeout: float | None,
+        concurrency: int,
     ) -> VsqsDeliveries:
         if max_bytes_in_flight:
             raise Unsupported("A vsqs queue doesn't limit the bytes in flight.")

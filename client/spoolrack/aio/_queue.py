@@ -264,6 +264,7 @@ class Queue:
         max_bytes_in_flight: int | None = None,
         visibility_timeout: Seconds | None,
         timeout: Seconds | None = None,
+        concurrency: int | None = None,
         until_dropped: bool = False,
         on_arrival: Callable[[], None] | None = None,
     ) -> EnvelopeStream:
@@ -278,6 +279,7 @@ class Queue:
                 "visibility_timeout", visibility_timeout, is_positive=True
             ),
             connect_timeout=self._context.timeout_of(timeout),
+            concurrency=concurrency,
             until_dropped=until_dropped,
             on_arrival=on_arrival,
         )

@@ -62,6 +62,7 @@ class WorkerCore(Generic[Bound]):
         self._stream: EnvelopeStream = queue._envelopes(
             max_in_flight=concurrency + ahead,
             visibility_timeout=visibility_timeout,
+            concurrency=concurrency,
             until_dropped=True,
         )
         if retry is not None and not isinstance(retry, Backoff):

@@ -72,7 +72,7 @@ def _parts(text: str) -> dict[str, str]:
 
 def _content(path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             return file.read(65_536)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "no text"

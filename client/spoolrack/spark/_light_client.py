@@ -26,8 +26,9 @@ import grpc
 from .._credentials import NONE, Credentials
 from .._retry import RetryPolicy
 from .._runtime import run
-from .._transports.grpc_calls import Frames, ThreadCalls, error_from
+from .._transports.grpc_calls import Frames, ThreadCalls
 from .._transports.grpc_channels import Method
+from .._transports.grpc_errors import error_from
 from ..errors import OutcomeUnknown, SendingPaused, SpoolrackError, Timeout, Unreachable
 
 log = logging.getLogger("spoolrack.spark")

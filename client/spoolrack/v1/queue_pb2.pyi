@@ -247,7 +247,7 @@ class Queue(_message.Message):
 
     @_builtins.property
     def oldest_leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___OldLease]:
-        """The leases of the queue that were received first, up to five. Set by GetQueue alone."""
+        """The leases of the oldest leased messages, up to five. Set by GetQueue alone."""
 
     def __init__(
         self,
@@ -753,7 +753,9 @@ class Message(_message.Message):
     body_size: _builtins.int
     """The whole body's length in bytes."""
     receive_count: _builtins.int
-    """How many leases on it have begun, this one included."""
+    """How many leases on it have begun, this one included; without those that were released uncounted, or
+    expired before their consumer began the message.
+    """
     receipt: _builtins.str
     """Proof of the present lease: pass it to delete, extend, release or reject. Opaque. Set in messages
     that were received, never in those that were got or listed.

@@ -622,7 +622,7 @@ Global___ReceiveResponse: _TypeAlias = ReceiveResponse  # noqa: Y015
 
 @_typing.final
 class StreamReceiveRequest(_message.Message):
-    """One request of StreamReceive: the first has the fields 1 to 4, all others the rest."""
+    """One request of StreamReceive: the first has the fields 1 to 4 and 10, all others the rest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -635,6 +635,8 @@ class StreamReceiveRequest(_message.Message):
     CHANGE_VISIBILITY_FIELD_NUMBER: _builtins.int
     RELEASE_FIELD_NUMBER: _builtins.int
     REJECT_FIELD_NUMBER: _builtins.int
+    CONCURRENCY_FIELD_NUMBER: _builtins.int
+    BEGUN_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
     """The queue's name, in the first request."""
     max_in_flight: _builtins.int
@@ -645,6 +647,18 @@ class StreamReceiveRequest(_message.Message):
     """
     correlation_id: _builtins.int
     """Repeated in the response to this request."""
+    concurrency: _builtins.int
+    """How many messages the client handles at a time, begun in the order of delivery: up to 10,000. The
+    others that it holds are prefetched. When the lease of a prefetched message expires, the receive isn't
+    counted, and the stream gets nothing new until the client ends a lease or reports `begun`. The same
+    goes for leases that outlive the stream. 0: each receive counts.
+    """
+    begun: _builtins.int
+    """A report, of a stream with a `concurrency`: how many of the stream's messages the client has begun or
+    dropped so far, in the order of delivery. Needed only of a client that begins more than its
+    `concurrency` before it ends a lease, and of one that drops what it finds expired. A request without
+    anything else has no response.
+    """
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
         """How long a lease lasts, up to 12 hours. Absent: the queue's visibility timeout."""
@@ -677,10 +691,12 @@ class StreamReceiveRequest(_message.Message):
         change_visibility: Global___ChangeVisibilityRequest | None = ...,
         release: Global___ReleaseRequest | None = ...,
         reject: Global___RejectRequest | None = ...,
+        concurrency: _builtins.int = ...,
+        begun: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["change_visibility", b"change_visibility", "delete", b"delete", "reject", b"reject", "release", b"release", "request", b"request", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_visibility", b"change_visibility", "correlation_id", b"correlation_id", "delete", b"delete", "max_bytes_in_flight", b"max_bytes_in_flight", "max_in_flight", b"max_in_flight", "queue", b"queue", "reject", b"reject", "release", b"release", "request", b"request", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "change_visibility", b"change_visibility", "concurrency", b"concurrency", "correlation_id", b"correlation_id", "delete", b"delete", "max_bytes_in_flight", b"max_bytes_in_flight", "max_in_flight", b"max_in_flight", "queue", b"queue", "reject", b"reject", "release", b"release", "request", b"request", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["delete", "change_visibility", "release", "reject"]  # noqa: Y015
     _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015

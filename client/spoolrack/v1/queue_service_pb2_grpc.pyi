@@ -73,6 +73,9 @@ class QueueServiceStub:
     """Leases messages as they come, as long as fewer than max_in_flight of those it handed out are
     leased. A delete, a release or an expiry returns a credit, through any connection.
 
+    A client that says its `concurrency` is counted for the messages that it begins, and not for those
+    that it holds beyond them.
+
     The first request says what to receive. Later ones delete, release or reject messages, or change
     their leases, as the unary calls do; their responses repeat their correlation ids, in the order of
     the requests, between those with messages. A client that ends its side goes on receiving. The
@@ -147,6 +150,9 @@ class QueueServiceAsyncStub(QueueServiceStub):
     StreamReceive: _aio.StreamStreamMultiCallable[_queue_service_pb2.StreamReceiveRequest, _queue_service_pb2.StreamReceiveResponse]  # type: ignore[assignment]
     """Leases messages as they come, as long as fewer than max_in_flight of those it handed out are
     leased. A delete, a release or an expiry returns a credit, through any connection.
+
+    A client that says its `concurrency` is counted for the messages that it begins, and not for those
+    that it holds beyond them.
 
     The first request says what to receive. Later ones delete, release or reject messages, or change
     their leases, as the unary calls do; their responses repeat their correlation ids, in the order of
@@ -279,6 +285,9 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_queue_service_pb2.StreamReceiveResponse], _abc.AsyncIterator[_queue_service_pb2.StreamReceiveResponse]]:
         """Leases messages as they come, as long as fewer than max_in_flight of those it handed out are
         leased. A delete, a release or an expiry returns a credit, through any connection.
+
+        A client that says its `concurrency` is counted for the messages that it begins, and not for those
+        that it holds beyond them.
 
         The first request says what to receive. Later ones delete, release or reject messages, or change
         their leases, as the unary calls do; their responses repeat their correlation ids, in the order of

@@ -79,7 +79,7 @@ def issue(path: str, identity: str, *, another: bool = False) -> tuple[str, str]
             "signs . _ - : / @ + = , %"
         )
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             text = file.read()
     except FileNotFoundError:
         text = f"{MASTER} {secrets.token_urlsafe(32)}\n"

@@ -1,17 +1,20 @@
 """TLS for both ports: certificates from files, replaced for new connections when the files change.
 
 gRPC asks for the certificate with each handshake; asyncio gets a context whose SNI callback puts the
-newest context in its place. A certificate that doesn't match its key is refused before either sees it.
-TLS 1.2 and newer. With a CA for clients, a client without a certificate of it is refused in the
-handshake.
+newest context in its place. A certificate that doesn't match its key is refused before either sees it,
+and so is one that gRPC can't serve, or its clients can't accept. TLS 1.2 and newer. With a CA for
+clients, a client without a certificate of it is refused in the handshake.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
+import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +25,8 @@ from .file_format import UnreadableAccessFile
 from .watched_files import PUBLIC, SECRET, WatchedFiles
 
 _ALPN: Final = ["http/1.1"]
+_HANDSHAKE: Final = 10.0
+"""Seconds for a handshake within this process; a longer one tells nothing of the certificate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +124,69 @@ def _version(contents: Sequence[bytes]) -> Version:
             raise UnreadableAccessFile(
                 None, f"the clients' CA is no certificate in PEM ({error})"
             ) from error
+    _check_by_grpc(certificate, key, client_ca, context)
+    if client_ca is not None:
         context.verify_mode = ssl.CERT_REQUIRED
     return Version(certificate, key, client_ca, context)
+
+
+def _check_by_grpc(
+    certificate: bytes, key: bytes, client_ca: bytes | None, context: ssl.SSLContext
+) -> None:
+    """Raise `UnreadableAccessFile` unless gRPC can serve these files, and its clients can connect then.
+
+    gRPC brings along a TLS library that reads, and offers, less than OpenSSL. Its server would fail to
+    listen, and its client be disconnected, both without a reason: so one of each is tried here.
+    """
+    server = grpc.server(ThreadPoolExecutor(1))
+    credentials = grpc.ssl_server_credentials(
+        [(key, certificate)], client_ca, require_client_auth=client_ca is not None
+    )
+    try:
+        server.add_secure_port(f"unix-abstract:{_free_name()}", credentials)
+    except RuntimeError as error:
+        raise _not_by_grpc("gRPC can't read the files, though OpenSSL can") from error
+    finally:
+        server.stop(None)
+    name = _free_name()
+    with (
+        socket.socket(socket.AF_UNIX) as listening,
+        grpc.secure_channel(
+            f"unix-abstract:{name}", grpc.ssl_channel_credentials(certificate)
+        ) as channel,
+        suppress(TimeoutError),
+    ):
+        listening.settimeout(_HANDSHAKE)
+        listening.bind(f"\0{name}")
+        listening.listen()
+        method: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/spoolrack/None")
+        call = method.future(b"")
+        connection, _ = listening.accept()
+        connection.settimeout(_HANDSHAKE)
+        with closing(connection):
+            _shake_hands(context, connection)
+        call.cancel()
+
+
+def _shake_hands(context: ssl.SSLContext, connection: socket.socket) -> None:
+    try:
+        context.wrap_socket(connection, server_side=True).close()
+    except (ssl.SSLEOFError, ConnectionError):
+        pass  # The client has seen the certificate. Whether it trusts it is not asked here.
+    except ssl.SSLError as error:
+        if "ALERT" not in (error.reason or ""):
+            raise _not_by_grpc(str(error.reason)) from error
+
+
+def _not_by_grpc(why: str) -> UnreadableAccessFile:
+    return UnreadableAccessFile(
+        None,
+        f"clients of gRPC couldn't connect ({why}): take a key of RSA, or of ECDSA on P-256 or P-384",
+    )
+
+
+def _free_name() -> str:
+    return f"spoolrack-{os.getpid()}-{secrets.token_hex(8)}"
 
 
 @contextmanager

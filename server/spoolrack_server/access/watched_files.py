@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import ssl
 import stat
+from codecs import BOM_UTF8
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
@@ -61,7 +62,11 @@ class WatchedFiles(Generic[T]):
 
     @property
     def _name(self) -> str:
-        return f"{self._what} {', '.join(path for path, _ in self._paths)}"
+        return f"{self._what} {self._files}"
+
+    @property
+    def _files(self) -> str:
+        return ", ".join(path for path, _ in self._paths)
 
     def reload(self) -> bool:
         """Load a new version, if there is one; return whether there was."""
@@ -74,7 +79,9 @@ class WatchedFiles(Generic[T]):
             self.current = self._loaded()
         except _PROBLEMS as error:
             self._log.error(
-                f"{self._what}: a new version is refused, the old one stays", why=_why(error)
+                f"{self._what}: a new version is refused, the old one stays",
+                files=self._files,
+                why=_why(error),
             )
             return False
         self._log.info(f"{self._what}: read again")
@@ -121,7 +128,8 @@ def _content(path: str, forbidden: int) -> bytes:
             )
         if found.st_size > LARGEST:
             raise UnreadableAccessFile(None, f"{path} has more than {LARGEST} bytes")
-        return file.read(LARGEST + 1)
+        # Editors of Windows write one, and no reader but some of text passes over it.
+        return file.read(LARGEST + 1).removeprefix(BOM_UTF8)
 
 
 def _verbs(bits: int) -> str:

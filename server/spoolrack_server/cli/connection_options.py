@@ -240,7 +240,7 @@ def _token(path: str | None) -> str | None:
     """Return the token of a file, or of the environment: every user can read a command line."""
     if path is None:
         return os.environ.get(TOKEN) or None
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with open(path, encoding="utf-8-sig", errors="replace") as file:
         return file.readline(2_048).strip()
 
 

@@ -16,10 +16,10 @@ import click
 from click.core import ParameterSource
 from spoolrack._credentials import is_loopback
 from spoolrack_store.model.disk_watermark import KEPT_BYTES, KEPT_FILES
+from spoolrack_store.model.terminal_text import printable
 
 from ..serve_settings import ServeSettings
 from .command_base import option
-from .output import print_results, print_status
 from .units import Address, FolderPath, Size, Span, Watermark
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 DEFAULTS: Final = ServeSettings()
 OFF: Final = "off"
+STDOUT: Final = 1
 USUAL_GRPC: Final = "127.0.0.1:50051"
 COMPATIBLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "mq": {"root": "/tmp/mq", "http": ("0.0.0.0", 8080), "workers": 8, "peers": 0},
@@ -187,8 +188,8 @@ class _AddressOrOff(Address):
     envvar="SPOOLRACK_MEMORY_WATERMARK",
     default="0.5",
     show_default=True,
-    help="Refuse sends while the processes have more memory together: a size, or a part of the "
-    "container's or machine's memory; \"off\": never.",
+    help="Refuse sends while the processes have more memory together: a size, or a part of what idle "
+    "processes leave of the container's or machine's memory; \"off\": never.",
 )
 @option(
     "--min-free-space",
@@ -249,7 +250,8 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
     The first signal drains: nothing more is leased, and the sends in flight are committed. A second one
     ends the server at once, which is safe too.
     """
-    from ..cgroup import memory_of_process
+    from ..logs import make_log
+    from ..memory import default_watermark
     from ..serve import serve
     from ..supervisor import supervise
 
@@ -259,13 +261,17 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
                 chosen[name] = value
     watermark: int | float | None = chosen.pop("memory_watermark")
     if isinstance(watermark, float):
-        watermark = int(watermark * memory_of_process())
+        watermark = default_watermark(watermark, processes)
+    elif watermark is not None:
+        watermark //= processes
     if chosen.pop("peers"):
-        print_status("--peers has no effect: the order is exact, however many processes share the root")
+        make_log(format=chosen["log_format"]).warning(
+            "--peers has no effect: the order is exact, however many processes share the root"
+        )
     settings = ServeSettings(
         mover=not chosen.pop("no_mover"),
         reaper=not chosen.pop("no_reaper"),
-        memory_watermark=None if watermark is None else watermark // processes,
+        memory_watermark=watermark,
         **chosen,
     )
     if processes > 1:
@@ -274,6 +280,11 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
 
 
 def _announce(settings: ServeSettings, server: ListenAddresses) -> None:
+    """Print the addresses and an example; in a log of JSON, the line "serving" has the addresses."""
+    if settings.log_format == "json":
+        return
+    from ..logs import writer_to
+
     address = server.grpc_address
     lines = [f"Spoolrack serves the queues in {Path(server.root).resolve()}", f"  gRPC  {address}"]
     if server.http_url is not None:
@@ -289,11 +300,9 @@ def _announce(settings: ServeSettings, server: ListenAddresses) -> None:
         f"  {program} send{at} --create hello 'Hello, world' && {program} receive{at} hello --delete",
         *(f"  {hint}" for hint in hints),
     ]
-    try:
-        print_results(*lines)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        return  # Not worth a line.
+    output = writer_to(STDOUT)
+    output.write("".join(f"{printable(line)}\n" for line in lines))
+    output.flush()
 
 
 def _way_in(settings: ServeSettings, address: str) -> tuple[str, list[str]]:

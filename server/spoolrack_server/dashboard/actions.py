@@ -12,7 +12,7 @@ from typing import Any, Final
 from aiohttp import web
 from spoolrack_store.model import redrive_requests
 from spoolrack_store.model.clock import Clock, Millis
-from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
+from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, RedriveNotFound, StoreError
 from spoolrack_store.model.operations import CreateQueue, Delete, Purge, Send, UpdateQueue
 from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
 from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER, Release
@@ -200,7 +200,8 @@ class Actions:
         asked = await self._permits.change(request)
         id = convert.message_id(text(asked, "id"))
         redrive = await self._context.read(self._context.store.redrive, id)
-        self._permits.require(request, Permission.MANAGE, redrive.queue)
+        if not self._permits.allows(request, Permission.MANAGE, redrive.queue):
+            raise RedriveNotFound(redrive=id)
         return _answer(
             {"redrive": serializers.redrive(await self._context.submit(CancelRedrive(id=id)))}
         )

@@ -85,7 +85,7 @@ class Gateway:
                 *dashboard_routes(self._context, health, clock, observer),
             )
         )
-        self._listener = HttpListener(application, self._http_limits, self._refuse_head)
+        self._listener = HttpListener(application, self._http_limits, log, self._refuse_head)
 
     def _application(self, served: Sequence[Route]) -> web.Application:
         application = web.Application(middlewares=[self._edge])
@@ -108,12 +108,10 @@ class Gateway:
         *,
         shares_port: bool = False,
         tls: ssl.SSLContext | None = None,
-        connections: int = Limits().connections,
+        limits: Limits | None = None,
     ) -> int:
         """Start serving: see `HttpListener.start`."""
-        return await self._listener.start(
-            host, port, shares_port=shares_port, tls=tls, connections=connections
-        )
+        return await self._listener.start(host, port, shares_port=shares_port, tls=tls, limits=limits)
 
     def recheck_permissions(self) -> None:
         """Apply changed permissions."""

@@ -5,7 +5,9 @@ Pure. A value that can't be read raises `InvalidRequest`, naming the header or t
 Attributes are headers both ways. A header's name has no case and only some of ASCII, and its value no
 line feeds; so all other characters of a name or a value are percent-encoded, as UTF-8, and a header
 that reads `%41` means "A". Names without it are in lower case. Bytes are base64, under a prefix of
-their own. Two attributes are also HTTP's own headers: Content-Type and Content-Encoding.
+their own. Of a request, two headers of HTTP's own are attributes: Content-Type and Content-Encoding. Of
+a response only Content-Type is: any other would change how a client reads the response, and the sender
+of the message may have meant something else by that name.
 """
 
 from __future__ import annotations
@@ -36,8 +38,9 @@ from .http_errors import RangeNotSatisfiable
 
 TEXT: Final = "x-attribute-"
 BINARY: Final = "x-binary-attribute-"
-KEPT: Final = {"content-type": "Content-Type", "content-encoding": "Content-Encoding"}
-"""Attributes that are HTTP's own headers."""
+CONTENT_TYPE: Final = "content-type"
+KEPT: Final = frozenset({CONTENT_TYPE, "content-encoding"})
+"""HTTP's own headers of a request that are attributes of the message."""
 DEDUPLICATION: Final = "X-Message-Deduplication-Id"
 GROUP: Final = "X-Message-Group"
 PRIORITY: Final = "X-Message-Priority"
@@ -128,8 +131,8 @@ def headers_of(attributes: Attributes) -> dict[str, str]:
     for name, value in attributes.items():
         if isinstance(value, bytes):
             found[BINARY.title() + _encoded(name, _IN_NAMES)] = base64.b64encode(value).decode()
-        elif name in KEPT and _HEADER_VALUE.fullmatch(value):
-            found[KEPT[name]] = value
+        elif name == CONTENT_TYPE and _HEADER_VALUE.fullmatch(value):
+            found["Content-Type"] = value
         else:
             found[TEXT.title() + _encoded(name, _IN_NAMES)] = _encoded_value(value)
     found.setdefault("Content-Type", ANY_BYTES)

@@ -12,18 +12,21 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 from spoolrack_store.model.errors import StoreError
 
 from ..limits import LINE, Limits
+from ..logs import Log
 from .http_errors import GatewayError
-from .listen_sockets import listen
+from .listen_sockets import Acceptor, listen
 from .request_bodies import HttpLimits
 from .request_checks import require_sane_head
 
 _Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
+SERVER: Final = "spoolrack"
+"""The header `Server` of each response: aiohttp would tell its version and Python's."""
 CLEANUP: Final = 1.0
 """Seconds for what is left of a connection when its requests have ended."""
 
@@ -35,25 +38,29 @@ class HttpListener:
         self,
         application: web.Application,
         http_limits: HttpLimits,
+        log: Log,
         refuse_head: Callable[[web.BaseRequest, Exception], web.StreamResponse],
     ) -> None:
         """`refuse_head` makes the response to a request whose head isn't sane."""
         self.is_refusing = False
         """Whether no new request may do anything."""
         self._refuse_head = refuse_head
+        self._log = log
         self._running: set[asyncio.Task[Any]] = set()
-        self._runner = web.AppRunner(
-            application,
-            access_log=None,
-            logger=_library_log(),
-            # A receive whose client has gone must lease nothing.
-            handler_cancellation=True,
+        self._acceptor: Acceptor | None = None
+        self._options: dict[str, Any] = {
+            "access_log": None,
+            "logger": _library_log(),
             # A body must be stored as it was sent, and a few bytes must not become a gigabyte.
-            auto_decompress=False,
-            max_line_size=LINE,
-            max_field_size=LINE,
-            keepalive_timeout=http_limits.idle,
-            shutdown_timeout=CLEANUP,
+            "auto_decompress": False,
+            "max_line_size": LINE,
+            "max_field_size": LINE,
+            "keepalive_timeout": http_limits.idle,
+        }
+        application.on_response_prepare.append(_name_server)
+        # A receive whose client has gone must lease nothing: hence the cancellation.
+        self._runner = web.AppRunner(
+            application, handler_cancellation=True, shutdown_timeout=CLEANUP, **self._options
         )
 
     async def start(
@@ -63,26 +70,37 @@ class HttpListener:
         *,
         shares_port: bool = False,
         tls: ssl.SSLContext | None = None,
-        connections: int = Limits().connections,
+        limits: Limits | None = None,
     ) -> int:
         """Start serving; return the port.
 
         With `shares_port` other processes may listen at it, too, and the kernel deals out connections.
         Raise `OSError` if the address is no good.
         """
+        limits = limits or Limits()
         await self._runner.setup()
         server = self._runner.server
         assert server is not None
         server.request_handler = partial(self._begin, server.request_handler)
-        for listening in listen(host, port, connections, shares_port=shares_port):
-            await web.SockSite(self._runner, listening, ssl_context=tls).start()
-        listened: int = self._runner.addresses[0][1]
+        listening = listen(host, port, shares_port=shares_port)
+        self._acceptor = Acceptor(
+            listening,
+            partial(_HttpProtocol, server, loop=asyncio.get_running_loop(), **self._options),
+            self._log,
+            connections=limits.connections,
+            handshake=limits.handshake,
+            tls=tls,
+        )
+        listened: int = listening[0].getsockname()[1]
+        self._acceptor.start()
         return listened
 
     async def stop(self, grace: float) -> None:
         """Return once all is closed; requests that haven't ended after `grace` seconds are
         cancelled."""
         self.is_refusing = True
+        if self._acceptor is not None:
+            self._acceptor.close()
         if self._running and grace > 0:
             await asyncio.wait(set(self._running), timeout=grace)
         for task in self._running:
@@ -109,9 +127,25 @@ class HttpListener:
             require_sane_head(request)
         except (StoreError, GatewayError) as error:
             response = self._refuse_head(request, error)
+            response.headers[hdrs.SERVER] = SERVER
             response.force_close()
             return response
         return await route(request)
+
+
+class _HttpProtocol(web.RequestHandler):
+    """The protocol of one connection."""
+
+    def handle_error(self, *arguments: Any, **options: Any) -> web.StreamResponse:
+        """Return the response to what is no request of HTTP."""
+        response = super().handle_error(*arguments, **options)
+        response.headers[hdrs.SERVER] = SERVER
+        return response
+
+
+async def _name_server(request: web.Request, response: web.StreamResponse) -> None:
+    """Name no version of what serves."""
+    response.headers[hdrs.SERVER] = SERVER
 
 
 async def expect_nothing(request: web.Request) -> None:

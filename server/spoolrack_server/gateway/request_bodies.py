@@ -45,13 +45,30 @@ class HttpLimits:
 class UploadMemory:
     """The memory that all request bodies share. Lives in one event loop."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, evicts: bool = False) -> None:
+        """`evicts`: a body that finds no memory ends the one that has been arriving the longest."""
         self._left = size
+        self._evicts = evicts
+        self._shares: dict[UploadShare, None] = {}
+        """The oldest first."""
 
     def share(self) -> UploadShare:
         return UploadShare(self)
 
-    def reserve(self, size: int) -> None:
+    def add(self, share: UploadShare) -> None:
+        self._shares[share] = None
+
+    def remove(self, share: UploadShare) -> None:
+        self.free(share.taken)
+        self._shares.pop(share, None)
+
+    def reserve(self, size: int, share: UploadShare) -> None:
+        if self._evicts:
+            for oldest in list(self._shares):
+                if size <= self._left:
+                    break
+                if oldest is not share:
+                    oldest.evict()
         if size > self._left:
             raise TooManyUploads
         self._left -= size
@@ -66,22 +83,36 @@ class UploadShare:
     def __init__(self, memory: UploadMemory) -> None:
         self._memory = memory
         self.taken = 0
+        self.is_evicted = False
+        self.deadline: asyncio.Timeout | None = None
+        """Of the read that waits for the next piece."""
 
     def __enter__(self) -> UploadShare:
+        self._memory.add(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._memory.free(self.taken)
+        self._memory.remove(self)
 
     def reserve(self, size: int) -> None:
         """Reserve `size` bytes; raise `TooManyUploads` if there is no memory for them."""
-        self._memory.reserve(size)
+        if self.is_evicted:
+            raise TooManyUploads
+        self._memory.reserve(size, self)
         self.taken += size
 
     def free(self, size: int) -> None:
         """Free a part before the end."""
         self._memory.free(size)
         self.taken -= size
+
+    def evict(self) -> None:
+        """End the body: its read raises `TooManyUploads`."""
+        self._memory.remove(self)
+        self.taken = 0
+        self.is_evicted = True
+        if self.deadline is not None:
+            self.deadline.reschedule(asyncio.get_running_loop().time())
 
 
 async def read(
@@ -118,8 +149,11 @@ async def pieces(
             else:
                 now = loop.time()
                 end = min(now + http_limits.stall, latest + received / http_limits.bytes_per_second)
-                async with asyncio.timeout_at(end):
-                    part = await request.content.read(BLOCK)
+                try:
+                    async with asyncio.timeout_at(end) as share.deadline:
+                        part = await request.content.read(BLOCK)
+                finally:
+                    share.deadline = None
             if not part:
                 return
             share.reserve(len(part))
@@ -130,7 +164,7 @@ async def pieces(
             yield part
             latest += loop.time() - began  # The server's own work is not the client's time.
     except TimeoutError as error:
-        raise UploadTooSlow(received) from error
+        raise (TooManyUploads() if share.is_evicted else UploadTooSlow(received)) from error
     except (HttpProcessingError, RequestPayloadError) as error:
         raise UnreadableBody(str(error)) from error
 

@@ -19,6 +19,7 @@ from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.statistics import QueueMetrics
 from spoolrack_store.store_metrics import StoreMetrics
 
+from ..logs import dropped_lines
 from .metrics import METRICS, Row, histogram_row
 
 MOST_QUEUES: Final = 1_000
@@ -88,7 +89,8 @@ def collect_store(tally: StoreMetrics, most: int, removed: int | None) -> Iterat
 
 
 def collect_process() -> Iterator[Row]:
-    """Collect the operating system's metrics of this process."""
+    """Collect the operating system's metrics of this process, and the log's."""
+    yield "spoolrack_log_lines_dropped", [], dropped_lines()
     for family in _system.collect():
         if family.name in METRICS:
             yield family.name, [], family.samples[0].value

@@ -53,6 +53,7 @@ class History:
     def __init__(self, most: int = MOST_QUEUES) -> None:
         self._most = most
         self._rings: dict[str, _Ring] = {}
+        """By queue, the one that is idle longest first."""
         self._totals: dict[str, tuple[int, int]] = {}
         """Totals entered and left of all queues at the last sample, kept or not."""
         self._slots = array("q", [-1]) * SLOTS
@@ -97,6 +98,8 @@ class History:
                 without_ring.append((queue, entered, left))
             else:
                 _store_sample(ring, place, slot, queue, entered, left, wall)
+                if ring.active == slot:
+                    self._rings[queue.name] = self._rings.pop(queue.name)
         for name in [name for name in self._rings if name not in totals]:
             del self._rings[name]
         for queue, entered, left in without_ring:
@@ -112,7 +115,7 @@ class History:
         """Return a ring for `queue` in the place of the one that is idle longest; None: no queue is
         idle."""
         if len(self._rings) >= self._most:
-            idle = min(self._rings, key=lambda name: self._rings[name].active, default=None)
+            idle = next(iter(self._rings), None)
             if idle is None or self._rings[idle].active == slot:
                 return None
             del self._rings[idle]

@@ -93,6 +93,11 @@ _ALL: Final = (
     _process_metric(
         "spoolrack_memory_watermark_bytes", "gauge", "Memory past which sends are refused; 0: no bound."
     ),
+    _process_metric(
+        "spoolrack_memory_used_bytes",
+        "gauge",
+        "Memory that is compared with it: anonymous memory, without the mapped files of libraries.",
+    ),
     _process_metric("spoolrack_memory_refuses_sends", "gauge", "1 while sends are refused for it."),
     _process_metric("spoolrack_store_failed", "gauge", "1 once the store has failed, until a restart."),
     _process_metric(
@@ -143,6 +148,9 @@ _ALL: Final = (
         "spoolrack_reaper_waiting",
         "gauge",
         "Deleted files and folders that wait to be unlinked.",
+    ),
+    _process_metric(
+        "spoolrack_log_lines_dropped", "counter", "Lines of the log that could not be written."
     ),
     _process_metric("spoolrack_process_answers", "gauge", "1 if the process answered in time, else 0."),
     _process_metric("spoolrack_process_cpu_seconds", "counter", "Processor time, of user and system."),

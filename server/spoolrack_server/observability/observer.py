@@ -67,7 +67,12 @@ class Credit(Protocol):
 
 class WatermarkState(Protocol):
     watermark: int | None
-    is_over: bool
+
+    @property
+    def is_over(self) -> bool: ...
+
+    @property
+    def used(self) -> int: ...
 
 
 class Observer:
@@ -290,6 +295,7 @@ class Observer:
         yield "spoolrack_draining", [], int(health.is_final)
         if self._memory is not None:
             yield "spoolrack_memory_watermark_bytes", [], self._memory.watermark or 0
+            yield "spoolrack_memory_used_bytes", [], self._memory.used
             yield "spoolrack_memory_refuses_sends", [], int(self._memory.is_over)
         yield from self.operations.rows()
         if self._credit is not None:

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from ..addresses import names_loopback
 from ..contract import SERVED_METHODS
 from .instrumentation import Metadata
 from .trace_context import TRACEPARENT, context_in, is_traceparent
@@ -159,6 +160,8 @@ def otlp_traces(url: str) -> OtelTraces:
     # The operator's environment takes precedence.
     resource = Resource.create().merge(Resource(named)).merge(OTELResourceDetector().detect())
     provider = TracerProvider(resource=resource)
-    exporter = OTLPSpanExporter(endpoint=url, insecure=parts.scheme == "http")
+    # A collector on this machine is reached directly, whatever proxy the environment names.
+    direct: Any = (("grpc.enable_http_proxy", 0),) if names_loopback(parts.hostname or "") else None
+    exporter = OTLPSpanExporter(endpoint=url, insecure=parts.scheme == "http", channel_options=direct)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return OtelTraces(provider, provider)

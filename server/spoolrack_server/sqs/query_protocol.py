@@ -23,6 +23,8 @@ CONTENT_TYPE: Final = "text/xml"
 NAMESPACE: Final = "http://queue.amazonaws.com/doc/2012-11-05/"
 MOST_FIELDS: Final = 2_000
 """Fields of a form: a batch of ten messages, each with ten attributes, has 500."""
+LONGEST_NAME: Final = 200
+"""Characters of a field's name, which say how deep it is nested."""
 
 _LISTS: Final[Mapping[str, str]] = {
     "AttributeName": "AttributeNames",
@@ -102,6 +104,8 @@ def form_in(body: bytes, query: str) -> dict[str, str]:
         )
     except ValueError as error:
         raise sqs_errors.unreadable(f"The form can't be read: {str(error)[:200]}.") from error
+    if any(len(name) > LONGEST_NAME for name, _ in pairs):
+        raise sqs_errors.unreadable(f"The name of a parameter has over {LONGEST_NAME} characters.")
     return dict(pairs)
 
 

@@ -18,6 +18,7 @@ from spoolrack_store.model.operations import Queue
 from spoolrack_store.model.settings import MIB, QueueSettings
 
 from . import sqs_errors
+from .json_protocol import value_in
 
 LABEL: Final = "aws:sqs:"
 FIFO: Final = ".fifo"
@@ -55,8 +56,8 @@ _SHOWN_ONLY: Final = (
 def object_in(text: str | bytes) -> dict[str, Any] | None:
     """Return an object of JSON; None for any other text."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = value_in(text)
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None
 

@@ -2,7 +2,8 @@
 
 The signature covers the method, the path, the query, the signed headers and the body. Its time must be
 within 15 minutes of the server's, and its date, service and terminator those of its scope. Each way to
-be wrong has a refusal of its own. Without keys every request is taken, and nothing of this is checked.
+be wrong has a refusal of its own. All but the signature itself is checked before the body is read.
+Without keys every request is taken, and nothing of this is checked.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from typing import Final
@@ -63,6 +64,33 @@ class _Signature:
         return f"{self.date}/{self.region}/{self.service}/{self.end}"
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The caller that the head of a request claims to be from; only `verify` proves it."""
+
+    identity: Identity
+    region: str
+    signature: _Signature | None = None
+    """None: callers need none."""
+    secret: str = field(default="", repr=False)
+
+    @property
+    def access_key(self) -> str:
+        """Empty if callers need none."""
+        return "" if self.signature is None else self.signature.key
+
+    def verify(self, request: web.Request, body: bytes) -> None:
+        """Raise `SignatureDoesNotMatch` unless the caller has the secret of its key. Any thread."""
+        if self.signature is None:
+            return
+        expected = _expected(self.signature, request, body, self.secret)
+        if not hmac.compare_digest(expected, self.signature.signature):
+            raise sqs_errors.signature_differs(
+                "The request signature we calculated does not match the signature you provided. Check "
+                "your Secret Access Key and signing method; a proxy must keep the Host header."
+            )
+
+
 class Authenticator:
     """Authentication of callers by the keys of a file; without a file every caller is accepted."""
 
@@ -75,23 +103,16 @@ class Authenticator:
         """Whether callers need no key."""
         return self._keys is None
 
-    def identify(self, request: web.Request, body: bytes) -> tuple[Identity, str]:
-        """Return the caller of a request, and the region in its signature; raise the error of an
-        invalid signature."""
+    def claim(self, request: web.Request) -> Claim:
+        """Check what a request's head says of its caller; raise the error of an invalid signature."""
         if self._keys is None:
             found = _SCOPE.search(request.headers.get("Authorization", ""))
-            return ANONYMOUS, found[1] if found else DEFAULT_REGION
+            return Claim(ANONYMOUS, found[1] if found else DEFAULT_REGION)
         given = _signature_of(request)
         keys = self._keys.current
         identity = _identity_in(keys, given)
         self._check_scope(given)
-        expected = _expected(given, request, body, keys.secret_of(given.key))
-        if not hmac.compare_digest(expected, given.signature):
-            raise sqs_errors.signature_differs(
-                "The request signature we calculated does not match the signature you provided. Check "
-                "your Secret Access Key and signing method; a proxy must keep the Host header."
-            )
-        return identity, given.region
+        return Claim(identity, given.region, given, keys.secret_of(given.key))
 
     def still_known(self, request: web.Request) -> Identity:
         """Return the identity of a request's access key; raise the error of an unknown one."""

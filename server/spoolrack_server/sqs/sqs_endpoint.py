@@ -1,9 +1,10 @@
 """The listener of SQS: its start and stop, and the beginning and end of each request.
 
 Every path is served alike: the header `X-Amz-Target` (JSON), or the parameter `Action` (Query), says
-the operation. A receive ends with its client's connection, and its messages are released unless the
-kernel took the whole response; every other operation goes on without its client. Starting raises
-`OSError` for an unusable address.
+the operation. Authentication comes first: the head is checked before any of the body is read, and the
+signature over the raw body before any of it is parsed. A receive ends with its client's connection, and
+its messages are released unless the kernel took the whole response; every other operation goes on
+without its client. Starting raises `OSError` for an unusable address.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 from spoolrack_store.model.clock import Clock
@@ -39,13 +41,17 @@ from ..status import LONGEST_MESSAGE
 from . import json_protocol, query_json, query_protocol, sqs_errors
 from .parameters import Parameters
 from .queue_attributes import queue_of_url
-from .signatures import Authenticator
+from .signatures import Authenticator, Claim
 from .sqs_errors import SqsError
 from .sqs_operations import OPERATIONS, Result, SqsCaller, SqsOperations
 
 LARGEST: Final = 8 * 1024 * 1024
 """Bytes of a request: text of 1 MiB may be six times as long in JSON's escapes, or a form's
 encoding."""
+ARRIVING: Final = 4 * LARGEST
+"""Bytes of all bodies together that are arriving from callers that aren't known yet."""
+INLINE: Final = 64 * 1024
+"""Bytes of a body that is verified and parsed in the event loop; a larger one in a thread."""
 RECEIVE: Final = "ReceiveMessage"
 READS: Final = frozenset(
     {
@@ -78,7 +84,7 @@ class _SqsRequest:
     protocol: _WireProtocol
     operation: str
     parameters: Parameters
-    body: bytes
+    claim: Claim
 
 
 class SqsEndpoint:
@@ -100,11 +106,15 @@ class SqsEndpoint:
         self._authenticator = authenticator
         self._url = url
         self._operations = SqsOperations(context, clock)
+        self._arriving = request_bodies.UploadMemory(ARRIVING, evicts=True)
+        """Of bodies from callers that aren't known yet: one that dawdles delays no other."""
+        self._known: WeakKeyDictionary[asyncio.Transport, str] = WeakKeyDictionary()
+        """By connection, the access key of the last request whose signature was verified."""
         self._receiving: dict[asyncio.Task[Any], Callable[[], None]] = {}
         """How the permission of each receive is checked again."""
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self._serve, expect_handler=expect_nothing)
-        self._listener = HttpListener(application, context.http_limits, self._refuse_head)
+        self._listener = HttpListener(application, context.http_limits, log, self._refuse_head)
 
     # Start and stop.
 
@@ -115,12 +125,10 @@ class SqsEndpoint:
         *,
         shares_port: bool = False,
         tls: ssl.SSLContext | None = None,
-        connections: int = Limits().connections,
+        limits: Limits | None = None,
     ) -> int:
         """Start serving: see `HttpListener.start`."""
-        return await self._listener.start(
-            host, port, shares_port=shares_port, tls=tls, connections=connections
-        )
+        return await self._listener.start(host, port, shares_port=shares_port, tls=tls, limits=limits)
 
     def recheck_permissions(self) -> None:
         """Apply changed permissions: end the long polls whose callers have lost theirs."""
@@ -156,9 +164,17 @@ class SqsEndpoint:
         self, request: web.Request, share: request_bodies.UploadShare, id: str
     ) -> web.StreamResponse:
         response: web.StreamResponse
+        operation = _operation_in_head(request)
         try:
             self._check_origin(request)
-            asked = _parsed(request, await self._read(request, share))
+            claim = self._authenticator.claim(request)
+            body = await self._read(request, claim, share)
+            if len(body) > INLINE:
+                asked = await self._context.read(_verified, request, claim, body)
+            else:
+                asked = _verified(request, claim, body)
+            if request.transport is not None:
+                self._known[request.transport] = claim.access_key
             self._check_method(request, asked)
             self._operations.find(asked.operation)
         except ConnectionError as error:
@@ -166,10 +182,11 @@ class SqsEndpoint:
         except Exception as error:  # noqa: BLE001 - each is answered
             response = await self._watch.http(
                 request.method,
-                "",
+                operation,
                 request.path,
                 request.headers.items(),
-                partial(self._refused, request, error, id),
+                partial(self._refused, request, operation, error, id),
+                operation=f"SQS {operation}" if operation else None,
             )
             if not request.content.is_eof():
                 response.force_close()
@@ -184,8 +201,10 @@ class SqsEndpoint:
         )
         return response
 
-    async def _refused(self, request: web.Request, error: Exception, id: str) -> web.Response:
-        return self._refusal(request, "", error, id)
+    async def _refused(
+        self, request: web.Request, operation: str, error: Exception, id: str
+    ) -> web.Response:
+        return self._refusal(request, operation, error, id)
 
     async def _answer_on(self, request: web.Request, asked: _SqsRequest, id: str) -> web.StreamResponse:
         """Return the response to a request, which outlives its connection unless it receives."""
@@ -239,10 +258,10 @@ class SqsEndpoint:
         task.add_done_callback(lambda task: self._receiving.pop(task, None))
 
     def _caller(self, request: web.Request, asked: _SqsRequest) -> SqsCaller:
-        identity, region = self._authenticator.identify(request, asked.body)
+        identity = asked.claim.identity
         return SqsCaller(
             identity=identity,
-            region=region,
+            region=asked.claim.region,
             url=self._url or f"{request.scheme}://{request.host}",
             consumer=consumer_of_request(request, identity),
             trace=context_in(request.headers.items()),
@@ -262,13 +281,25 @@ class SqsEndpoint:
                 f"{', '.join(sorted(READS))}."
             )
 
-    async def _read(self, request: web.Request, share: request_bodies.UploadShare) -> bytes:
+    async def _read(
+        self, request: web.Request, claim: Claim, share: request_bodies.UploadShare
+    ) -> bytes:
+        transport = request.transport
+        is_known = transport is not None and self._known.get(transport) == claim.access_key
+        memory = self._context.upload_memory if is_known else self._arriving
         try:
-            return await request_bodies.read(
-                request, queue="", limit=LARGEST, http_limits=self._context.http_limits, share=share
-            )
+            with memory.share() as arriving:
+                body = await request_bodies.read(
+                    request,
+                    queue="",
+                    limit=LARGEST,
+                    http_limits=self._context.http_limits,
+                    share=arriving,
+                )
         except MessageTooLarge as error:
             raise sqs_errors.invalid_value(f"The request has over {LARGEST} bytes.") from error
+        share.reserve(len(body))
+        return body
 
     def _refusal(
         self, request: web.BaseRequest, operation: str, error: Exception, id: str
@@ -320,20 +351,32 @@ def _protocol(request: web.BaseRequest) -> _WireProtocol:
     return query_json if wants_json else query_protocol
 
 
-def _parsed(request: web.Request, body: bytes) -> _SqsRequest:
+def _operation_in_head(request: web.Request) -> str:
+    """Return the operation that the head names; empty if it names none of SQS."""
+    operation = request.headers.get(json_protocol.TARGET, "").rpartition(".")[2]
+    return operation if operation in OPERATIONS else ""
+
+
+def _verified(request: web.Request, claim: Claim, body: bytes) -> _SqsRequest:
+    """Return what a request asks for, once its signature is verified. Any thread."""
+    claim.verify(request, body)
+    return _parsed(request, claim, body)
+
+
+def _parsed(request: web.Request, claim: Claim, body: bytes) -> _SqsRequest:
     """Return what a request asks for, in either protocol."""
     target = request.headers.get(json_protocol.TARGET)
     if target is not None:
         operation = json_protocol.operation_in(target)
         if request.method != "POST":
             raise sqs_errors.unknown_operation("AWS JSON 1.0 is sent by POST.")
-        return _SqsRequest(json_protocol, operation, json_protocol.parameters_in(body), body)
+        return _SqsRequest(json_protocol, operation, json_protocol.parameters_in(body), claim)
     form = query_protocol.form_in(body, request.query_string)
     operation = query_protocol.operation_in(form, request.path)
     if request.method not in ("POST", "GET"):
         raise sqs_errors.unknown_operation("AWS Query is sent by POST or GET.")
     parameters = query_protocol.parameters_in(form, request.path)
-    return _SqsRequest(_protocol(request), operation, parameters, body)
+    return _SqsRequest(_protocol(request), operation, parameters, claim)
 
 
 def _ids(id: str) -> dict[str, str]:

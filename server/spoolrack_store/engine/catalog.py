@@ -36,10 +36,12 @@ from ..model.errors import (
     VersionMismatch,
 )
 from ..model.names import QUEUE_NAME, NotAName, is_queue_name, make_token, parse
-from ..model.operations import CreateQueue, DeleteQueue, UpdateQueue
+from ..model.operations import CreateQueue, DeleteQueue, Receive, UpdateQueue
+from ..model.reservation_requests import Reserve
 from ..model.schedule import Schedule
 from ..model.settings import QueueSettings, Record, check_labels, decode, encode
 from ..model.transitions import State
+from .index import SortedNames
 from .moves import Moves
 
 log = logging.getLogger(__name__)
@@ -103,6 +105,8 @@ class Catalog(Part):
         self.records: dict[str, QueueRecord] = {}
         self.expiring: dict[str, None] = {}
         """Those of the queues that expire."""
+        self.names = SortedNames()
+        """The names of `records`, in order."""
         self.reset: set[str] = set()
         """Queues that this process gave the default settings, because theirs were lost."""
         self._tombstones: dict[str, _Tombstone] = {}
@@ -130,6 +134,16 @@ class Catalog(Part):
             raise QueueNotFound(queue=name)
         return record
 
+    def require_same(self, request: Receive | Reserve) -> QueueRecord:
+        """Return the record of a request that may have waited; raise `QueueNotFound`, too, if its queue
+        was deleted meanwhile, and another one has the name."""
+        record = self.require(request.queue)
+        made = record.created_at, record.salt
+        request.made = request.made or made
+        if request.made != made:
+            raise QueueNotFound(queue=request.queue)
+        return record
+
     def require_open(self, name: str) -> QueueRecord:
         """Return the record for a send, also of a queue whose creation is in the same commit; raise
         `QueueBeingDeleted`, too."""
@@ -139,17 +153,6 @@ class Catalog(Part):
 
     def is_being_deleted(self, name: str) -> bool:
         return name in self._tombstones
-
-    def _enter(self, record: QueueRecord) -> None:
-        self.records[record.name] = record
-        if record.settings.expires:
-            self.expiring[record.name] = None
-        else:
-            self.expiring.pop(record.name, None)
-
-    def _leave(self, name: str) -> QueueRecord | None:
-        self.expiring.pop(name, None)
-        return self.records.pop(name, None)
 
     # Requests. The answers hold once the commit is synced.
 
@@ -180,7 +183,9 @@ class Catalog(Part):
         if settings == there.settings and labels == there.labels:
             return there
         check_labels(labels)
-        self._check_target(there.name, settings)
+        if settings.dead_letter_queue != there.settings.dead_letter_queue:
+            # Else it may have been deleted since, which must not keep the queue from being changed.
+            self._check_target(there.name, settings)
         return self._replace(there, settings=settings, labels=labels)
 
     def change_schedules(self, there: QueueRecord, schedules: Mapping[str, Schedule]) -> None:
@@ -209,7 +214,7 @@ class Catalog(Part):
         record = replace(there, **parts, version=there.version + 1)
         self._write(record, record.settings)
         self._end_writers(there, record)
-        self._enter(record)
+        self._keep(record)
         self._old[_path(there.name, there.version)] = self._moves.commit
         return record
 
@@ -239,7 +244,7 @@ class Catalog(Part):
         # The folder first: one without settings is nothing.
         self._make_folder(name)
         self._write(record, settings)
-        self._enter(record)
+        self._keep(record)
         index = self._moves.index.queue(name)
         index.entered = index.left = 0
         return record
@@ -393,22 +398,38 @@ class Catalog(Part):
             self._old[_path(name, there.version)] = self._moves.commit
         self._end_writers(there, record)
         self._tombstones.pop(name, None)
-        self._enter(record)
+        self._keep(record)
         return True
+
+    def _keep(self, record: QueueRecord) -> None:
+        if record.name not in self.records:
+            self.names.add(record.name)
+        self.records[record.name] = record
+        if record.settings.expires:
+            self.expiring[record.name] = None
+        else:
+            self.expiring.pop(record.name, None)
+        self._moves.index.changed.add(record.name)
+
+    def _forget(self, name: str) -> QueueRecord | None:
+        self._moves.index.changed.add(name)
+        self.names.remove(name)
+        self.expiring.pop(name, None)
+        return self.records.pop(name, None)
 
     def _version(self, name: str) -> int:
         tombstone, record = self._tombstones.get(name), self.records.get(name)
         return tombstone.version if tombstone is not None else 0 if record is None else record.version
 
     def _drop(self, name: str) -> None:
-        self._leave(name)
+        self._forget(name)
         self._tombstones.pop(name, None)
         self.reset.discard(name)
 
     def _write_again(self, record: QueueRecord) -> None:
         self._make_folder(record.name)
         self._write(record, record.settings)
-        self._enter(record)
+        self._keep(record)
         log.error(
             "the settings of the queue %s were lost or damaged, and are written again", record.name
         )
@@ -428,7 +449,7 @@ class Catalog(Part):
 
     def _add_tombstone(self, name: str, version: int, made: tuple[Millis, str]) -> None:
         self._drop_superseded(name)
-        self._end_writers(self._leave(name))
+        self._end_writers(self._forget(name))
         self.reset.discard(name)
         there = self._tombstones.get(name)
         if there is None or (there.version, there.made) != (version, made):
@@ -513,7 +534,7 @@ class Catalog(Part):
         """Yield what holds messages of the queue, and what any process has in `new/`."""
         index = self._moves.index
         if name in index.queues:
-            yield from list(index.queues[name].entries)
+            yield from index.queues[name].entries
         for each in self._moves.scan("new"):
             with suppress(NotAName):
                 found = parse(f"new/{each.name}")

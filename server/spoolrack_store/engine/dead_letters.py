@@ -15,6 +15,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ..engine.moves import Part
 from ..model.batch_file import Damaged, Entry, Line, encode, line_of, stem_of
@@ -35,6 +36,9 @@ from .moves import Moves, NameVanished
 from .reader import Reader
 
 log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 200
+"""Messages that are on their way to dead-letter queues at a time: each costs a commit three files."""
 
 
 def history_of(name: Name, line: Line) -> Sequence[Mapping[str, object]]:
@@ -77,12 +81,18 @@ class DeadLetters(Part):
         self._catalog = catalog
         self._reader = reader
         self._clock = clock
-        self._transfers: list[_Transfer] = []
+        self._transfers: dict[Entry, _Transfer] = {}
+        """By the copy."""
         self._transferring: dict[Entry, int] = {}
         """The messages of which a copy is written."""
         self.pending = (self._transfers, moves.index.superseded)
         self._alarmed: set[str] = set()
         """Queues whose dead-letter queue is missing, which is logged once."""
+
+    @property
+    def room(self) -> int:
+        """How many more messages may begin to die: the rest wait until these have moved."""
+        return max(0, AT_ONCE - len(self._transfers) - len(self._moves.index.superseded))
 
     def is_dead(self, entry: Entry) -> bool:
         """Return whether an entry's messages must move to a dead-letter queue, and it exists."""
@@ -127,13 +137,12 @@ class DeadLetters(Part):
                 self._moves.move(entry, 1 << index, State.QUARANTINED)
                 continue
             self._transferring[entry] = self._transferring.get(entry, 0) | 1 << index
-            for transfer in self._transfers:
-                if transfer.copy is copy:
-                    self._is_over(transfer)
-                    transfer.source, transfer.held_as = entry, entry.name
-                    break
+            transfer = self._transfers.get(copy)
+            if transfer is not None:
+                self._is_over(transfer)
+                transfer.source, transfer.held_as = entry, entry.name
             else:
-                self._transfers.append(_Transfer(self._moves.commit, copy, entry, index, entry.name))
+                self._transfers[copy] = _Transfer(self._moves.commit, copy, entry, index, entry.name)
 
     def make_dead_letters(
         self, wanted: Sequence[tuple[Entry, int]], *, reason: str, explanation: str
@@ -183,10 +192,8 @@ class DeadLetters(Part):
 
     def _finish(self) -> None:
         """Publish the copies that are durable, and delete what they are copies of."""
-        waiting: list[_Transfer] = []
-        for transfer in self._transfers:
+        for copy, transfer in list(self._transfers.items()):
             if transfer.commit > self._moves.synced:
-                waiting.append(transfer)
                 continue
             source, bit = transfer.source, 1 << transfer.index
             try:
@@ -194,26 +201,24 @@ class DeadLetters(Part):
                 if is_here:
                     self._moves.require_there(source)
                 # Another process may have published a copy of its own, or deleted the queue it is for.
-                if not transfer.copy.held:
+                if not copy.held:
                     if is_here and source.name.state is State.LEASED:
                         # Its lease is over, and it would be looked at no more.
                         self._moves.index.put_back_due(source, self._clock.monotonic())
                 elif is_here and (source.batch, transfer.index) not in self._moves.index.superseded:
-                    self._moves.move(transfer.copy, 1, State.READY)
+                    self._moves.move(copy, 1, State.READY)
                     self._moves.statistics.count(source.name.queue, "dead_letter", 1)
-                elif transfer.copy in transfer.copy.batch.entries:
-                    self._moves.unlink(transfer.copy)
+                elif copy in copy.batch.entries:
+                    self._moves.unlink(copy)
             except NameVanished:
                 # Without its copy the message dies again; without the message the copy is unlinked.
-                if transfer.copy in transfer.copy.batch.entries:
-                    waiting.append(transfer)
+                if copy in copy.batch.entries:
                     continue
             except StoreError as error:
                 log.warning("a dead letter has to wait: %s", error)
-                waiting.append(transfer)
                 continue
+            del self._transfers[copy]
             self._is_over(transfer)
-        self._transfers[:] = waiting
 
     def _is_over(self, transfer: _Transfer) -> None:
         left = self._transferring.pop(transfer.source) & ~(1 << transfer.index)
@@ -223,20 +228,22 @@ class DeadLetters(Part):
     def _delete_superseded(self) -> None:
         """Delete messages where they were, once the dead letter's own file is durably published."""
         superseded = self._moves.index.superseded
+        together: dict[Entry, int] = {}
         for (batch, index), commit in list(superseded.items()):
             if commit > self._moves.synced:
                 continue
             entry = batch.holder(index)
             if entry is not None and entry.name.state in COUNTED:
-                try:
-                    self._moves.delete(entry, 1 << index)
-                except NameVanished:
-                    continue  # Another name of its batch may have it.
-                except StoreError as error:
-                    log.warning("the original of a dead letter has to wait: %s", error)
-                    continue
+                together[entry] = together.get(entry, 0) | 1 << index
             elif batch.changed <= self._moves.synced:
                 del superseded[batch, index]  # Now the dead letter's own file may be unlinked, too.
+        for entry, members in together.items():
+            try:
+                self._moves.delete(entry, members)
+            except NameVanished:
+                continue  # Another name of its batch may have them.
+            except StoreError as error:
+                log.warning("the originals of dead letters have to wait: %s", error)
 
     def not_to_be_leased(self) -> dict[Entry, int]:
         """Return the messages that are on their way to a dead-letter queue."""

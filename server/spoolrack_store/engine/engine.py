@@ -587,7 +587,7 @@ class Engine:
             self.moves.refused_at = self.moves.clock.monotonic()
             log.error("%s has to wait: %s", getattr(step, "__qualname__", step), error)
 
-    def _receive(self, requests: Sequence[Receive]) -> Sequence[list[Delivery] | StoreError]:
+    def _receive(self, requests: Sequence[Receive]) -> Sequence[Outcome]:
         return self._leaser.receive(requests, self._sender.just_written())
 
     def with_exact_index(self, answer: Callable[[], Found]) -> Found | None:

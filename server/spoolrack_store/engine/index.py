@@ -28,7 +28,7 @@ import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import chain, islice
 from typing import Final
 
@@ -52,6 +52,7 @@ from ..model.settings import QueueSettings
 from ..model.transitions import State
 
 _CHUNK: Final = 512
+_FEW: Final = 64
 
 Runs = Generator[tuple[Entry, int], None, None]
 """Messages to be leased, as runs of one entry: the entry, and the mask of the run."""
@@ -107,11 +108,6 @@ class SortedNames:
     def first(self) -> str | None:
         return self._chunks[0][0] if self._chunks else None
 
-    def find(self, id: str) -> str | None:
-        """Return the name of the message `id`."""
-        found = next(self.since(id), None)
-        return found if found is not None and found.startswith(id) else None
-
     def since(self, start: str) -> Iterator[str]:
         """Yield all names from `start` on. Nothing may be added or removed meanwhile."""
         at = max(0, self._chunk_of(start))
@@ -121,14 +117,6 @@ class SortedNames:
         yield from islice(chunk, bisect_left(chunk, start), None)
         for chunk in islice(self._chunks, at + 1, None):
             yield from chunk
-
-    def before(self, end: str) -> str | None:
-        """Return the last name that isn't above `end`."""
-        at = self._chunk_of(end)
-        if at < 0:
-            return None
-        chunk = self._chunks[at]
-        return chunk[bisect_right(chunk, end) - 1]
 
     def counts_below(self, bounds: Iterable[str]) -> list[int]:
         """Count the names below each of `bounds`, which ascend.
@@ -144,22 +132,6 @@ class SortedNames:
             inside = bisect_left(self._chunks[at], bound) if at < len(self._chunks) else 0
             counts.append(passed + inside)
         return counts
-
-    def sample(self, first: int, end: int, most: int) -> list[str]:
-        """Return up to `most` names, evenly spread, of the places from `first` to before `end`."""
-        count = max(0, min(end, self._count) - first)
-        most = min(most, count)
-        places = (first + (2 * n + 1) * count // (2 * most) for n in range(most))
-        found: list[str] = []
-        passed = 0
-        chunks = iter(self._chunks)
-        chunk: list[str] = []
-        for place in places:
-            while place >= passed + len(chunk):
-                passed += len(chunk)
-                chunk = next(chunks)
-            found.append(chunk[place - passed])
-        return found
 
     def _chunk_of(self, name: str) -> int:
         """Return the chunk in which `name` stands or belongs; -1 before the first."""
@@ -486,7 +458,7 @@ class QueueIndex:
     """The messages of one queue."""
 
     __slots__ = (
-        *("bytes", "counts", "entered", "entries", "groups", "left", "listed", "priorities", "ready"),
+        *("bytes", "counts", "entered", "entries", "groups", "left", "orders", "priorities", "ready"),
     )
 
     def __init__(self) -> None:
@@ -504,30 +476,22 @@ class QueueIndex:
         """Messages that this process has brought into the queue."""
         self.left = 0
         """Messages that it has deleted, let expire or moved away."""
-        self.listed: dict[State, EntryOrder] = {}
-        """Those that are leased, and those that are delayed, in order, once they were listed."""
+        self.orders = {State.READY: self.ready, State.LEASED: EntryOrder(), State.DELAYED: EntryOrder()}
 
     @property
     def total(self) -> int:
         return sum(self.counts.values())
 
-    def head(self) -> Entry | None:
-        """Return the entry that holds the oldest ready message."""
-        first = self.ready.first()
-        return None if first is None else self.ready.at(first)
+    def head(self, state: State = State.READY) -> Entry | None:
+        """Return the entry that holds the oldest message in a state."""
+        order = self.orders[state]
+        first = order.first()
+        return None if first is None else order.at(first)
 
     def since(self, id: str, states: Collection[State]) -> Iterator[tuple[str, Entry]]:
         """Yield the entries in `states` whose first message isn't below `id`, in order, each with the
         id of its first message. The index must not change meanwhile."""
-        found = [self.ready.since(id)] if State.READY in states else []
-        found += [self._in_order_of(state).since(id) for state in _WAITS if state in states]
-        return heapq.merge(*found, key=_first_of)
-
-    def _in_order_of(self, state: State) -> EntryOrder:
-        """Return what is leased, or what is delayed, in order: it costs one pass the first time."""
-        if state not in self.listed:
-            self.listed[state] = EntryOrder(each for each in self.entries if each.name.state is state)
-        return self.listed[state]
+        return heapq.merge(*(self.orders[state].since(id) for state in states), key=_first_of)
 
     def available(self, settings: QueueSettings) -> int:
         """Return the number of messages that a receive could lease."""
@@ -575,11 +539,17 @@ class Index:
         """Batches that have a name outside `remove/` which may be unlinked after a sync."""
         self.over: dict[BatchFile, None] = {}
         """Batches whose names in `remove/` the reaper may have after a sync."""
+        self.changed: set[str] = set()
+        """Queues that may have become able to give something to those that wait: they take them out."""
         self.hidden: list[tuple[int, int, Entry]] = []
-        """A heap of leases and delays by when they end; some hold nothing any more."""
+        """A heap of leases and delays by when they end; some hold nothing any more, half at most."""
+        self._hiding = 0
+        """Entries that hold leased or delayed messages."""
         self._pushed = 0
         self.leases_of: dict[str, dict[Entry, None]] = {}
         """The leases of reserved sets, by their tokens."""
+        self.is_answer = True
+        """Whether consumers end the leases that end now; not time, or the loss of a response."""
 
     def queue(self, name: str) -> QueueIndex:
         found = self.queues.get(name)
@@ -625,14 +595,13 @@ class Index:
         entry.due = due
         for loser in losers:
             if loser.shares:
-                _pass_on(loser, entry)
+                self._pass_on(loser, entry)
             self._count(loser, loser.held)
             if not loser.held:
                 self.loose[batch] = None
         self._count(entry, entry.held)
         if name.state in _WAITS:
-            self._pushed += 1
-            heappush(self.hidden, (due, self._pushed, entry))
+            self.put_back_due(entry, due)
         if name.state is State.REMOVED:
             if batch.is_over:
                 self.over[batch] = None
@@ -647,7 +616,7 @@ class Index:
         batch.drop(entry, commit)
         entry.held = 0
         if entry.shares:
-            _pass_on(entry, None)
+            self._pass_on(entry, None)
         self._count(entry, 0)
         if held:
             self._fall_back(batch, held, commit)
@@ -682,8 +651,7 @@ class Index:
             other.taken = commit
             self._count(other, other.held)
             if other.name.state in _WAITS:
-                self._pushed += 1
-                heappush(self.hidden, (other.due, self._pushed, other))
+                self.put_back_due(other, other.due)
 
     def entry_at(self, name: Name) -> Entry | None:
         """Return the entry with the path of `name`."""
@@ -761,10 +729,40 @@ class Index:
             taken.append(heappop(self.hidden)[2])
         return taken
 
-    def put_back_due(self, entry: Entry, due: Millis) -> None:
-        """Schedule an entry again for `due`: the disk refused to move it."""
+    def put_back_due(self, entry: Entry, due: int) -> None:
+        """Schedule an entry for `due`, or again, if the disk refused to move it."""
         self._pushed += 1
         heappush(self.hidden, (due, self._pushed, entry))
+        if len(self.hidden) > 2 * self._hiding + _FEW:
+            self.hidden[:] = [each for each in self.hidden if each[2].held]
+            heapify(self.hidden)
+
+    def end_shares(self, entry: Entry) -> None:
+        """Let no consumer hold an entry any more, whose lease goes on for now."""
+        shares, entry.shares = entry.shares, []
+        for share in shares:
+            if share.credits is not None:
+                share.credits.give_back(share.members.bit_count(), share.size, is_answer=False)
+
+    def _pass_on(self, loser: Entry, winner: Entry | None) -> None:
+        """Let the shares of messages follow them: a lease that was extended goes on, any other is
+        over."""
+        kept: list[LeaseShare] = []
+        goes_on = winner is not None and winner.name.token == loser.name.token
+        for share in loser.shares:
+            left, lost = share.members & loser.held, share.members & ~loser.held
+            # Of a part of a file that isn't in memory any more they are a guess: the sum is exact.
+            lost_size = share.size
+            if left and lost_size:
+                lost_size = min(lost_size, loser.batch.counted_bytes_of(lost))
+            if lost and goes_on:
+                assert winner is not None
+                winner.shares.append(LeaseShare(lost, lost_size, *share[2:]))
+            elif lost and share.credits is not None:
+                share.credits.give_back(lost.bit_count(), lost_size, is_answer=self.is_answer)
+            if left:
+                kept.append(LeaseShare(left, share.size - lost_size, *share[2:]))
+        loser.shares = kept
 
     def learn(self, batch: BatchFile, line: Line | None) -> None:
         """Keep a file's line about its messages, for exact byte counts; None: drop it."""
@@ -783,6 +781,7 @@ class Index:
         self.grouped.pop(batch, None)
         for entry in batch.entries:
             queue = self.queues[entry.name.queue] if entry.counted else None
+            self.changed.add(entry.name.queue)
             if queue is not None and queue.groups is not None:
                 queue.groups.change(entry, 0, entry.counted)
 
@@ -807,14 +806,16 @@ class Index:
                 del self.leases_of[name.token][entry]
                 if not self.leases_of[name.token]:
                     del self.leases_of[name.token]
+        queue.orders[name.state].change(entry, was, held)
+        if name.state in _WAITS:
+            self._hiding += bool(held) - bool(was)
+        if name.state is State.READY or queue.groups is not None:
+            self.changed.add(name.queue)
         if name.state is State.READY:
-            queue.ready.change(entry, was, held)
             if queue.priorities is not None:
                 queue.priorities.change(entry, was, held)
             elif stem.priority and held:
                 queue.priorities = PriorityOrder(queue.ready)
-        elif queue.listed and name.state in queue.listed:
-            queue.listed[name.state].change(entry, was, held)
         if queue.groups is not None:
             queue.groups.change(entry, was, held)
         elif stem.is_grouped and held:
@@ -827,26 +828,6 @@ def _held(entry: Entry) -> int:
 
 def _first_of(found: tuple[str, Entry]) -> str:
     return found[0]
-
-
-def _pass_on(loser: Entry, winner: Entry | None) -> None:
-    """Let the shares of messages follow them: a lease that was extended goes on, any other is over."""
-    kept: list[LeaseShare] = []
-    goes_on = winner is not None and winner.name.token == loser.name.token
-    for share in loser.shares:
-        left, lost = share.members & loser.held, share.members & ~loser.held
-        # Of a part of a file that isn't in memory any more they are a guess: the sum is exact.
-        lost_size = share.size
-        if left and lost_size:
-            lost_size = min(lost_size, loser.batch.counted_bytes_of(lost))
-        if lost and goes_on:
-            assert winner is not None
-            winner.shares.append(LeaseShare(lost, lost_size, *share[2:]))
-        elif lost and share.credits is not None:
-            share.credits.give_back(lost.bit_count(), lost_size)
-        if left:
-            kept.append(LeaseShare(left, share.size - lost_size, *share[2:]))
-    loser.shares = kept
 
 
 def _key_of(batch: BatchFile) -> str:

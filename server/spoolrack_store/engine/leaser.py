@@ -25,8 +25,9 @@ from ..model.dead_letter_records import MAX_RECEIVES as MAX_RECEIVES_REASON
 from ..model.dead_letter_records import REJECTED, check_explanation
 from ..model.errors import NoDeadLetterQueue, StaleReceipt, StoreError
 from ..model.field_checks import check_number, check_span
-from ..model.names import Name, effort, indexes, is_set_token, lowest, make_token, sent_at
+from ..model.names import Name, effort, first_of, indexes, is_set_token, lowest, make_token, sent_at
 from ..model.operations import (
+    UNFINISHED,
     ChangeVisibility,
     Delivery,
     GiveBack,
@@ -34,6 +35,7 @@ from ..model.operations import (
     Receive,
     RejectMessages,
     ReleaseMessages,
+    Unfinished,
 )
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
@@ -61,6 +63,8 @@ class _Lease:
     entry: Entry
     visibility: Millis
     members: int
+    is_prefetch: bool = False
+    """Whether one of the receives is of a consumer that prefetches."""
     since: Millis = Millis(0)
     """Unix time."""
     leased: list[Entry] = field(default_factory=list)
@@ -105,18 +109,22 @@ class Leaser(Part):
         self.pending = (moves.index.hidden, moves.index.grouped, reader.refused)
         self.assigned: list[Entry] = []
         """Entries that the commit has written and leased."""
+        self._held_up: set[str] = set()
+        """Queues in which this commit has met more dead messages than may move at a time."""
 
     # Receives.
 
     def receive(
         self, requests: Sequence[Receive], written: Mapping[str, Sequence[Entry]]
-    ) -> list[list[Delivery] | StoreError]:
+    ) -> list[list[Delivery] | StoreError | Unfinished]:
         """Lease ready messages, and then those that this commit has `written`, by queue.
 
-        The answers hold once the commit is synced, and `hand_out` has moved what it has written.
+        The answers hold once the commit is synced, and `hand_out` has moved what it has written. One
+        that waits for no message is unfinished where dead messages have to move first.
         """
         outcomes: list[list[Delivery] | StoreError] = []
         self._written = written
+        self._held_up.clear()
         shares: list[_Share] = []
         chosen = self._dead_letters.not_to_be_leased()
         for queue in {request.queue for request in requests} & self._catalog.records.keys():
@@ -132,13 +140,18 @@ class Leaser(Part):
             self._deliver(share)
         # An empty answer says that nothing is ready.
         refused = {id(share.answer): share.lease.refused for share in shares if not share.answer}
-        return [refused.get(id(outcome)) or outcome for outcome in outcomes]
+        return [
+            UNFINISHED
+            if outcome == [] and request.wait == 0 and request.queue in self._held_up
+            else refused.get(id(outcome)) or outcome
+            for request, outcome in zip(requests, outcomes, strict=True)
+        ]
 
     def _choose(
         self, request: Receive, shares: list[_Share], chosen: dict[Entry, int]
     ) -> list[Delivery]:
         """Decide what a request gets. Nothing moves before all requests have chosen."""
-        record = self._catalog.require(request.queue)
+        record = self._catalog.require_same(request)
         visibility = request.visibility
         if visibility is None:
             visibility = record.settings.visibility_timeout
@@ -181,6 +194,7 @@ class Leaser(Part):
             return []
         picked: list[tuple[Entry, int]] = []
         dead: dict[Entry, int] = {}
+        dead_room = self._dead_letters.room
         index = self._index.queue(record.name)
         # Closed before the index changes: a group's turn is over with its last run.
         with closing(index.runs(room, chosen, record.settings, self._moves.commit)) as ready:
@@ -195,8 +209,16 @@ class Leaser(Part):
                         raise
                     break
                 if self._dead_letters.is_dead(entry):
-                    chosen[entry] = chosen.get(entry, 0) | members
-                    dead[entry] = dead.get(entry, 0) | members
+                    dying = first_of(members, dead_room)
+                    dead_room -= dying.bit_count()
+                    if dying:
+                        chosen[entry] = chosen.get(entry, 0) | dying
+                        dead[entry] = dead.get(entry, 0) | dying
+                    if dying != members:
+                        # What is behind them waits until they have moved: a look past all of them
+                        # would take the longer the more there are.
+                        self._held_up.add(record.name)
+                        break
                     continue
                 is_first = at_least_one and not picked
                 fitting = self._fitting(entry, members, room, bytes_left, is_first=is_first)
@@ -242,6 +264,8 @@ class Leaser(Part):
                     deliver(self._moves, entry)
                 except StoreError as error:
                     log.warning("%s can't be handed out: %s", entry.name.path, error)
+                    _undeliver(entry, entry.held)
+                    self._index.end_shares(entry)
                     refused.append(entry)
         return refused
 
@@ -299,18 +323,20 @@ class Leaser(Part):
         request: Receive,
     ) -> None:
         """Give `members` to a receive, by a lease that other receives of the commit share."""
+        is_prefetch = request.credits is not None and request.credits.concurrency > 0
         if entry.name.receives >= WHOLE_LEASES:
             for index in indexes(members):
-                lease = _Lease(entry, visibility, 1 << index)
+                lease = _Lease(entry, visibility, 1 << index, is_prefetch)
                 shares.append(_Share(answer, lease, 1 << index, request))
             return
         for share in reversed(shares):
             lease = share.lease
             if lease.entry is entry and lease.visibility == visibility:
                 lease.members |= members
+                lease.is_prefetch |= is_prefetch
                 break
         else:
-            lease = _Lease(entry, visibility, members)
+            lease = _Lease(entry, visibility, members, is_prefetch)
         shares.append(_Share(answer, lease, members, request))
 
     def _lease(self, lease: _Lease) -> None:
@@ -319,7 +345,9 @@ class Leaser(Part):
         until = Millis(wall + lease.visibility), self._clock.monotonic() + lease.visibility
         token = make_token(self._random)
         try:
-            lease.leased = begin_lease(self._moves, lease.entry, lease.members, until, token)
+            lease.leased = begin_lease(
+                self._moves, lease.entry, lease.members, until, token, is_prefetch=lease.is_prefetch
+            )
         except StoreError as error:
             # It stays ready, but for a part of a list that is divided over several names.
             if old.state is State.READY and not isinstance(error, NameVanished):
@@ -336,7 +364,7 @@ class Leaser(Part):
                 delivered |= self._deliver_of(entry, members, share)
         missing = (share.members & ~delivered).bit_count()
         if missing and share.request.credits is not None:
-            share.request.credits.give_back(missing)
+            share.request.credits.give_back(missing, is_answer=False)
 
     def _deliver_of(self, entry: Entry, members: int, share: _Share) -> int:
         """Add messages of a lease to an answer; return those that can be read. The others go to
@@ -370,10 +398,14 @@ class Leaser(Part):
             attributes = {at: named[index] for at, index in enumerate(where) if index in named}
         credits, consumer = share.request.credits, share.request.consumer
         if credits is not None or consumer:
-            size = 0 if credits is None else entry.batch.counted_bytes_of(members)
-            entry.shares.append(LeaseShare(members, size, credits, consumer, share.lease.since))
+            size = number = 0
             if credits is not None:
+                size = entry.batch.counted_bytes_of(members)
                 credits.charge(0, size)
+                number = credits.deliver(len(where))
+            entry.shares.append(
+                LeaseShare(members, size, credits, consumer, share.lease.since, number, members)
+            )
         share.answer.append(
             Delivery(
                 queue=name.queue,
@@ -519,7 +551,7 @@ class Leaser(Part):
                     for index, position in places:
                         results[position] = by_index[index] or results[position]
                 elif is_dead:
-                    self._dead_letters.write_copies(entry, members)
+                    self._die(entry, members)
                 else:
                     count = entry.name.receives
                     if request.is_uncounted:
@@ -580,16 +612,39 @@ class Leaser(Part):
             if found is not None:
                 entry, index = found
                 together[entry] = together.get(entry, 0) | 1 << index
-        for entry, members in together.items():
-            self._moves.move(entry, members, State.READY, receives=max(0, entry.name.receives - 1))
+        self._index.is_answer = False
+        try:
+            for entry, members in together.items():
+                _undeliver(entry, members)
+                self._uncount(entry, members)
+        finally:
+            self._index.is_answer = True
+
+    def _uncount(self, entry: Entry, members: int) -> None:
+        """End leases of messages that no consumer has begun: ready again, and not received."""
+        self._moves.move(entry, members, State.READY, receives=max(0, entry.name.receives - 1))
 
     def bring_back(self, entry: Entry, members: int) -> None:
         """End the lease or the delay of `members`; a message received too often becomes a dead letter,
         here or as the next receive reaches it."""
         if entry.name.state is State.LEASED and self._dead_letters.dies_with_lease(entry):
-            self._dead_letters.write_copies(entry, members)
+            self._die(entry, members)
         else:
             self._moves.move(entry, members, State.READY)
+
+    def _die(self, entry: Entry, members: int) -> None:
+        """Let messages whose lease is over become dead letters; those for which there is no room yet
+        have a lease that is over, and are looked at by the next commit."""
+        dying = first_of(members, self._dead_letters.room)
+        if dying:
+            self._dead_letters.write_copies(entry, dying)
+        left = members & ~dying
+        now = self._clock.monotonic()
+        if left and entry.due > now:
+            until = self._clock.wall(), now
+            self._moves.move(entry, left, State.LEASED, until=until, token=entry.name.token)
+        elif left:
+            self._index.put_back_due(entry, now)
 
     def next_due(self) -> Millis | None:
         times = [self._lease_due(), min(self._reader.refused.values(), default=None)]
@@ -618,21 +673,32 @@ class Leaser(Part):
             if not entry.held or (token and is_set_token(token)):
                 continue  # It was listed twice: see `Index.disappear`; a set says when it ends.
             count = entry.held.bit_count()
+            self._index.is_answer = False
             try:
                 self._expire_lease(entry)
                 if entry.name.state is State.LEASED:
                     self._moves.statistics.count(entry.name.queue, "requeue", count)
             except StoreError:
                 self._index.put_back_due(entry, Millis(now + RETRY))
+            finally:
+                self._index.is_answer = True
         self._read_groups()
 
     def _expire_lease(self, entry: Entry) -> None:
         """Bring back what an entry holds whose lease or delay is over; with a back-off, hide it on.
 
         The end of that is told by the lease's name and the queue's settings alone: whichever process
-        does it, and when, makes no difference.
+        does it, and when, makes no difference. But the process that leased messages knows which of
+        them were prefetched and not begun: they are ready at once, and their receive isn't counted.
         """
         name = entry.name
+        if entry.shares and (prefetched := entry.prefetched):
+            for share in entry.shares:
+                if share.credits is not None and share.prefetched:
+                    share.credits.be_silent(share.first + share.delivered.bit_count())
+            self._uncount(entry, prefetched)
+            if not entry.held:
+                return
         record = self._catalog.records.get(name.queue)
         if (
             name.due is None
@@ -642,6 +708,8 @@ class Leaser(Part):
             or self._dead_letters.dies_with_lease(entry)
         ):
             self.bring_back(entry, entry.held)
+            # A message that dies stays leased until its copy is published.
+            self._index.end_shares(entry)
             return
         pause = self._back_off(record, entry)
         until = Millis(name.due + pause), entry.due + pause
@@ -660,6 +728,13 @@ class Leaser(Part):
                 refused = error
         if refused is not None:
             raise refused
+
+
+def _undeliver(entry: Entry, members: int) -> None:
+    """Let consumers that number their messages know that these, the last ones, don't reach them."""
+    for share in entry.shares:
+        if share.credits is not None:
+            share.credits.undeliver((share.members & members).bit_count())
 
 
 def _is_last(name: Name, queue: str, last: LastReceive | None) -> bool:

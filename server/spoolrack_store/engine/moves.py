@@ -133,6 +133,9 @@ _OVER: Final = (State.REMOVED, State.QUARANTINED)
 
 RETRY: Final = Millis(1_000)
 """After so long what the disk refused, or what could not go on for another reason, is tried again."""
+PATIENCE: Final = 1_000
+"""So many milliseconds later other processes end a lease of a consumer that prefetches: the one that
+leased it knows which messages were begun."""
 NOTE: Final = ".why"
 """The end of the name of a note in quarantine."""
 _NOTE_NAME_BYTES: Final = 200
@@ -260,13 +263,15 @@ class Moves:
         until: tuple[Millis, int] | None = None,
         token: str = "",
         redriven: Millis | None = None,
+        is_prefetch: bool = False,
     ) -> list[Entry]:
         """Move `members` of what an entry holds; return their new entries, one unless the list is too
         long for a name.
 
         `until` is when the lease or delay ends, in Unix time and in monotonic. With `redriven`, the
-        Unix time of a redrive, the receives begin anew. Raise `DiskFull` or `DiskError`; then
-        nothing has moved, or, of a long list, only what the index says.
+        Unix time of a redrive, the receives begin anew. A lease with `is_prefetch`, or one that goes
+        on of a consumer that prefetches, is left to this process to end. Raise `DiskFull` or
+        `DiskError`; then nothing has moved, or, of a long list, only what the index says.
         """
         old, batch = entry.name, entry.batch
         if (old.state, state) not in CHANGES:
@@ -276,6 +281,9 @@ class Moves:
             redriven = old.redriven
         else:
             count = 0
+        patience = 0
+        if state is State.LEASED and (is_prefetch or any(share.is_prefetch for share in entry.shares)):
+            patience = PATIENCE
         made: list[Entry] = []
         for piece in self._pieces(entry, members, state, queue or old.queue, until, token):
             name = Name(
@@ -291,7 +299,8 @@ class Moves:
                 due=None if until is None else until[0],
                 token=token,
             )
-            made.append(self._make_name(entry, name, 0 if until is None else until[1]))
+            due = 0 if until is None else until[1]
+            made.append(self._make_name(entry, name, due, patience=patience))
             self._note_traffic(old, name, piece.bit_count())
             if state is State.QUARANTINED:
                 self.quarantined += piece.bit_count()
@@ -459,8 +468,17 @@ class Moves:
             self.syncer.lone_file_written(note)
         return True
 
-    def _make_name(self, entry: Entry, name: Name, due: int, *, is_rename: bool | None = None) -> Entry:
-        """Link or rename `entry` to `name`, whose version is above all."""
+    def _make_name(
+        self,
+        entry: Entry,
+        name: Name,
+        due: int,
+        *,
+        patience: int = 0,
+        is_rename: bool | None = None,
+    ) -> Entry:
+        """Link or rename `entry` to `name`, whose version is above all. Other processes are told that
+        it is due by `patience` later."""
         if is_rename is None:
             is_rename = may_rename(entry, name.members, self.synced)
         source = entry.name.path
@@ -469,7 +487,7 @@ class Moves:
                 ChangeKind.RENAME if is_rename else ChangeKind.LINK,
                 source,
                 name.path,
-                due,
+                due + patience,
                 lambda: self._rename_or_link(source, name.path, is_rename=is_rename),
                 urgent=True,
             )
@@ -687,7 +705,13 @@ def received(entry: Entry) -> int:
 
 
 def begin_lease(
-    moves: Moves, entry: Entry, members: int, until: tuple[Millis, int], token: str
+    moves: Moves,
+    entry: Entry,
+    members: int,
+    until: tuple[Millis, int],
+    token: str,
+    *,
+    is_prefetch: bool = False,
 ) -> list[Entry]:
     """Lease messages, which counts as a receive; those in `new/` are leased there."""
     old = entry.name
@@ -699,6 +723,7 @@ def begin_lease(
         first=moves.clock.wall() if old.first is None else old.first,
         until=until,
         token=token,
+        is_prefetch=is_prefetch,
     )
 
 

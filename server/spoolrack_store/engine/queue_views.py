@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
@@ -33,6 +32,7 @@ class QueueViews:
 
     def queue(self, record: QueueRecord) -> Queue:
         index = self._moves.index.queue(record.name)
+        oldest = _oldest(index)
         return Queue(
             name=record.name,
             settings=record.settings,
@@ -44,24 +44,21 @@ class QueueViews:
                 leased_count=index.counts[State.LEASED],
                 delayed_count=index.counts[State.DELAYED],
                 byte_count=index.bytes,
-                oldest=_oldest_at(index),
+                oldest=None if oldest is None else sent_at(oldest.first_id),
             ),
-            blocking=self._blocking(record, index),
+            blocking=self._blocking(record, oldest),
             traffic=Traffic(entered=index.entered, left=index.left),
         )
 
     def described(self, record: QueueRecord, held: Mapping[str, Reservation]) -> Queue:
         """Return a queue with its obstacles and its oldest leases.
 
-        `held` are its reservations, by the tokens of their leases. It costs a look at each name of what
-        is leased.
+        `held` are its reservations, by the tokens of their leases. The oldest leases are those of the
+        oldest messages.
         """
         queue = self.queue(record)
-        entries = self._moves.index.queue(record.name).entries
-        leased = (entry for entry in entries if entry.name.state is State.LEASED)
-        oldest = heapq.nsmallest(
-            OLDEST_LEASES, leased, key=lambda entry: (entry.name.first or 0, entry.first_id)
-        )
+        leased = self._moves.index.queue(record.name).orders[State.LEASED].since("")
+        oldest = [entry for _, entry in islice(leased, OLDEST_LEASES)]
         leases = (lease for entry in oldest for lease in _leases_of(entry, held.get(entry.name.token)))
         return replace(
             queue,
@@ -71,9 +68,9 @@ class QueueViews:
 
     def queues(self, prefix: str, after: str, limit: int) -> list[Queue]:
         """Return up to `limit` queues by name, above the name `after`."""
-        records = self._catalog.records
-        names = (name for name in records if name.startswith(prefix) and name > after)
-        return [self.queue(records[name]) for name in heapq.nsmallest(limit, names)]
+        records, names = self._catalog.records, self._catalog.names.since(max(prefix, after))
+        found = islice((name for name in names if name != after), limit)
+        return [self.queue(records[name]) for name in found if name.startswith(prefix)]
 
     def ages(self, name: str, bounds: Sequence[Millis]) -> Ages | None:
         """Return a queue's ready messages by age; None if there is no such queue.
@@ -160,12 +157,11 @@ class QueueViews:
             return False  # The next send meets it, and says why.
         return left.is_below(self._moves.watermark)
 
-    def _blocking(self, record: QueueRecord, index: QueueIndex) -> Blocking | None:
+    def _blocking(self, record: QueueRecord, oldest: Entry | None) -> Blocking | None:
         """Return the message that comes back again and again, if the oldest is one."""
-        entry = min(_undelayed(index), default=None)
-        if entry is None:
+        if oldest is None:
             return None
-        id, receives = entry
+        id, receives = oldest.first_id, oldest.name.receives
         limit, target = record.settings.max_receives, record.settings.dead_letter_queue
         if limit and receives >= limit and target not in self._catalog.records:
             why = (
@@ -205,18 +201,14 @@ def _leases_of(entry: Entry, reservation: Reservation | None) -> Iterator[OldLea
             )
 
 
-def _undelayed(index: QueueIndex) -> list[tuple[str, int]]:
-    """Return the first message of each entry that is ready or leased, and its receives."""
-    head = index.head()
-    entries = [entry for entry in index.entries if entry.name.state is State.LEASED]
-    if head is not None:
-        entries.append(head)
-    return [(entry.batch.stem.message_id(lowest(entry.held)), entry.name.receives) for entry in entries]
+def _oldest(index: QueueIndex) -> Entry | None:
+    """Return the entry that holds the oldest message that is ready or leased."""
+    heads = (index.head(State.READY), index.head(State.LEASED))
+    return min((head for head in heads if head is not None), key=_first_id, default=None)
 
 
-def _oldest_at(index: QueueIndex) -> Millis | None:
-    oldest = min(_undelayed(index), default=None)
-    return None if oldest is None else sent_at(oldest[0])
+def _first_id(entry: Entry) -> str:
+    return entry.first_id
 
 
 def _id_from(moment: int) -> str:

@@ -3,12 +3,15 @@ names later."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from ..model.batch_file import Entry
 from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StoreError
 from ..model.names import Name, is_id, sent_at
-from ..model.operations import Delete, Purge
+from ..model.operations import UNFINISHED, Delete, Purge, Unfinished
 from ..model.transitions import State
 from .catalog import Catalog
 from .index import COUNTED, Index
@@ -17,9 +20,20 @@ from .moves import Moves, NameVanished
 from .recovery import appear
 from .sender import Sender
 
+PURGED_AT_ONCE: Final = 250
+"""Names that one commit deletes for a purge."""
 Results = list[StoreError | None]
 _Place = tuple[Entry, int, Delete, int, Results]
 """A message to be deleted: its entry and index, the position in a request, the results of that."""
+
+
+@dataclass(slots=True)
+class _PurgeJob:
+    left: deque[Entry]
+    """What is still to be looked at, as it was when the purge began."""
+    deleted: int = 0
+    refused: StoreError | None = None
+    """The first error of the disk."""
 
 
 class Remover:
@@ -31,6 +45,8 @@ class Remover:
         self._catalog = catalog
         self._leaser = leaser
         self._sender = sender
+        self._purges: dict[Purge, _PurgeJob] = {}
+        """Those that go on in the next commit."""
         self._sent: list[Name] | None = None
         """Names in `new/`, if this commit has looked."""
 
@@ -80,35 +96,43 @@ class Remover:
             except StoreError as error:
                 results[position] = error
 
-    def purge(self, request: Purge) -> int:
+    def purge(self, request: Purge) -> int | Unfinished:
         """Delete the messages of a queue that match the request, also those that other processes have
-        in `new/`; return their number. If the disk refuses a name, the others are deleted, and the
-        first error is raised."""
+        in `new/`, a slice in each commit; return their number. If the disk refuses a name, the others
+        are deleted, and the first error is raised."""
         queue = request.queue
+        job = self._purges.pop(request, None)
         self._catalog.require(queue)
-        count = 0
-        refused: StoreError | None = None
-        for entry in (
-            *self._index.queue(queue).entries,
-            *self._sender.unpublished(queue),
-            *self._sent_by_others(queue),
-        ):
-            if not request.matches(_state_to_be(entry.name), sent_at(entry.batch.stem.id)):
-                continue
-            # A dead letter has left the queue: it is deleted here once its own file is durable there.
-            held = entry.held & ~self._index.superseded_of(entry)
-            if not held:
-                continue
-            try:
-                self._moves.delete(entry, held, is_purge=True)
-            except NameVanished:
-                continue
-            except StoreError as error:
-                refused = refused or error
-            count += (held & ~entry.held).bit_count()
-        if refused is not None:
-            raise refused
-        return count
+        if job is None:
+            job = _PurgeJob(deque(self._index.queue(queue).entries))
+            job.left += self._sender.unpublished(queue)
+            job.left += self._sent_by_others(queue)
+        for _ in range(min(PURGED_AT_ONCE, len(job.left))):
+            # By their file: a lease may have given them another name since.
+            for entry in list(job.left.popleft().batch.entries):
+                if entry.name.queue == queue and _is_waiting(entry):
+                    self._purge(request, entry, job)
+        if job.left:
+            self._purges[request] = job
+            return UNFINISHED
+        if job.refused is not None:
+            raise job.refused
+        return job.deleted
+
+    def _purge(self, request: Purge, entry: Entry, job: _PurgeJob) -> None:
+        if not request.matches(_state_to_be(entry.name), sent_at(entry.batch.stem.id)):
+            return
+        # A dead letter has left the queue: it is deleted here once its own file is durable there.
+        held = entry.held & ~self._index.superseded_of(entry)
+        if not held:
+            return
+        try:
+            self._moves.delete(entry, held, is_purge=True)
+        except NameVanished:
+            return
+        except StoreError as error:
+            job.refused = job.refused or error
+        job.deleted += (held & ~entry.held).bit_count()
 
     def _find(self, request: Delete, position: int) -> tuple[Entry, int] | None:
         """Return what a receipt, or behind them an id, stands for; None if it is gone already."""
@@ -143,6 +167,11 @@ class Remover:
         """Yield what other processes have in `new/`, but for copies of dead letters: their messages are
         where they were."""
         return (name for name in self._moves.names_sent_by_others() if not name.stem.deaths)
+
+
+def _is_waiting(entry: Entry) -> bool:
+    """Return whether an entry is in its queue, or on its way there."""
+    return entry.name.state in COUNTED or entry.name.state is State.SENT
 
 
 def _state_to_be(name: Name) -> State:

@@ -36,6 +36,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from heapq import heappop, heappush
 from operator import itemgetter
 from random import Random
 from typing import Final
@@ -65,7 +66,7 @@ from ..model.names import (
     runs,
     sent_at,
 )
-from ..model.operations import MAX_BODY_IN_MEMORY, Message, MessageRun
+from ..model.operations import MAX_BODY_IN_MEMORY, UNFINISHED, Message, MessageRun, Unfinished
 from ..model.reservation_names import Marker, ReservationName, parse_reservation_name
 from ..model.reservation_records import ReservationRecord
 from ..model.reservation_requests import (
@@ -76,7 +77,6 @@ from ..model.reservation_requests import (
     MEMORY,
     MIN_RESERVATION_TIMEOUT,
     SLICE_EFFORT,
-    UNFINISHED,
     CommitReservations,
     Committed,
     ExtendReservation,
@@ -87,7 +87,6 @@ from ..model.reservation_requests import (
     Reservation,
     Reserve,
     UndoReservation,
-    Unfinished,
 )
 from ..model.sealed import NotWhole, Torn
 from ..model.settings import MAX_VISIBILITY
@@ -193,13 +192,15 @@ class Reserver(Part):
         """How often each set was read from its beginning, by its token."""
         self._changed: dict[Key, None] = {}
         """Sets and markers whose files were read: all of a set's leases may not be there."""
-        self._active: dict[HeldSet, None] = {}
-        """Sets that are held, or lost or committed and not done with."""
+        self._ends: list[tuple[Millis, Key]] = []
+        """When holds end, the next one first. An entry counts as long as its set says the same."""
+        self._over: dict[HeldSet, None] = {}
+        """Sets that are lost or committed, and not done with."""
         self._unnamed: dict[str, None] = {}
         """Tokens of leases that are of no set, and are to be undone."""
         self._stale: dict[str, int] = {}
         """Files that don't count, and the commit that must be durable before they go."""
-        self.pending = (self._changed, self._active, self._unnamed, self._stale)
+        self.pending = (self._changed, self._ends, self._over, self._unnamed, self._stale)
         self.slice_effort = SLICE_EFFORT
         self._effort_left = SLICE_EFFORT
         """For what this commit may still bring back, undo or delete."""
@@ -248,6 +249,7 @@ class Reserver(Part):
         self, partial_set: _PartialSet, request: Reserve
     ) -> Reservation | Unfinished | None:
         """Lease the next slice of a set; with the last one its record is written."""
+        self._catalog.require_same(request)
         queue, token = self._catalog.require(partial_set.queue), partial_set.token
         self._leave_out_unleased(partial_set)
         batches, runs = self._moves.index.batches, partial_set.runs
@@ -331,6 +333,7 @@ class Reserver(Part):
             visibility_timeout = held.record.visibility_timeout
         self._rename(held, replace(held.name, due=Millis(self._clock.wall() + visibility_timeout)))
         held.ends = Millis(self._clock.monotonic() + visibility_timeout)
+        heappush(self._ends, (held.ends, held.key))
         return self._shown(held)
 
     def _release(self, request: Release) -> None:
@@ -376,6 +379,7 @@ class Reserver(Part):
             numbers = sorted(held.name.sequence_number for held in done)
             queues = tuple(sorted({held.record.queue for held in mine})) or self._queues_of(stream)
             self._write_marker(stream, last_sequence_number, numbers, queues)
+            self._over.update(dict.fromkeys(done))
             for held in lost:
                 if held.name.sequence_number <= before:
                     self._discard(held)
@@ -587,18 +591,31 @@ class Reserver(Part):
 
     @property
     def has_work(self) -> bool:
-        return self._clock.monotonic() >= self._retry_at and bool(
-            self._changed or self._unnamed or self._stale or any(map(self._is_due, self._active))
+        return self._clock.monotonic() >= self._retry_at and (
+            self._is_end_due or bool(self._changed or self._over or self._unnamed or self._stale)
         )
 
-    def _is_due(self, held: HeldSet) -> bool:
-        """Return whether the hold is over, or the set is committed."""
-        return held.is_over(self._clock.monotonic()) or self._is_committed(held)
+    @property
+    def _is_end_due(self) -> bool:
+        """Whether a hold is over, and that isn't noted."""
+        first = self._first_to_end()
+        return first is not None and first.ends <= self._clock.monotonic()
 
     def next_due(self) -> Millis | None:
         if self._retry_at > self._clock.monotonic():
             return self._retry_at
-        return min((held.ends for held in self._active if not held.name.is_lost), default=None)
+        first = self._first_to_end()
+        return None if first is None else first.ends
+
+    def _first_to_end(self) -> HeldSet | None:
+        """Return the set whose hold is over next, and isn't noted as over."""
+        while self._ends:
+            ends, key = self._ends[0]
+            held = self.sets.get(key)
+            if held is not None and held.ends == ends and not held.name.is_lost:
+                return held
+            heappop(self._ends)
+        return None
 
     @property
     def has_durable(self) -> bool:
@@ -606,7 +623,7 @@ class Reserver(Part):
             self._is_committed(held)
             and self._committed_in(held) <= self._moves.synced
             and held.record.token in self._moves.index.leases_of
-            for held in self._active
+            for held in self._over
         )
 
     def is_coming_back(self, queue: str) -> bool:
@@ -616,7 +633,7 @@ class Reserver(Part):
             held.record.queue == queue
             and (held.changed > synced if held.name.is_lost else held.ends <= now)
             and not self._is_committed(held)
-            for held in self._active
+            for held in (self.sets.values() if self._is_end_due else self._over)
         )
 
     @property
@@ -627,8 +644,9 @@ class Reserver(Part):
     def advance(self) -> None:
         self._effort_left = self.slice_effort
         self._attempt(self._apply_changes)
+        self._attempt(self._end_holds)
         self._attempt(self._undo_unnamed)
-        for held in list(self._active):
+        for held in list(self._over):
             self._attempt(partial(self._finish, held))
         self._attempt(self._unlink_stale)
 
@@ -650,6 +668,7 @@ class Reserver(Part):
                 self._give_up(held)
         for held in self.sets.values():
             if self._is_committed(held):
+                self._over[held] = None
                 if held.name.is_lost:
                     # A power cut may have kept the marker, and not the leases that came before it.
                     self._lease_again(held)
@@ -657,14 +676,17 @@ class Reserver(Part):
                 self._lose(held)  # It was lost before that commit, by a clock that was ahead.
         self._changed.clear()
 
+    def _end_holds(self) -> None:
+        now = self._clock.monotonic()
+        while (held := self._first_to_end()) is not None and held.ends <= now:
+            if not self._is_committed(held):
+                self._lose(held)
+            heappop(self._ends)
+
     def _finish(self, held: HeldSet) -> None:
-        """Note that the hold is over; bring the messages of a lost set back, and delete those of a
-        committed one, once that is durable."""
-        if not self._is_due(held):
-            return
+        """Bring the messages of a lost set back, and delete those of a committed one, once that is
+        durable."""
         is_committed = self._is_committed(held)
-        if not is_committed:
-            self._lose(held)
         if (self._committed_in(held) if is_committed else held.changed) > self._moves.synced:
             return
         leases = self._leases(held)
@@ -681,7 +703,7 @@ class Reserver(Part):
         if leases:
             return  # The rest is for the next commits; dead letters stay in the set for some.
         if not is_committed and not held.is_discarded:
-            del self._active[held]
+            del self._over[held]
             return
         batches = self._moves.index.batches
         changed = [batches[text].changed for text, _ in held.record.files if text in batches]
@@ -706,7 +728,7 @@ class Reserver(Part):
     # The sets and markers.
 
     def recover(self) -> None:
-        for known in (self.sets, self.markers, self._changed, self._active, self._unnamed, self._stale):
+        for known in (self.sets, self.markers, self._changed, self._over, self._unnamed, self._stale):
             known.clear()
         # In the order of their names: of two records of a set the one that ends first is kept.
         for path in sorted(f"{FOLDER}/{each.name}" for each in self._moves.scan(FOLDER)):
@@ -777,13 +799,15 @@ class Reserver(Part):
         if there is not None:
             self._drop(there)
         self.sets[held.key] = held
-        self._active[held] = None
+        heappush(self._ends, (held.ends, held.key))
+        if held.name.is_lost:
+            self._over[held] = None
         self._unnamed.pop(held.record.token, None)
 
     def _drop(self, held: HeldSet) -> None:
         """Drop a set whose record is gone, or goes."""
         self.sets.pop(held.key, None)
-        self._active.pop(held, None)
+        self._over.pop(held, None)
 
     def _mark(self, stream: str, commit: _StreamCommit) -> None:
         """Take in a marker: of a stream the greatest counts, any other goes once that is durable."""
@@ -830,7 +854,6 @@ class Reserver(Part):
     def _lease_again(self, held: HeldSet) -> None:
         """Lease what is untouched of a lost set that is committed: no receive may come before the
         marker is durable."""
-        self._active[held] = None
         for entry, members in self._untouched(held):
             if entry.name.token != held.record.token:
                 self._moves.move(
@@ -870,6 +893,7 @@ class Reserver(Part):
             ended = min(held.due, self._clock.wall())
             self._rename(held, replace(held.name, due=ended, is_lost=True))
             held.changed = self._moves.commit
+            self._over[held] = None
 
     def _rename(self, held: HeldSet, name: ReservationName) -> None:
         if name != held.name:
@@ -883,7 +907,7 @@ class Reserver(Part):
         """Let a lost set's record go, once its leases have."""
         if not held.is_discarded:
             held.is_discarded = True
-            self._active[held] = None
+            self._over[held] = None
 
     def _give_up(self, held: HeldSet) -> None:
         """Undo a set that was never answered: without its record its leases are of no set."""

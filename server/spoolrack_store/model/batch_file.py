@@ -379,6 +379,28 @@ class LeaseShare(NamedTuple):
     consumer: str
     since: Millis
     """Unix time of the receive."""
+    first: int = 0
+    """The number of the first message for the flow control."""
+    delivered: int = 0
+    """The members that were numbered from there on: `members` loses those whose leases end."""
+
+    @property
+    def is_prefetch(self) -> bool:
+        """Whether its consumer has messages before it begins them."""
+        return self.credits is not None and self.credits.concurrency > 0
+
+    @property
+    def prefetched(self) -> int:
+        """The mask of the members that the consumer has not begun."""
+        if self.credits is None or not self.is_prefetch:
+            return 0
+        begun = self.credits.begun - self.first
+        if begun <= 0:
+            return self.members
+        rest = self.delivered
+        for _ in range(min(begun, rest.bit_count())):
+            rest &= rest - 1
+        return self.members & rest
 
 
 class Entry:
@@ -400,6 +422,15 @@ class Entry:
         one or bounds what it holds."""
         self.due = 0
         """Monotonic milliseconds at which the lease or the delay ends."""
+
+    @property
+    def prefetched(self) -> int:
+        """The mask of leased messages that their consumers have not begun, as far as this process
+        leased them."""
+        found = 0
+        for share in self.shares:
+            found |= share.prefetched
+        return found & self.held
 
     @property
     def first_id(self) -> str:

@@ -1,7 +1,14 @@
 """Credits of a consumer: a bound on its leased messages, and on their bytes.
 
 A receive charges the credits; the end of the lease (a delete, a release, an expiry, a purge, through
-any connection or process) gives them back. Changed only by the engine, under its lock.
+any connection or process) gives them back. Changed only by the engine, under its lock, but for
+`report`.
+
+Progress: the messages of a consumer with a concurrency are numbered in the order of delivery, and it
+begins them in this order. Of those that it holds, the last ones, beyond its concurrency, are
+prefetched: so each answer (a delete, a release) tells how far it is. A consumer that begins more than
+its concurrency reports it. A consumer is silent once the lease of a prefetched message has expired: it
+gets nothing new until it answers or reports.
 """
 
 from __future__ import annotations
@@ -19,31 +26,90 @@ class Credits:
     The bytes may be exceeded by one message: a message of any size can be received.
     """
 
-    __slots__ = ("_on_return", "bytes_in_flight", "in_flight", "limit", "max_bytes")
+    __slots__ = (
+        *("_inferred", "_on_return", "_reported", "_silent_below", "bytes_in_flight"),
+        *("concurrency", "delivered", "in_flight", "limit", "max_bytes"),
+    )
 
-    def __init__(self, limit: int, on_return: Callable[[], None], max_bytes: int = UNBOUNDED) -> None:
+    def __init__(
+        self,
+        limit: int,
+        on_return: Callable[[], None],
+        max_bytes: int = UNBOUNDED,
+        *,
+        concurrency: int = 0,
+    ) -> None:
         """`on_return` is called, from any thread and with locks held, whenever credit comes back:
-        it must return at once and must not call the store."""
+        it must return at once and must not call the store. With a `concurrency` of 0 each message is
+        begun as it is delivered."""
         self.limit = limit
         self.max_bytes = max_bytes
+        self.concurrency = concurrency
         self.in_flight = 0
         self.bytes_in_flight = 0
+        self.delivered = 0
+        """Messages so far; the number of the next."""
         self._on_return = on_return
+        self._inferred = concurrency
+        """All below this number may be begun, by the last answer."""
+        self._reported = 0
+        self._silent_below = 0
+        """A report must pass this number to end the silence; 0: there is none."""
 
     @property
     def free(self) -> int:
-        """Messages that may still be leased; 0 also if no byte is free."""
-        return max(0, self.limit - self.in_flight) if self.free_bytes else 0
+        """Messages that may still be leased; 0 also if no byte is free, or the consumer is silent."""
+        if self.is_silent or not self.free_bytes:
+            return 0
+        return max(0, self.limit - self.in_flight)
 
     @property
     def free_bytes(self) -> int:
         return max(0, self.max_bytes - self.bytes_in_flight)
 
+    @property
+    def begun(self) -> int:
+        """The number below which all messages are begun."""
+        if not self.concurrency:
+            return UNBOUNDED
+        return max(self._inferred, self._reported)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether a prefetched message expired, and the consumer hasn't answered or reported since."""
+        return self._silent_below > self.begun
+
     def charge(self, count: int, size: int = 0) -> None:
         self.in_flight += count
         self.bytes_in_flight += size
 
-    def give_back(self, count: int, size: int = 0) -> None:
+    def deliver(self, count: int) -> int:
+        """Number messages that were charged; return the first number."""
+        first = self.delivered
+        self.delivered += count
+        return first
+
+    def give_back(self, count: int, size: int = 0, *, is_answer: bool = True) -> None:
+        """Give back what an answer of the consumer has ended, or time, or the loss of a response."""
         self.in_flight -= count
         self.bytes_in_flight -= size
+        if is_answer and self.concurrency:
+            begun = self.delivered - self.in_flight + self.concurrency
+            self._inferred = max(self._inferred, begun)
+            self._silent_below = 0
+        self._on_return()
+
+    def be_silent(self, below: int) -> None:
+        """Note that messages below this number were prefetched, and expired."""
+        self._silent_below = max(self._silent_below, below)
+
+    def undeliver(self, count: int) -> None:
+        """Note that the messages delivered last don't reach the consumer: others get their numbers."""
+        self.delivered -= count
+
+    def report(self, begun: int) -> None:
+        """Note how many of the messages that have reached it the consumer has begun or dropped. Called
+        from any thread, but from one only."""
+        self._reported = max(self._reported, begun)
+        self._silent_below = 0
         self._on_return()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Final, Generic, NamedTuple, TypeVar
 
 from ..model.batch_file import Attributes, Line
 from .clock import Millis
@@ -38,7 +38,14 @@ class Request(Generic[Answer]):
 
 
 Outcome = Any
-"""The answer of a request, or its `StoreError`."""
+"""The answer of a request, or its `StoreError`, or `UNFINISHED`."""
+
+
+class Unfinished:
+    """The outcome of a request that goes on in the next commit, and can't be cancelled any more."""
+
+
+UNFINISHED: Final = Unfinished()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,6 +281,8 @@ class Receive(Request[list[Delivery]]):
     consumer: str = ""
     """A short text that tells people what receives: the oldest leases of a queue show it. It is kept in
     memory alone, as long as the lease."""
+    made: tuple[Millis, str] | None = None
+    """Which queue of this name it began with. The engine notes it at the first try."""
 
 
 class LastReceive(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from .clock import Millis
 from .operations import Answer, Delivery, GiveBack, Message, MessageRun, Request
@@ -54,14 +53,7 @@ class Committed:
     """The numbers of sets that were lost before; none of their messages was deleted."""
 
 
-class Unfinished:
-    """The outcome of a request that goes on in the next commit, and can't be cancelled any more."""
-
-
-UNFINISHED: Final = Unfinished()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Reserve(Request[Reservation | None]):
     """Lease messages under a name, or find it reserved already; None if nothing is ready in time.
 
@@ -79,6 +71,8 @@ class Reserve(Request[Reservation | None]):
     wait: Millis | None = Millis(0)
     allowed: Callable[[str], bool] | None = None
     """From which queues the caller may receive; None: from all."""
+    made: tuple[Millis, str] | None = None
+    """Which queue of this name it began with. The engine notes it at the first try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from .clock import Millis, stopwatch
 from .errors import StoreError
-from .operations import Delete, Outcome, Purge, Receive, Request
+from .operations import Delete, Outcome, Purge, Receive, Request, Unfinished
 from .reservation_requests import Reservation, Reserve
 
 SECONDS: Final = (
@@ -90,7 +90,7 @@ class Statistics:
         self.commits.observe(self.watch() - began)
         self.requests.observe(len(requests))
         for request, outcome in zip(requests, outcomes, strict=True):
-            if not isinstance(outcome, StoreError):
+            if not isinstance(outcome, StoreError | Unfinished):
                 self._answered(request, outcome)
 
     def _answered(self, request: Request[Any], outcome: Outcome) -> None:

@@ -98,6 +98,7 @@ LACKS = {
         "priorities",
         "last receives",
         "limits of bytes in flight",
+        "uncounted prefetch",
         "validation",
         "back-off of expired leases",
     },
@@ -106,7 +107,7 @@ LACKS = {
         *("cancelled calls", "deduplication", "stages", "reservations", "validation"),
         "dead letters",
         *("groups", "priorities"),
-        *("last receives", "limits of bytes in flight"),
+        *("last receives", "limits of bytes in flight", "uncounted prefetch"),
     },
 }
 

@@ -21,6 +21,10 @@ async def leased(client: aio.Client) -> int:
     return (await client.queue("jobs").info()).counts.leased_count
 
 
+async def _are_leased(client: aio.Client, count: int) -> bool:
+    return await leased(client) == count
+
+
 async def delayed(client: aio.Client) -> int:
     return (await client.queue("jobs").info()).counts.delayed_count
 
@@ -54,6 +58,35 @@ async def test_a_message_lives_its_life(aio_jobs: aio.Queue, world: World) -> No
     await aio_jobs.delete(message)
     with pytest.raises(MessageNotFound):
         await aio_jobs.get(id)
+
+
+@pytest.mark.needs("receive counts")
+async def test_messages_that_a_closed_stream_did_not_hand_out_are_not_counted(
+    aio_client: aio.Client, aio_jobs: aio.Queue
+) -> None:
+    await aio_jobs.send_many(["a", "b", "c"])
+    for _ in range(3):
+        async with aio_jobs.messages() as stream:
+            (first,) = await take(stream, 1)
+            await until_true(lambda: _are_leased(aio_client, 3))
+            await first.release()
+            await stream.close()
+        await until_true(lambda: _are_leased(aio_client, 0))
+    assert [message.receive_count for message in await aio_jobs.receive(3)] == [4, 1, 1]
+
+
+@pytest.mark.needs("uncounted prefetch")
+async def test_prefetched_messages_whose_leases_expire_are_not_counted_and_come_again(
+    aio_client: aio.Client, aio_jobs: aio.Queue, world: World
+) -> None:
+    await aio_jobs.send_many(["a", "b", "c"])
+    async with aio_jobs.messages() as stream:
+        await take(stream, 1)
+        await until_true(lambda: _are_leased(aio_client, 3))
+        world.advance(30)
+        await until_true(lambda: _are_leased(aio_client, 0))
+        found = [(message.text, message.receive_count) for message in await take(stream, 5)]
+        assert found == [("b", 1), ("c", 1), ("a", 2), ("b", 1), ("c", 1)]
 
 
 @pytest.mark.needs("delays")

@@ -101,6 +101,98 @@ def test_a_closed_stream_gives_back_what_it_did_not_hand_out(jobs: Queue, other:
     assert [message.text for message in again] == [str(number) for number in range(1, 10)]
 
 
+@pytest.mark.needs("receive counts")
+def test_messages_that_a_closed_stream_did_not_hand_out_are_not_counted(
+    jobs: Queue, other: Client
+) -> None:
+    jobs.send_many(["a", "b", "c"])
+    for receives in (1, 2, 3):
+        with jobs.messages() as stream:
+            (first,) = take(stream, 1)
+            until(lambda: other.queue("jobs").info().counts.leased_count == 3)
+            assert first.receive_count == receives
+            first.release()
+            stream.close()
+        until(lambda: other.queue("jobs").info().counts.ready_count == 3)
+    assert [message.receive_count for message in jobs.receive(3)] == [4, 1, 1]
+
+
+@pytest.mark.needs("receive counts")
+def test_messages_that_a_stopped_worker_did_not_begin_are_not_counted(
+    jobs: Queue, other: Client
+) -> None:
+    jobs.send_many(["a", "b", "c"])
+    for _ in range(3):
+        begun, goes_on = threading.Event(), threading.Event()
+
+        def handler(
+            message: spoolrack.Message,
+            begun: threading.Event = begun,
+            goes_on: threading.Event = goes_on,
+        ) -> None:
+            begun.set()
+            assert goes_on.wait(60)
+            raise Retry(after=0)
+
+        worker = jobs.worker(handler, concurrency=1, prefetch=5)
+        with working(worker):
+            assert begun.wait(60)
+            until(lambda: other.queue("jobs").info().counts.leased_count == 3)
+            worker.stop()
+            goes_on.set()
+        until(lambda: other.queue("jobs").info().counts.ready_count == 3)
+    assert [message.receive_count for message in jobs.receive(3)] == [4, 1, 1]
+
+
+@pytest.mark.needs("uncounted prefetch")
+def test_prefetched_messages_whose_leases_expire_are_not_counted(
+    jobs: Queue, world: World, other: Client
+) -> None:
+    jobs.send_many(["a", "b", "c"])
+    with jobs.messages() as stream:
+        take(stream, 1)
+        until(lambda: other.queue("jobs").info().counts.leased_count == 3)
+        world.advance(30)
+        until(lambda: other.queue("jobs").info().counts.ready_count == 3)
+        assert [message.receive_count for message in other.queue("jobs").receive(3)] == [2, 1, 1]
+
+
+@pytest.mark.needs("uncounted prefetch")
+def test_a_stream_whose_prefetched_leases_expired_goes_on_once_it_has_passed_them(
+    jobs: Queue, world: World, other: Client
+) -> None:
+    jobs.send_many(["a", "b", "c"])
+    with jobs.messages() as stream:
+        take(stream, 1)
+        until(lambda: other.queue("jobs").info().counts.leased_count == 3)
+        world.advance(30)
+        until(lambda: other.queue("jobs").info().counts.ready_count == 3)
+        jobs.send("d")
+        texts = [message.text for message in take(stream, 6)]
+        assert texts == ["b", "c", "a", "b", "c", "d"]
+
+
+@pytest.mark.needs("uncounted prefetch")
+def test_a_worker_whose_prefetched_leases_expired_goes_on(
+    jobs: Queue, world: World, other: Client
+) -> None:
+    jobs.send_many(["a", "b", "c"])
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def handler(message: spoolrack.Message) -> None:
+        begun.set()
+        assert goes_on.wait(60)
+
+    worker = jobs.worker(handler, concurrency=1, prefetch=5, visibility_timeout=1, on_error=ignore)
+    with working(worker):
+        assert begun.wait(60)
+        until(lambda: other.queue("jobs").info().counts.leased_count == 3)
+        world.advance(2)
+        until(lambda: other.queue("jobs").info().counts.leased_count == 0)
+        goes_on.set()
+        until(lambda: not list(other.queue("jobs").peek()))
+
+
 def test_a_forgotten_stream_gives_back_what_it_did_not_hand_out(jobs: Queue, other: Client) -> None:
     jobs.send_many(["a", "b", "c"])
     for message in jobs.messages():

@@ -57,13 +57,18 @@ func (f *Failure) Name() string {
 	return f.Code.String()
 }
 
-// Retryable tells whether the same request may succeed later. With a reason the server has decided that; without
-// one, no answer came.
+// Retryable tells whether the same request may succeed later. With a reason the server has decided that. Without
+// one the status is gRPC's, or a proxy's on the way: with these codes the server gave no answer.
 func (f *Failure) Retryable() bool {
 	if f.Reason != "" {
 		return f.Retry != nil
 	}
-	return f.Code == codes.Unavailable || f.Code == codes.DeadlineExceeded || f.Code == codes.Canceled
+	switch f.Code {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Internal, codes.Unknown,
+		codes.ResourceExhausted:
+		return true
+	}
+	return false
 }
 
 // FailureOf reads what a call has failed with.

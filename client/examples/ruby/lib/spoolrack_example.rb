@@ -13,7 +13,9 @@ require 'spoolrack/v1/queue_service_services_pb'
 module SpoolrackExample
   V1 = Spoolrack::V1
   Codes = GRPC::Core::StatusCodes
-  NO_ANSWER = [Codes::UNAVAILABLE, Codes::DEADLINE_EXCEEDED, Codes::CANCELLED].freeze
+  # Without a reason a status is gRPC's, or a proxy's on the way: with these codes the server gave no answer.
+  NO_ANSWER = [Codes::UNAVAILABLE, Codes::DEADLINE_EXCEEDED, Codes::CANCELLED, Codes::INTERNAL, Codes::UNKNOWN,
+               Codes::RESOURCE_EXHAUSTED].freeze
 
   # Why a call failed, or one message of many: the same facts, from a gRPC status or from a result.
   #

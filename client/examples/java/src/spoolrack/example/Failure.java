@@ -69,15 +69,16 @@ public record Failure(
   }
 
   /**
-   * Whether the same again may succeed. With a reason the server has decided that; without one, there was no
-   * answer: for a call that may be repeated, as all of these examples may, that is worth another try.
+   * Whether the same again may succeed. With a reason the server has decided that. Without one the status is
+   * gRPC's, or a proxy's on the way: with these codes the server gave no answer. For a call that may be repeated,
+   * as all of these examples may, that is worth another try.
    */
   public boolean mayPass() {
     if (!reason.isEmpty()) {
       return retryDelay != null;
     }
     return switch (code) {
-      case UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED -> true;
+      case UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, INTERNAL, UNKNOWN, RESOURCE_EXHAUSTED -> true;
       default -> false;
     };
   }

@@ -13,7 +13,11 @@ from aiohttp import web
 
 from ..addresses import AddressUnusable, address_text, reserve
 from ..health import Health
+from ..limits import PROBES, Limits
+from ..logs import Log
 from ..worker_processes import WorkerProcesses
+from .http_listener import HttpListener
+from .request_bodies import HttpLimits
 
 LIVE: Final = "/-/health/live"
 READY: Final = "/-/health/ready"
@@ -27,7 +31,7 @@ Question = Callable[[], Awaitable[str]]
 class Probes:
     """The listener for probes of one server. Lives in one event loop, and is started once."""
 
-    def __init__(self, host: str, port: int, *, lives: Question, is_ready: Question) -> None:
+    def __init__(self, host: str, port: int, log: Log, *, lives: Question, is_ready: Question) -> None:
         self._host = host
         self.port = port
         """The port that is listened at, once it is started."""
@@ -37,9 +41,7 @@ class Probes:
         application.router.add_get(LIVE, self._live)
         application.router.add_get(READY, self._ready)
         application.router.add_route("*", "/{rest:.*}", _nothing)
-        self._runner = web.AppRunner(
-            application, access_log=None, keepalive_timeout=IDLE, shutdown_timeout=0.1
-        )
+        self._listener = HttpListener(application, HttpLimits(idle=IDLE), log, _refuse_head)
 
     @property
     def address(self) -> str:
@@ -47,15 +49,14 @@ class Probes:
 
     async def start(self) -> None:
         reserve(self._host, self.port).close()
-        await self._runner.setup()
+        limits = Limits(connections=PROBES)
         try:
-            await web.TCPSite(self._runner, self._host, self.port).start()
+            self.port = await self._listener.start(self._host, self.port, limits=limits)
         except OSError as error:
             raise AddressUnusable(self.address, error.strerror or str(error)) from error
-        self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        await self._runner.cleanup()
+        await self._listener.stop(grace=0)
 
     async def _live(self, request: web.Request) -> web.Response:
         return _answer("LIVE", "NOT_LIVE", await self._lives())
@@ -64,7 +65,7 @@ class Probes:
         return _answer("READY", "NOT_READY", await self._is_ready())
 
 
-def probes_of(health: Health, host: str, port: int) -> Probes:
+def probes_of(health: Health, host: str, port: int, log: Log) -> Probes:
     """Return the probes of a server of one process, which is live if it answers at all."""
 
     async def lives() -> str:
@@ -73,11 +74,11 @@ def probes_of(health: Health, host: str, port: int) -> Probes:
     async def is_ready() -> str:
         return "" if health.is_serving else health.state
 
-    return Probes(host, port, lives=lives, is_ready=is_ready)
+    return Probes(host, port, log, lives=lives, is_ready=is_ready)
 
 
 def probes_of_all(
-    workers: WorkerProcesses, host: str, port: int, *, is_draining: Callable[[], bool]
+    workers: WorkerProcesses, host: str, port: int, log: Log, *, is_draining: Callable[[], bool]
 ) -> Probes:
     """Return the probes of a supervisor: it is live if all its worker processes answer, and ready if
     all running ones serve.
@@ -99,13 +100,17 @@ def probes_of_all(
                 return state or "silent"
         return "" if "serving" in states else "starting"
 
-    return Probes(host, port, lives=lives, is_ready=is_ready)
+    return Probes(host, port, log, lives=lives, is_ready=is_ready)
 
 
 def _answer(well: str, ill: str, why: str) -> web.Response:
     if why:
         return web.json_response({"status": ill, "why": why}, status=503)
     return web.json_response({"status": well})
+
+
+def _refuse_head(request: web.BaseRequest, error: Exception) -> web.StreamResponse:
+    return web.json_response({"status": "NO_REQUEST", "why": str(error)}, status=400)
 
 
 async def _nothing(request: web.Request) -> web.Response:

@@ -1,0 +1,134 @@
+"""Reports of what a stream has handed out: few, the last one sure, and nothing to an older server."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import spoolrack
+from google.protobuf.duration_pb2 import Duration
+from spoolrack import aio
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as rpc
+
+from tests.client.client_rig import until
+from tests.client.odd_server import ONCE, SERVICE
+
+COUNT = 1_000
+Talk = Callable[[Iterator[rpc.StreamReceiveRequest]], Iterator[rpc.StreamReceiveResponse]]
+
+
+@contextlib.contextmanager
+def receiving(talk: Talk) -> Iterator[str]:
+    """Serve streams of receives by `talk`; yield the server's address."""
+    server = grpc.server(ThreadPoolExecutor(8))
+
+    def serve(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        context.send_initial_metadata(())
+        yield from talk(requests)
+
+    handler = grpc.stream_stream_rpc_method_handler(
+        serve,
+        rpc.StreamReceiveRequest.FromString,
+        rpc.StreamReceiveResponse.SerializeToString,
+    )
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(SERVICE, {"StreamReceive": handler}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(0).wait()
+
+
+def frame(first: int, count: int) -> rpc.StreamReceiveResponse:
+    messages = [pb.Message(id=f"{n}", body=b"x", receipt=f"{n}") for n in range(first, first + count)]
+    return rpc.StreamReceiveResponse(messages=messages, visibility_timeout=Duration(seconds=3_600))
+
+
+class Listener:
+    """Delivers `COUNT` messages, and hears the reports."""
+
+    def __init__(self) -> None:
+        self.first: rpc.StreamReceiveRequest | None = None
+        self.begun: list[int] = []
+        self.has_ended = threading.Event()
+
+    def talk(self, requests: Iterator[rpc.StreamReceiveRequest]) -> Iterator[rpc.StreamReceiveResponse]:
+        self.first = next(requests)
+        yield frame(0, COUNT)
+        try:
+            for request in requests:
+                self.begun.append(request.begun)
+        finally:
+            self.has_ended.set()
+
+
+def test_a_stream_reports_seldom_and_at_last_all_that_it_has_handed_out() -> None:
+    listener = Listener()
+    with receiving(listener.talk) as url, spoolrack.connect(url, retry=ONCE) as client:
+        stream = client.queue("jobs").messages(max_in_flight=COUNT)
+        for _ in range(COUNT):
+            next(stream)
+        until(lambda: listener.begun[-1:] == [COUNT])
+    assert listener.first is not None
+    assert listener.first.concurrency == 1
+    assert listener.begun == sorted(set(listener.begun))
+    assert len(listener.begun) < COUNT / 4
+
+
+async def test_a_stream_of_tasks_reports_as_one_of_threads_does() -> None:
+    listener = Listener()
+    with receiving(listener.talk) as url:
+        async with aio.connect(url, retry=ONCE) as client:
+            stream = client.queue("jobs").messages(max_in_flight=COUNT)
+            for _ in range(COUNT):
+                await anext(stream)
+            while listener.begun[-1:] != [COUNT]:
+                await stream.receive(1, wait=0.001)
+    assert listener.begun == sorted(set(listener.begun))
+    assert len(listener.begun) < COUNT / 4
+
+
+def test_a_worker_says_how_many_handlers_it_has_and_reports_nothing() -> None:
+    listener = Listener()
+    handled = threading.Semaphore(0)
+    with receiving(listener.talk) as url, spoolrack.connect(url, retry=ONCE) as client:
+        worker = client.queue("jobs").worker(
+            lambda message: handled.release(),
+            concurrency=3,
+            prefetch=COUNT,
+            on_error=lambda message, error: None,
+        )
+        running = threading.Thread(target=worker.run)
+        running.start()
+        for _ in range(COUNT // 10):
+            assert handled.acquire(timeout=60)
+        worker.stop()
+        running.join(60)
+        assert listener.has_ended.wait(60)
+    assert listener.first is not None
+    assert (listener.first.concurrency, listener.begun) == (3, [])
+
+
+def test_an_older_server_that_refuses_reports_goes_on_delivering() -> None:
+    def talk(requests: Iterator[rpc.StreamReceiveRequest]) -> Iterator[rpc.StreamReceiveResponse]:
+        next(requests)
+        yield frame(0, 1)
+        next(requests)
+        response = rpc.StreamReceiveResponse()
+        response.error.code = grpc.StatusCode.INVALID_ARGUMENT.value[0]
+        yield response
+        yield frame(1, 1)
+        for _ in requests:
+            pass
+
+    with receiving(talk) as url, spoolrack.connect(url, retry=ONCE) as client:
+        stream = client.queue("jobs").messages()
+        assert [next(stream).id, next(stream).id] == ["0", "1"]

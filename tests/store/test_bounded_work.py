@@ -1,0 +1,172 @@
+"""A commit does a bounded part of a large piece of work: of what dies, of what is purged. The rest is
+for the commits that follow, and nothing is lost between two of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from spoolrack_store.engine import remover
+from spoolrack_store.engine.dead_letters import AT_ONCE
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.operations import UNFINISHED, Purge, Receive, ReleaseMessages
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.transitions import State
+
+from tests.support.dead_letter_rig import DYING, LEASE, QUEUES, Rig
+
+MANY = 3 * AT_ONCE + 50
+MOST_COMMITS = 100
+
+
+def _bodies(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
+
+
+def _ask_to_the_end(rig: Rig, request: Any) -> tuple[Any, int]:
+    """Return the outcome of a request, and how many commits worked on it."""
+    for commits in range(1, MOST_COMMITS):
+        outcome = rig.ask(request)
+        if outcome is not UNFINISHED:
+            return outcome, commits
+    raise AssertionError("it doesn't end")
+
+
+def _rest(rig: Rig) -> None:
+    for _ in range(MOST_COMMITS):
+        if not rig.engine.wants_commit:
+            return
+        rig.ask()
+    raise AssertionError("the engine doesn't come to rest")
+
+
+@pytest.fixture
+def dying_at_receive() -> Rig:
+    settings = QueueSettings(
+        max_receives=1, dead_letter_queue="dead", dead_letter_at="receive", visibility_timeout=LEASE
+    )
+    return Rig({**QUEUES, "q": settings})
+
+
+def _copies(rig: Rig) -> int:
+    """Return how many copies wait in `new/` for a sync."""
+    return len([each for each in rig.disk.scan("new") if not each.name.endswith(".copy")])
+
+
+def test_a_receive_that_meets_a_mass_death_copies_a_bounded_number_in_each_commit(
+    dying_at_receive: Rig,
+) -> None:
+    rig = dying_at_receive
+    dying = rig.send(*_bodies(MANY))
+    assert sum(len(each.ids) for each in rig.ask(Receive(queue="q", max_messages=MANY))) == MANY
+    rig.after(LEASE)
+    rig.ask()
+    live = rig.send(b"live")
+    receive = Receive(queue="q", max_messages=10)
+    for _ in range(MOST_COMMITS):
+        outcome = rig.ask(receive)
+        assert _copies(rig) <= AT_ONCE
+        if outcome is not UNFINISHED:
+            break
+    # It has waited for them, and not said that nothing is ready.
+    assert [id for each in outcome for id in each.ids] == live
+    _rest(rig)
+    assert rig.ids("dead") == dying
+    assert rig.ids("q") == []
+
+
+def test_a_receive_that_waits_is_answered_when_the_dead_have_moved(dying_at_receive: Rig) -> None:
+    rig = dying_at_receive
+    rig.send(*_bodies(AT_ONCE + 1))
+    rig.ask(Receive(queue="q", max_messages=AT_ONCE + 1))
+    rig.after(LEASE)
+    rig.ask()
+    # The committer keeps it, as it keeps any that finds nothing, and tries again.
+    assert rig.ask(Receive(queue="q", max_messages=10, wait=Millis(1_000))) == []
+
+
+@pytest.mark.parametrize("whole_files", [True, False])
+def test_leases_that_end_at_once_die_in_slices(whole_files: bool) -> None:
+    rig = Rig()
+    if whole_files:
+        ids = rig.send(*_bodies(MANY))
+    else:
+        ids = [id for number in range(MANY) for id in rig.send(b"%d" % number)]
+    rig.ask(Receive(queue="q", max_messages=MANY, visibility=LEASE))
+    rig.after(LEASE)
+    for _ in range(MOST_COMMITS):
+        rig.ask()
+        assert _copies(rig) <= AT_ONCE
+        if not rig.engine.wants_commit:
+            break
+    assert rig.ids("dead") == ids
+    assert rig.engine.index.queue("q").total == 0
+
+
+def test_a_crash_between_two_slices_loses_and_doubles_nothing() -> None:
+    rig = Rig()
+    ids = rig.send(*_bodies(MANY))
+    rig.ask(Receive(queue="q", max_messages=MANY, visibility=LEASE))
+    rig.after(LEASE)
+    for _ in range(4):
+        rig.ask()
+    assert 0 < len(rig.ids("dead")) < MANY
+    rig = rig.restart()
+    _rest(rig)
+    assert rig.ids("dead") == ids
+    assert rig.engine.index.queue("q").total == 0
+
+
+def test_messages_that_are_released_for_the_last_time_keep_their_neighbours_leases() -> None:
+    """Those that find no room yet have a lease that is over; the rest of their file is leased on."""
+    rig = Rig()
+    ids = rig.send(*_bodies(MANY))
+    (found,) = rig.ask(Receive(queue="q", max_messages=MANY, visibility=LEASE))
+    released = AT_ONCE + 10
+    rig.ask(ReleaseMessages(queue="q", receipts=found.receipts[:released], delay=Millis(0)))
+    _rest(rig)
+    assert rig.ids("dead") == ids[:released]
+    assert rig.engine.index.queue("q").counts[State.LEASED] == MANY - released
+
+
+def test_a_purge_goes_in_slices_and_says_how_many_it_has_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remover, "PURGED_AT_ONCE", 10)
+    rig = Rig()
+    for number in range(25):
+        rig.send(b"%d" % number)
+    deleted, commits = _ask_to_the_end(rig, Purge(queue="q"))
+    assert (deleted, commits) == (25, 3)
+    assert rig.engine.index.queue("q").total == 0
+
+
+def test_a_purge_deletes_what_is_leased_between_two_slices_and_nothing_that_is_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remover, "PURGED_AT_ONCE", 10)
+    rig = Rig({**QUEUES, "q": DYING})
+    for number in range(25):
+        rig.send(b"%d" % number)
+    purge = Purge(queue="q")
+    assert rig.ask(purge) is UNFINISHED
+    rig.ask(Receive(queue="q", max_messages=100, visibility=LEASE))
+    sent = rig.send(b"later")
+    assert rig.ask(purge) is UNFINISHED
+    assert rig.ask(purge) == 25
+    assert rig.ids("q") == sent
+    assert rig.engine.index.queue("q").total == 1
+
+
+def test_the_oldest_message_is_known_whatever_is_leased() -> None:
+    rig = Rig()
+    for number in range(50):
+        rig.send(b"%d" % number)
+    rig.ask(Receive(queue="q", max_messages=49, visibility=LEASE))
+    index = rig.engine.index.queue("q")
+    leased = [entry.first_id for entry in index.entries if entry.name.state is State.LEASED]
+    head = index.head(State.LEASED)
+    assert head is not None
+    assert head.first_id == min(leased)
+    assert [id for id, _ in index.since("", [State.LEASED])] == sorted(leased)
