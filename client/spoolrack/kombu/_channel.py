@@ -302,6 +302,7 @@ class Channel(virtual.Channel):
         self._consumers.add(consumer_tag)
         self._tag_to_queue[consumer_tag] = queue
         self._active_queues.append(queue)
+        self.broker.consumes_from(queue)
         self._open(consumer_tag, queue, callback, no_ack=no_ack, credits=self._credits())
 
     def _open(
