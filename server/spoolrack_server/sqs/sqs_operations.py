@@ -162,7 +162,9 @@ class SqsOperations:
     async def CreateQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
         name = parameters.required("QueueName")
         if not is_queue_name(name):
-            told = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
+            told = (
+                "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
+            )
             if name[0] in "-_":  # Amazon takes these.
                 told += ". Here a letter or a digit must be the first."
             raise sqs_errors.invalid_value(told)
