@@ -29,7 +29,7 @@ COST_MUTANTS: Final = (
         breaks="a file is written under the name that it is found by",
         edits=edit(
             "engine/moves.py:Moves.make",
-            "lambda: self.disk.create(name.path, parts, sync=False)",
+            "partial(self.disk.create, name.path, parts, sync=False)",
             'lambda: [self.disk.create(f"{name.path}+", parts, sync=False), '
             'self.disk.rename_new(f"{name.path}+", name.path)][0]',
         ),
@@ -123,9 +123,9 @@ STEP_MUTANTS: Final = (
         name="every-part-is-asked",
         breaks="a send asks nothing of parts that have nothing pending",
         edits=edit(
-            "engine/engine.py:Engine._parts_with_pending",
-            "            if any(part.pending):\n                yield part\n",
-            "            yield part\n",
+            "engine/engine.py:Engine.next_work",
+            "            if any(part.pending):\n",
+            "            if True:\n",
         ),
         caught_by=_MODULES,
     ),

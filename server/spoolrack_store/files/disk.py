@@ -258,7 +258,7 @@ class Syncer:
             for file in files:
                 self._sync_path(file, self._disk.sync_file)
             # First: a file isn't durable before its queue's folder is.
-            for folder in sorted(folders, key=lambda folder: folder != layout.QUEUES):
+            for folder in sorted(folders, key=layout.QUEUES.__ne__):
                 self._sync_path(folder, self._disk.sync_folder)
         except OSError as error:
             raise SyncFailed(str(error)) from error
