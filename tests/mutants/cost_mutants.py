@@ -12,6 +12,7 @@ _BUDGET: Final = (
 )
 _GROUPS: Final = ("tests/store/test_group_costs.py",)
 _MODULES: Final = ("tests/budget/test_modules.py",)
+_CALLS: Final = ("tests/budget/test_calls.py",)
 
 COST_MUTANTS: Final = (
     Mutant(
@@ -124,10 +125,21 @@ STEP_MUTANTS: Final = (
         breaks="a send asks nothing of parts that have nothing pending",
         edits=edit(
             "engine/engine.py:Engine.next_work",
-            "            if any(part.pending):\n",
-            "            if True:\n",
+            "compress(self._parts, map(any, self._pending))",
+            "self._parts",
         ),
         caught_by=_MODULES,
     ),
+    Mutant(
+        name="a-poll-asks-the-parts-twice",
+        breaks="a lone operation calls no more functions of the store than its ceiling",
+        edits=edit(
+            "committer.py:Committer._next_work",
+            "        waits, due = self._engine.next_work(now)\n",
+            "        waits, _ = self._engine.next_work(now)\n"
+            "        _, due = self._engine.next_work(now)\n",
+        ),
+        caught_by=_CALLS,
+    ),
 )
-"""The counts of executed lines and of crossed modules find them."""
+"""The counts of executed lines, of crossed modules and of calls find them."""

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress, islice
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -438,7 +438,8 @@ class Engine:
             self._archive,
         )
         """In the order in which they go on at the beginning of a commit."""
-        self._turns = (
+        self._pending = tuple(part.pending for part in self._parts)
+        turns = (
             Turn(CreateQueue, lambda asked: self.views.queue(self.catalog.create(asked))),
             Turn(UpdateQueue, lambda asked: self.views.queue(self.catalog.update(asked))),
             Turn(DeleteQueue, self.catalog.delete),
@@ -462,6 +463,7 @@ class Engine:
             Turn(Receive, self._receive, together=True),
             Turn(Reserve, self.reservations.reserve),
         )
+        self._turns = {turn.kind: turn for turn in turns}
         changes = Changes(memory, owner, pid)
         self.sharing = Sharing(self.moves, changes, self.catalog, is_living, self._parts)
 
@@ -498,11 +500,10 @@ class Engine:
                 self._guarded(part.tick)
         if self.sharing.orphans:
             self._finish_orphans()
-        for part in self._parts:
-            if any(part.pending):
-                due = part.next_due()
-                if due == DUE_NOW or (due is not None and due <= self.moves.clock.monotonic()):
-                    self._guarded(part.advance)
+        for part in compress(self._parts, map(any, self._pending)):
+            due = part.next_due()
+            if due == DUE_NOW or (due is not None and due <= self.moves.clock.monotonic()):
+                self._guarded(part.advance)
         if self.index.loose:
             self._unlink_stale()
         has_reaped = bool(self.index.over) and self.reaper.hand_over()
@@ -599,8 +600,8 @@ class Engine:
         try:
             if self.sharing.orphans:
                 self._finish_orphans()
-            for part in self._parts:
-                if any(part.pending) and part.has_durable:
+            for part in compress(self._parts, map(any, self._pending)):
+                if part.has_durable:
                     self._guarded(part.advance)
             has_more = self.reservations.is_in_slices and self.reservations.has_durable
             return None if has_more else answer()
@@ -614,7 +615,7 @@ class Engine:
         return sharing.is_over or not (
             sharing.has_news
             or sharing.orphans
-            or any(any(part.pending) and part.has_durable for part in self._parts)
+            or any(part.has_durable for part in compress(self._parts, map(any, self._pending)))
         )
 
     def next_work(self, now: Millis) -> tuple[bool, Millis | None]:
@@ -622,13 +623,12 @@ class Engine:
         work is due that waits for a time. After a refusal of the disk all waits for a while."""
         waits = bool(self.index.loose or self.index.over or self.sharing.orphans)
         next_due: Millis | None = None
-        for part in self._parts:
-            if any(part.pending):
-                due = part.next_due()
-                if due == DUE_NOW:
-                    waits = True
-                elif due is not None and (next_due is None or due < next_due):
-                    next_due = due
+        for part in compress(self._parts, map(any, self._pending)):
+            due = part.next_due()
+            if due == DUE_NOW:
+                waits = True
+            elif due is not None and (next_due is None or due < next_due):
+                next_due = due
         refused = self.moves.refused_at
         if waits and refused is not None and now < refused + RETRY:
             again = Millis(refused + RETRY)

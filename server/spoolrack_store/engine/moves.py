@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -96,8 +96,9 @@ class Turn:
     together: bool = False
 
 
-def run_in(turns: Sequence[Turn], requests: Sequence[Any]) -> list[Outcome]:
-    """Return the outcomes of `requests`, in their order, once each kind has had its turn.
+def run_in(turns: Mapping[type[Any], Turn], requests: Sequence[Any]) -> list[Outcome]:
+    """Return the outcomes of `requests`, in their order, once each kind has had its turn, in the order
+    of `turns`.
 
     None of them was answered before another came in, so no other order was promised. The error of a
     request is its outcome, and stops none of the others.
@@ -106,10 +107,11 @@ def run_in(turns: Sequence[Turn], requests: Sequence[Any]) -> list[Outcome]:
     places: dict[type[Any], list[int]] = {}
     for place, request in enumerate(requests):
         places.setdefault(type(request), []).append(place)
-    for turn in turns:
-        of_kind = places.get(turn.kind)
+    for kind in turns if len(places) > 1 else places:
+        of_kind = places.get(kind)
         if of_kind is None:
             continue
+        turn = turns[kind]
         if turn.together:
             are_all = len(of_kind) == len(requests)
             answers = turn.run(requests if are_all else [requests[place] for place in of_kind])

@@ -25,7 +25,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import BinaryIO, Final, Protocol
 
@@ -393,7 +393,7 @@ class DiskRoom:
         if left.is_below(self._watermark, size):
             raise DiskFull(detail=f"{left.bytes} bytes and {left.files} files are left")
         files = None if left.files is None else left.files - 1
-        self._left = replace(left, bytes=left.bytes - size, files=files)
+        self._left = Space(bytes=left.bytes - size, files=files)
 
     def refresh(self) -> None:
         """Query the disk again with the next file."""
