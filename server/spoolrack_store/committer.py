@@ -89,6 +89,9 @@ class Parking:
         self.waiting = 0
         """How many wait."""
 
+    def is_awaited(self, queue: str) -> bool:
+        return queue in self._queues
+
     def park(self, parked: Parked) -> None:
         queue = parked.request.queue
         parked.place = next(self._place)
@@ -279,6 +282,7 @@ class Committer:
         self._clock = clock
         self._changing = changing
         self._parking = Parking(engine.index.changed)
+        engine.expiry.is_awaited = self._parking.is_awaited
         self._guard = threading.RLock()
         """Guards what follows."""
         self._wakened = threading.Condition(self._guard)

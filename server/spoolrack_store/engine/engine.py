@@ -26,6 +26,7 @@ from ..engine.archive import Archive
 from ..engine.catalog import Catalog
 from ..engine.dead_letters import DeadLetters
 from ..engine.deduplication import Deduplication
+from ..engine.expiry import Expiry
 from ..engine.leaser import Leaser
 from ..engine.moves import DUE_NOW, RETRY, Moves, Part, Turn, run_in, unlink_all
 from ..engine.queue_views import QueueViews
@@ -423,6 +424,7 @@ class Engine:
         self.redrives = Redriver(
             self.moves, self.catalog, self.reader, self._dead_letters, self._sender, self._ids
         )
+        self.expiry = Expiry(self.moves, self.catalog)
         self._foreign = Foreign(self.moves)
         self._parts: tuple[Part, ...] = (
             self.deduplication,
@@ -436,6 +438,7 @@ class Engine:
             self._foreign,
             Adoption(self.moves, self.catalog, self._ids, background),
             self._archive,
+            self.expiry,
         )
         """In the order in which they go on at the beginning of a commit."""
         self._pending = tuple(part.pending for part in self._parts)
@@ -500,6 +503,8 @@ class Engine:
                 self._guarded(part.tick)
         if self.sharing.orphans:
             self._finish_orphans()
+        if self.catalog.expiring:
+            self.expiry.note(requests)
         for part in compress(self._parts, map(any, self._pending)):
             due = part.next_due()
             if due == DUE_NOW or (due is not None and due <= self.moves.clock.monotonic()):
