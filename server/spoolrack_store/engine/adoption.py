@@ -58,7 +58,7 @@ class Adoption(Part):
         self._next_look = moves.clock.monotonic()
 
     def next_due(self) -> Millis | None:
-        # What is due then is a tick's.
+        # The look is a tick's work.
         return self._next_look if self._seen else None
 
     def tick(self) -> None:

@@ -47,7 +47,7 @@ Outcome = Any
 
 
 DUE_NOW: Final = Millis(0)
-"""A monotonic time before all others: what is due then waits for no time."""
+"""A monotonic time before all others: work that is due then waits for no time."""
 
 
 class Part:

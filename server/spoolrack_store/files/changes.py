@@ -110,7 +110,7 @@ class Changes:
         self.has_told = False
         """Whether something was appended since this was last set to False."""
         self._members = b""
-        """What the header says of `members`."""
+        """`members`, as the header has them."""
         self.members: tuple[str, ...] = ()
         """The owners of all processes that have the root open, as far as they are known to live."""
 
