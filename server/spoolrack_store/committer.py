@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import count
+from operator import attrgetter
 from typing import Any, Final, Protocol, TypeVar
 
 from .engine.engine import Engine, Work
@@ -85,10 +86,8 @@ class Parking:
         self._deadlines: list[tuple[Millis, int, str]] = []
         """A heap of deadlines, places and queues; some of those wait no more."""
         self._place = count()
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
+        self.waiting = 0
+        """How many wait."""
 
     def is_awaited(self, queue: str) -> bool:
         return queue in self._queues
@@ -98,10 +97,10 @@ class Parking:
         parked.place = next(self._place)
         self._queues.setdefault(queue, {})[parked.place] = parked
         self._changed.add(queue)
-        self._count += 1
+        self.waiting += 1
         if parked.deadline is not None:
             heapq.heappush(self._deadlines, (parked.deadline, parked.place, queue))
-            if len(self._deadlines) > 2 * self._count + _FEW:
+            if len(self._deadlines) > 2 * self.waiting + _FEW:
                 self._deadlines = [each for each in self._deadlines if self._waits(*each)]
                 heapq.heapify(self._deadlines)
 
@@ -110,7 +109,7 @@ class Parking:
         queue = parked.request.queue
         waiting = self._queues.get(queue, {})
         if waiting.pop(parked.place, None) is not None:
-            self._count -= 1
+            self.waiting -= 1
         if not waiting:
             self._queues.pop(queue, None)
             self._hopeful.pop(queue, None)
@@ -173,7 +172,7 @@ class Parking:
         self._queues.clear()
         self._hopeful.clear()
         self._deadlines.clear()
-        self._count = 0
+        self.waiting = 0
         return parked_all
 
 
@@ -245,6 +244,9 @@ class _QueuedRequest:
     """Whether it was left to the next commit once: messages were on their way back."""
 
 
+_REQUEST_OF: Final = attrgetter("request")
+
+
 @dataclass(slots=True)
 class _Held:
     """A commit that is synced, and can't be finished while another process holds the lock."""
@@ -252,6 +254,8 @@ class _Held:
     work: Work
     tried: list[Parked]
     begun: list[_QueuedRequest]
+    requests: Sequence[Request[Any]]
+    """Those of both."""
     began: float
     """When its first change was made, by the watch of the statistics."""
 
@@ -279,9 +283,11 @@ class Committer:
         self._changing = changing
         self._parking = Parking(engine.index.changed)
         engine.expiry.is_awaited = self._parking.is_awaited
-        self._wakened = threading.Condition()
-        """Guards what follows. Only our driver waits on it; to notify all is for callers that Ctrl-C
-        interrupts in a notification, and that leave behind a waiter which swallows the next one."""
+        self._guard = threading.RLock()
+        """Guards what follows."""
+        self._wakened = threading.Condition(self._guard)
+        """Only our driver waits on it; to notify all is for callers that Ctrl-C interrupts in a
+        notification, and that leave behind a waiter which swallows the next one."""
         self._waiting: list[_QueuedRequest] = []
         self._left: deque[Parked] = deque()
         """Receives whose callers have cancelled them while they waited."""
@@ -315,7 +321,7 @@ class Committer:
         until it begins.
         """
         future: Future[Answer] = Future()
-        with self._wakened:
+        with self._guard:
             refusal = self._refusal(request)
             if refusal is None:
                 self._waiting.append(_QueuedRequest(request, future, self._clock.monotonic()))
@@ -326,18 +332,18 @@ class Committer:
 
     def wake(self) -> None:
         """Look for work: a waiting receive has credits that no commit has given back."""
-        with self._wakened:
+        with self._guard:
             self._wake()
 
     def drain(self) -> None:
         """Lease nothing more: receives, those that wait too, raise `Draining`."""
-        with self._wakened:
+        with self._guard:
             self._draining = True
             self._wake()
 
     def stop(self) -> None:
         """Finish the submitted requests, and accept no more."""
-        with self._wakened:
+        with self._guard:
             self._draining = True
             self._stopped = True
             self._wake()
@@ -346,7 +352,7 @@ class Committer:
     @property
     def waiting(self) -> int:
         """Number of receives and reserves that wait for a message."""
-        return len(self._parking)
+        return self._parking.waiting
 
     @property
     def failure(self) -> StoreError | None:
@@ -360,7 +366,7 @@ class Committer:
 
     def on_failure(self, callback: Callable[[StoreError], None]) -> None:
         """Call `callback` once, from the committer's thread, if the store fails; at once if it has."""
-        with self._wakened:
+        with self._guard:
             if self._failure is None:
                 self._on_failure.append(callback)
                 return
@@ -376,7 +382,7 @@ class Committer:
 
     def _hear(self) -> None:
         """Other processes have changed something."""
-        with self._wakened:
+        with self._guard:
             if self._listens:
                 self._listen_soon()
                 self._wake()
@@ -392,29 +398,31 @@ class Committer:
 
     def wait_for_work(self) -> bool:
         """Return True when there is work; False when there will be none."""
-        with self._wakened:
-            while not self._has_work():
+        with self._guard:
+            while True:
+                has_work, later = self._next_work()
+                if has_work:
+                    return True
                 if self._is_over():
                     return False
                 clock = self._clock if self._lock_wait.next_try is None else self._true_clock
-                clock.wait(self._wakened, self._wake_time())
-            return True
+                clock.wait(self._wakened, later)
 
     def poll_work(self) -> tuple[bool, Millis | None]:
         """Return whether there is work, and else the monotonic time of the next work, if any."""
-        with self._wakened:
-            return (True, None) if self._has_work() else (False, self._wake_time())
+        with self._guard:
+            return self._next_work()
 
     @property
     def is_awaited(self) -> bool:
         """Whether a caller waits for the next commit; else it is for background work."""
-        with self._wakened:
+        with self._guard:
             return self._is_asked() or bool(self._parking.worth_a_try(self._engine.ready))
 
     @property
     def is_over(self) -> bool:
         """Whether there will be no more work."""
-        with self._wakened:
+        with self._guard:
             return self._is_over()
 
     def _is_over(self) -> bool:
@@ -422,64 +430,67 @@ class Committer:
 
     def _is_asked(self) -> bool:
         return bool(
-            self._waiting or self._held or self._left or (self._draining and len(self._parking))
+            self._waiting or self._held or self._left or (self._draining and self._parking.waiting)
         )
 
     def is_short(self) -> bool:
         """Return whether the next commit takes only a few system calls."""
-        with self._wakened:
+        with self._guard:
             if self._draining or self._held or self._clock.monotonic() >= self._next_tick:
                 return False
             return are_short(each.request for each in self._waiting)
 
-    def _has_work(self) -> bool:
-        if self._lock_wait.next_try is not None:
+    def _next_work(self) -> tuple[bool, Millis | None]:
+        """Return whether there is work, and else the monotonic time of the next work, if any."""
+        next_try = self._lock_wait.next_try
+        if next_try is not None:
             # The work that wanted the lock is still to be done.
-            return self._true_clock.monotonic() >= self._lock_wait.next_try
-        now = self._clock.monotonic()
+            return self._true_clock.monotonic() >= next_try, next_try
         if self._is_asked():
-            return True
+            return True, None
         if self._stopped or self._failure is not None:
+            return False, None
+        now = self._clock.monotonic()
+        waits, due = self._engine.next_work(now)
+        times: list[Millis] = []
+        if waits:
+            times.append(self._rest_until)
+        if self._ticks:
+            times.append(self._next_tick)
+        if due is not None and (self._ticks or self._parking.waiting):
+            times.append(due)
+        if self._parking.waiting:
+            if self._parking.worth_a_try(self._engine.ready):
+                return True, None
+            deadline = self._parking.next_deadline()
+            if deadline is not None:
+                times.append(deadline)
+            if self._listens:
+                if self._hears_news(now):
+                    return True, None
+                times.append(self._next_listen)
+        if not times:
+            return False, None
+        first = min(times)
+        return first <= now, first
+
+    def _hears_news(self, now: Millis) -> bool:
+        """Return whether it is time to take in what other processes have changed, and they have."""
+        if self._listener is not None:
+            self._listener.listen()
+        if now < self._next_listen:
             return False
-        if self._engine.wants_commit and now >= self._rest_until:
+        self._next_listen = Millis(now + self._listen_every)
+        if self._engine.sharing.has_news:
+            self._last_news = now
             return True
-        if self._parking.worth_a_try(self._engine.ready):
-            return True
-        if self._listens:
-            if self._listener is not None:
-                self._listener.listen()
-            if now >= self._next_listen:
-                self._next_listen = Millis(now + self._listen_every)
-                if self._engine.sharing.has_news:
-                    self._last_news = now
-                    return True
-        until = self._own_time()
-        return until is not None and until <= now
+        return False
 
     @property
     def _listens(self) -> bool:
-        return bool(self._parking) and (self._listener is not None or self._engine.sharing.is_shared)
-
-    def _own_time(self) -> Millis | None:
-        """Return when something is to be done that nothing but time brings about."""
-        times: list[Millis | None] = [self._parking.next_deadline()]
-        if self._ticks:
-            times.append(self._next_tick)
-        if self._ticks or self._parking:
-            times.append(self._engine.next_due())
-        return min((time for time in times if time is not None), default=None)
-
-    def _wake_time(self) -> Millis | None:
-        if self._lock_wait.next_try is not None:
-            return self._lock_wait.next_try
-        if self._failure is not None:
-            return None
-        times = [self._own_time()]
-        if self._listens:
-            times.append(self._next_listen)
-        if self._engine.wants_commit:
-            times.append(self._rest_until)
-        return min((time for time in times if time is not None), default=None)
+        return self._parking.waiting > 0 and (
+            self._listener is not None or self._engine.sharing.is_shared
+        )
 
     # A commit.
 
@@ -488,7 +499,7 @@ class Committer:
 
         No two at a time. Between two steps of it another thread may go on.
         """
-        with self._wakened:
+        with self._guard:
             waiting, self._waiting = self._waiting, []
             draining = self._draining
         held, self._held = self._held, None
@@ -496,7 +507,7 @@ class Committer:
         begun: list[_QueuedRequest] = [] if held is None else held.begun
         try:
             if held is not None:
-                with self._wakened:
+                with self._guard:
                     self._waiting[:0] = waiting
                 waiting = []
                 self._finish(held)
@@ -508,23 +519,27 @@ class Committer:
             if draining:
                 for parked in self._parking.pop_all():
                     _fail(parked.future, Draining())
-            for parked in self._parking.pop_late(self._clock.monotonic()):
-                _answer(parked.future, parked.nothing)
-            begun = [each for each in waiting if self._begins(each, draining)]
-            begun = self._without_early(begun)
-            waiting = begun
-            asked = [each.request for each in begun]
+            if self._parking.waiting:
+                for parked in self._parking.pop_late(self._clock.monotonic()):
+                    _answer(parked.future, parked.nothing)
+            asked: list[Request[Any]] = []
+            if waiting:
+                waiting = begun = self._begin(waiting, draining)
+                asked = list(map(_REQUEST_OF, begun))
             # This commit may make messages ready: receives that wait come before those that begin now.
             tried = self._parking.worth_a_try(self._engine.ready, asked)
             began = self._engine.moves.statistics.watch()
-            work = self._apply([*[parked.request for parked in tried], *asked])
+            requests = [*[parked.request for parked in tried], *asked] if tried else asked
+            work = self._apply(requests)
             if work is None:
-                with self._wakened:
+                with self._guard:
                     self._waiting[:0] = begun
                 return
             if work.commit is not None:
                 yield work
-            self._finish(_Held(work, tried, begun, began))
+            elif not requests:
+                return  # Nothing waits for its end.
+            self._finish(_Held(work, tried, begun, requests, began))
         except GeneratorExit:
             raise  # No driver drives it to its end: all is over.
         except SyncFailed as error:
@@ -552,10 +567,11 @@ class Committer:
         if work is None:
             self._lock_wait.in_vain(self._true_clock.monotonic())
             return None
-        self._lock_wait.over()
+        if self._lock_wait.next_try is not None:
+            self._lock_wait.over()
         if tick:
             self._next_tick = Millis(now + LOOK_EVERY)
-        if requests or work.changed or not engine.wants_commit:
+        if requests or work.changed or work.commit is None:
             self._in_vain, self._rest_until = 0, Millis(0)
         else:
             self._in_vain += 1
@@ -571,14 +587,13 @@ class Committer:
             self._held = held
             self._lock_wait.in_vain(self._true_clock.monotonic())
             return
-        self._lock_wait.over()
-        if self._engine.sharing.is_shared and self._engine.reservations.is_in_slices:
+        if self._lock_wait.next_try is not None:
+            self._lock_wait.over()
+        if self._engine.reservations.is_in_slices and self._engine.sharing.is_shared:
             self._lock_wait.leave_to_others(self._true_clock.monotonic())
-        requests: list[Request[Any]] = [
-            *(parked.request for parked in held.tried),
-            *(each.request for each in held.begun),
-        ]
-        self._engine.moves.statistics.commit(requests, outcomes, held.began)
+        if not outcomes:
+            return
+        self._engine.moves.statistics.commit(held.requests, outcomes, held.began)
         for parked, outcome in zip(held.tried, outcomes, strict=False):
             if outcome:
                 self._parking.leave(parked)
@@ -587,19 +602,28 @@ class Committer:
         for each, outcome in zip(held.begun, outcomes[len(held.tried) :], strict=True):
             self._resolve(each, outcome)
 
-    def _without_early(self, begun: list[_QueuedRequest]) -> list[_QueuedRequest]:
-        """Leave receives to the next commit whose messages are on their way back, each once."""
-        early = [each for each in begun if not each.has_waited and self._is_early(each.request)]
-        if not early:
-            return begun
-        for each in early:
-            each.has_waited = True
-        with self._wakened:
-            self._waiting[:0] = early
-        return [each for each in begun if each not in early]
-
-    def _is_early(self, request: Request[Any]) -> bool:
-        return isinstance(request, Waiting) and self._engine.is_coming_back(request.queue)
+    def _begin(self, waiting: Sequence[_QueuedRequest], draining: bool) -> list[_QueuedRequest]:
+        """Return the requests of this commit. Receives whose messages are on their way back are left to
+        the next one, each once."""
+        begun: list[_QueuedRequest] = []
+        early: list[_QueuedRequest] = []
+        for each in waiting:
+            request = each.request
+            if not self._begins(each, draining):
+                continue
+            if (
+                isinstance(request, Waiting)
+                and not each.has_waited
+                and self._engine.is_coming_back(request.queue)
+            ):
+                each.has_waited = True
+                early.append(each)
+            else:
+                begun.append(each)
+        if early:
+            with self._guard:
+                self._waiting[:0] = early
+        return begun
 
     def _begins(self, each: _QueuedRequest, draining: bool) -> bool:
         if each.has_begun:
@@ -634,7 +658,7 @@ class Committer:
             each.future = Future()
             each.future.cancel()
         each.has_begun = each.has_waited = True
-        with self._wakened:
+        with self._guard:
             self._waiting.append(each)
 
     def _park(self, request: Waiting, future: Future[Any], since: Millis) -> None:
@@ -652,7 +676,7 @@ class Committer:
             # Cancelled in the meantime: no consumer will ever see these leases.
             undo = undo_of(outcome)
             if undo is not None:
-                with self._wakened:
+                with self._guard:
                     self._waiting.append(_QueuedRequest(undo, Future(), self._clock.monotonic()))
 
     def _fail(
@@ -666,7 +690,7 @@ class Committer:
         log.critical("nothing is promised until a restart: %s", detail)
         self._engine.sharing.poison()
         failure = StoreFailed(detail=detail)
-        with self._wakened:
+        with self._guard:
             self._failure = failure
             self._lock_wait.over()
             waiting, self._waiting = self._waiting, []

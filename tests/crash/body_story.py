@@ -78,13 +78,13 @@ class BodyStory(Story):
     def _check(self, engine: Engine) -> None:
         super()._check(engine)
         for name in self._unsent():
-            if body_owner(name) not in self.engines and not engine.sharing.has_orphans:
+            if body_owner(name) not in self.engines and not engine.sharing.orphans:
                 raise Broken(f"{name} stays after its process has died")
         known = {parse(path).stem.id for path in self._paths()}
         being_unlinked = {
             path for each in self.engines.values() for path, _ in each.moves.removed._paths
         }
-        for body in self.disk.scan(BODIES) if not engine.sharing.has_orphans else ():
+        for body in self.disk.scan(BODIES) if not engine.sharing.orphans else ():
             if body.name not in known and f"{BODIES}/{body.name}" not in being_unlinked:
                 raise Broken(f"the body {body.name} stays without a message")
         aside = [each.name for each in self.disk.scan("quarantine")]

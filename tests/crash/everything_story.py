@@ -652,7 +652,7 @@ class EverythingStory:
         for part in engine._parts:
             if any(part.pending):
                 continue
-            if part.has_work or part.waits_for_sync or part.has_durable:
+            if part.next_due() is not None or part.has_durable:
                 raise Broken(f"{type(part).__name__} has something to do, and nothing pending")
 
     def _check_pauses(self, engine: Engine, work: Work, requests: Sequence[Any]) -> None:
@@ -694,7 +694,7 @@ class EverythingStory:
         for _ in range(MOST_COMMITS):
             now = self.clock.monotonic()
             if not engine.wants_commit:
-                due = engine.next_due()
+                _, due = engine.next_work(now)
                 times = [next_tick, *([] if due is None else [self.clock.now + due - now])]
                 if self.clock.now >= ends:
                     break
@@ -726,9 +726,9 @@ class EverythingStory:
 
     def _unfinished(self, engine: Engine) -> list[str]:
         return (
-            [type(part).__name__ for part in engine._parts if part.has_work or part.waits_for_sync]
+            [type(part).__name__ for part in engine._parts if part.next_due() is not None]
             + ["loose"] * bool(engine.index.loose)
-            + ["orphans"] * engine.sharing.has_orphans
+            + ["orphans"] * bool(engine.sharing.orphans)
         )
 
     def _is_at_rest(self, engine: Engine) -> None:

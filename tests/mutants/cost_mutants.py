@@ -12,6 +12,7 @@ _BUDGET: Final = (
 )
 _GROUPS: Final = ("tests/store/test_group_costs.py",)
 _MODULES: Final = ("tests/budget/test_modules.py",)
+_CALLS: Final = ("tests/budget/test_calls.py",)
 
 COST_MUTANTS: Final = (
     Mutant(
@@ -29,7 +30,7 @@ COST_MUTANTS: Final = (
         breaks="a file is written under the name that it is found by",
         edits=edit(
             "engine/moves.py:Moves.make",
-            "lambda: self.disk.create(name.path, parts, sync=False)",
+            "partial(self.disk.create, name.path, parts, sync=False)",
             'lambda: [self.disk.create(f"{name.path}+", parts, sync=False), '
             'self.disk.rename_new(f"{name.path}+", name.path)][0]',
         ),
@@ -123,11 +124,22 @@ STEP_MUTANTS: Final = (
         name="every-part-is-asked",
         breaks="a send asks nothing of parts that have nothing pending",
         edits=edit(
-            "engine/engine.py:Engine._parts_with_pending",
-            "            if any(part.pending):\n                yield part\n",
-            "            yield part\n",
+            "engine/engine.py:Engine.next_work",
+            "compress(self._parts, map(any, self._pending))",
+            "self._parts",
         ),
         caught_by=_MODULES,
     ),
+    Mutant(
+        name="a-poll-asks-the-parts-twice",
+        breaks="a lone operation calls no more functions of the store than its ceiling",
+        edits=edit(
+            "committer.py:Committer._next_work",
+            "        waits, due = self._engine.next_work(now)\n",
+            "        waits, _ = self._engine.next_work(now)\n"
+            "        _, due = self._engine.next_work(now)\n",
+        ),
+        caught_by=_CALLS,
+    ),
 )
-"""The counts of executed lines and of crossed modules find them."""
+"""The counts of executed lines, of crossed modules and of calls find them."""

@@ -854,8 +854,8 @@ STORE_MUTANTS: Final = (
         name="an-overtaken-process-goes-on-without-a-folder",
         breaks="a process that others have overtaken lists the whole root before it goes on",
         edits=edit(
-            "engine/engine.py:Sharing.enter",
-            "                self._is_overtaken = True\n",
+            "engine/engine.py:Sharing._catch_up",
+            "            self._is_overtaken = True\n",
             "",
         ),
         caught_by=(_SETS,),
@@ -969,8 +969,8 @@ STORE_MUTANTS: Final = (
         breaks="a process that shares a root leaves the lock to others between two slices",
         edits=edit(
             "committer.py:Committer._finish",
-            "if self._engine.sharing.is_shared and",
-            "if False and",
+            " and self._engine.sharing.is_shared",
+            " and False",
         ),
         caught_by=(_SETS_SLICED,),
     ),

@@ -15,7 +15,7 @@ SOON = Millis(4_000)
 
 
 def _is_at_rest(rig: Rig) -> bool:
-    due = rig.engine.next_due()
+    due = rig.engine.next_work(rig.clock.monotonic())[1]
     return not rig.engine.wants_commit and (due is None or due > rig.clock.monotonic())
 
 

@@ -118,7 +118,7 @@ def test_an_old_manifest_publishes_no_stage_that_was_made_later(rig: Rig) -> Non
 
 def test_a_stage_that_is_not_published_expires(rig: Rig) -> None:
     rig.stage("s", 0, b"a", time_to_live=SECOND * 10)
-    assert rig.engine.next_due() == rig.clock.monotonic() + 10_000
+    assert rig.engine.next_work(rig.clock.monotonic())[1] == rig.clock.monotonic() + 10_000
     rig.clock.advance(9_999)
     rig.ticks()
     assert rig.staged() == ["s"]

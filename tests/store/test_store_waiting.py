@@ -107,7 +107,7 @@ class WaitingStory(RuleBasedStateMachine):
 
     @invariant()
     def it_knows_what_waits(self) -> None:
-        assert bool(self.parking) is bool(self.waiting)
+        assert self.parking.waiting == len(self.waiting)
         dues = [p.deadline for p in self.waiting if p.deadline is not None]
         assert self.parking.next_deadline() == min(dues, default=None)
 

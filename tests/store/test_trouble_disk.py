@@ -161,7 +161,7 @@ def test_a_send_whose_publication_fails_is_published_later(rig: Rig) -> None:
     ids = [*rig.send(b"a"), *rig.send(b"b", b"c")]
     assert rig.receive() == {}
     assert not rig.engine.wants_commit, "the disk is left alone for a while"
-    assert rig.engine.next_due() is not None
+    assert rig.engine.next_work(rig.clock.monotonic())[1] is not None
     rig.disk.heal()
     rig.advance(1_000)
     assert rig.engine.wants_commit
@@ -349,7 +349,7 @@ def test_a_file_that_cannot_be_read_waits_and_the_others_go_on(rig: Rig) -> None
     assert list(rig.receive(credits=credits)) == [later]
     assert credits.in_flight == 1
     assert rig.engine.index.queue("q").counts[State.READY] == 2
-    assert rig.engine.next_due() is not None
+    assert rig.engine.next_work(rig.clock.monotonic())[1] is not None
     rig.disk.heal()
     assert rig.receive() == {}, "it is tried again after a while"
     rig.advance(1_000)

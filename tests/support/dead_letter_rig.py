@@ -97,7 +97,10 @@ class Rig:
         """Commit as long as there is work that waits for no time."""
         for _ in range(MOST_COMMITS):
             parts = (self.engine.redrives, self.engine._dead_letters, self.engine._sender)
-            if not any(part.has_work for part in parts) and not self.engine.sharing.has_orphans:
+            due = [part.next_due() for part in parts]
+            now = self.clock.monotonic()
+            is_due = any(each is not None and each <= now for each in due)
+            if not is_due and not self.engine.sharing.orphans:
                 return
             self.ask()
         raise AssertionError("the engine doesn't come to rest")

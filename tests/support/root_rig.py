@@ -93,9 +93,11 @@ def done(engine: Engine, *requests: Request[object]) -> list[object]:
 
 
 def settle(engine: Engine) -> None:
-    """Commit until nothing waits for a sync."""
+    """Commit until nothing waits for a sync, or is due."""
     for _ in range(8):
-        if not engine.wants_commit:
+        now = engine.moves.clock.monotonic()
+        waits, due = engine.next_work(now)
+        if not waits and (due is None or due > now):
             return
         done(engine)
 

@@ -57,12 +57,9 @@ class Adoption(Part):
         self.pending = (self._seen,)
         self._next_look = moves.clock.monotonic()
 
-    @property
-    def has_work(self) -> bool:
-        return False  # A file that was seen waits for a tick.
-
     def next_due(self) -> Millis | None:
-        return self._next_look
+        # The look is a tick's work.
+        return self._next_look if self._seen else None
 
     def tick(self) -> None:
         """Adopt files that have been unchanged for long enough. Raise `SyncFailed` if a file can't be

@@ -14,10 +14,10 @@ publishes the messages it sent and did not publish.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress, islice
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -28,7 +28,7 @@ from ..engine.dead_letters import DeadLetters
 from ..engine.deduplication import Deduplication
 from ..engine.expiry import Expiry
 from ..engine.leaser import Leaser
-from ..engine.moves import RETRY, Moves, Part, Turn, run_in, unlink_all
+from ..engine.moves import DUE_NOW, RETRY, Moves, Part, Turn, run_in, unlink_all
 from ..engine.queue_views import QueueViews
 from ..engine.reader import CACHE_BYTES, Reader
 from ..engine.reaper import SLICE, Reaper
@@ -100,7 +100,7 @@ class Sharing:
         self._is_living = is_living
         self._parts = parts
         self._lock: Lock | None = None
-        self._orphans: list[tuple[int, frozenset[str], list[Entry]]] = []
+        self.orphans: list[tuple[int, frozenset[str], list[Entry]]] = []
         """Files of dead processes in `new/`: the commit that makes them durable, owners, files."""
         self.rests_on_others = False
         """Whether this commit has taken in what others did since the last sync."""
@@ -147,7 +147,7 @@ class Sharing:
         for part in self._parts:
             part.recover()
         log_unlisted(self._moves)
-        self._orphans.append((self._moves.commit, members - living, sent))
+        self.orphans.append((self._moves.commit, members - living, sent))
 
     def enter(self) -> bool:
         """Take the lock and replay the changes of other processes; False if another process holds it.
@@ -157,34 +157,41 @@ class Sharing:
         if not self._acquire_lock():
             return False
         try:
-            self._changes.read_header()
-            self._decide()
-            try:
-                if self._is_overtaken:
-                    raise Overtaken
-                for path in list(self._moves.unread):
-                    self._notify_parts(path)
-                for change in self._changes.news():
-                    self._replay(change)
-            except Overtaken:
-                self._is_overtaken = True
-                relist(self._moves, self._changes.members)
-                self._changes.skip()
-                for part in self._parts:
-                    part.recover()
-                self._is_overtaken = False
-                self._built_on_others()
+            if self._changes.read_header() or self._is_overtaken or self._moves.unread:
+                self._catch_up()
         except BaseException:
             self._release()  # A move in doubt stays in doubt, and what wasn't replayed is news.
             raise
         return True
 
+    def _catch_up(self) -> None:
+        """Take in what other processes have changed, and look again at what the disk refused to
+        show."""
+        self._decide()
+        try:
+            if self._is_overtaken:
+                raise Overtaken
+            for path in list(self._moves.unread):
+                self._notify_parts(path)
+            for change in self._changes.news():
+                self._replay(change)
+        except Overtaken:
+            self._is_overtaken = True
+            relist(self._moves, self._changes.members)
+            self._changes.skip()
+            for part in self._parts:
+                part.recover()
+            self._is_overtaken = False
+            self._built_on_others()
+
     def leave(self) -> None:
         """Release the lock; all moves of the commit are made."""
         changes = self._changes
-        changes.finish()
-        self._release()
-        if changes.has_told:
+        if not changes.has_told:
+            self._release()
+        else:
+            changes.finish()
+            self._release()
             changes.has_told = False
             # After the release, so that none of them finds the lock taken.
             if changes.listening > self._moves.clock.monotonic():
@@ -207,7 +214,7 @@ class Sharing:
         The dead stay members until what they sent is published: the process that takes it over may die,
         too, and then another one finds them dead.
         """
-        known = {self._moves.owner}.union(*(dead for _, dead, _ in self._orphans))
+        known = {self._moves.owner}.union(*(dead for _, dead, _ in self.orphans))
         dead = frozenset(
             owner
             for owner in self._changes.members
@@ -215,12 +222,12 @@ class Sharing:
         )
         if dead:
             log.warning("processes that had the root open have died: %s", ", ".join(sorted(dead)))
-            self._orphans.append((self._moves.commit, dead, listed_orphans(self._moves, dead)))
+            self.orphans.append((self._moves.commit, dead, listed_orphans(self._moves, dead)))
 
     def finish_orphans(self) -> None:
         """Publish the sends of dead processes, once they are durable; the lock is held."""
         waiting = []
-        for commit, dead, sent in self._orphans:
+        for commit, dead, sent in self.orphans:
             if commit > self._moves.synced or not finish_sends(self._moves, self._catalog, sent):
                 waiting.append((commit, dead, sent))
                 continue
@@ -229,7 +236,7 @@ class Sharing:
             self._changes.set_members(tuple(o for o in self._changes.members if o not in dead))
             for owner in dead:
                 self._unlink_owner(owner)
-        self._orphans = waiting
+        self.orphans = waiting
 
     def _unlink_owner(self, owner: str) -> None:
         """Unlink the file of a dead process; one that stays is unlinked by the next start."""
@@ -239,10 +246,6 @@ class Sharing:
             pass
         except OSError as error:
             log.warning("%s stays behind: %s", owner_file(owner), error)
-
-    @property
-    def has_orphans(self) -> bool:
-        return bool(self._orphans)
 
     def require_lock(self) -> None:
         """Raise `SyncFailed` if `LOCK` is gone, and with it most likely the root: a process that opens
@@ -438,7 +441,8 @@ class Engine:
             self.expiry,
         )
         """In the order in which they go on at the beginning of a commit."""
-        self._turns = (
+        self._pending = tuple(part.pending for part in self._parts)
+        turns = (
             Turn(CreateQueue, lambda asked: self.views.queue(self.catalog.create(asked))),
             Turn(UpdateQueue, lambda asked: self.views.queue(self.catalog.update(asked))),
             Turn(DeleteQueue, self.catalog.delete),
@@ -462,6 +466,7 @@ class Engine:
             Turn(Receive, self._receive, together=True),
             Turn(Reserve, self.reservations.reserve),
         )
+        self._turns = {turn.kind: turn for turn in turns}
         changes = Changes(memory, owner, pid)
         self.sharing = Sharing(self.moves, changes, self.catalog, is_living, self._parts)
 
@@ -496,15 +501,18 @@ class Engine:
             self._guarded(self.sharing.find_orphans)
             for part in self._parts:
                 self._guarded(part.tick)
-        self._finish_orphans()
+        if self.sharing.orphans:
+            self._finish_orphans()
         if self.catalog.expiring:
             self.expiry.note(requests)
-        for part in self._parts_with_pending():
-            if part.has_work:
+        for part in compress(self._parts, map(any, self._pending)):
+            due = part.next_due()
+            if due == DUE_NOW or (due is not None and due <= self.moves.clock.monotonic()):
                 self._guarded(part.advance)
-        self._unlink_stale()
+        if self.index.loose:
+            self._unlink_stale()
         has_reaped = bool(self.index.over) and self.reaper.hand_over()
-        outcomes = run_in(self._turns, requests)
+        outcomes = run_in(self._turns, requests) if requests else []
         assigned, self._leaser.assigned = self._leaser.assigned, []
         ordered, self._sender.ordered = self._sender.ordered, []
         if not self._needs_sync(requests, outcomes):
@@ -570,10 +578,9 @@ class Engine:
 
     def _finish_orphans(self) -> None:
         """Publish what the dead had sent, after quarantine of files in the place of queue folders."""
-        if self.sharing.has_orphans:
-            if self.moves.foreign:
-                self._guarded(self._foreign.advance)
-            self._guarded(self.sharing.finish_orphans)
+        if self.moves.foreign:
+            self._guarded(self._foreign.advance)
+        self._guarded(self.sharing.finish_orphans)
 
     def _may_make(self, folder: str) -> bool:
         kind, _, queue = folder.partition("/")
@@ -596,8 +603,9 @@ class Engine:
         if not self.sharing.enter():
             return None
         try:
-            self._finish_orphans()
-            for part in self._parts_with_pending():
+            if self.sharing.orphans:
+                self._finish_orphans()
+            for part in compress(self._parts, map(any, self._pending)):
                 if part.has_durable:
                     self._guarded(part.advance)
             has_more = self.reservations.is_in_slices and self.reservations.has_durable
@@ -611,33 +619,31 @@ class Engine:
         sharing = self.sharing
         return sharing.is_over or not (
             sharing.has_news
-            or sharing.has_orphans
-            or any(part.has_durable for part in self._parts_with_pending())
+            or sharing.orphans
+            or any(part.has_durable for part in compress(self._parts, map(any, self._pending)))
         )
 
-    def _parts_with_pending(self) -> Iterator[Part]:
-        """Yield, in order, the parts that may have something to do by the time their turn comes."""
-        for part in self._parts:
-            if any(part.pending):
-                yield part
+    def next_work(self, now: Millis) -> tuple[bool, Millis | None]:
+        """Return whether work without a request waits for a commit and for no time, and when the next
+        work is due that waits for a time. After a refusal of the disk all waits for a while."""
+        waits = bool(self.index.loose or self.index.over or self.sharing.orphans)
+        next_due: Millis | None = None
+        for part in compress(self._parts, map(any, self._pending)):
+            due = part.next_due()
+            if due == DUE_NOW:
+                waits = True
+            elif due is not None and (next_due is None or due < next_due):
+                next_due = due
+        refused = self.moves.refused_at
+        if waits and refused is not None and now < refused + RETRY:
+            again = Millis(refused + RETRY)
+            return False, again if next_due is None else min(next_due, again)
+        return waits, next_due
 
     @property
     def wants_commit(self) -> bool:
-        """Whether work without a request waits for a commit; not for a while after the disk has refused
-        something."""
-        refused = self.moves.refused_at
-        if refused is not None and self.moves.clock.monotonic() < refused + RETRY:
-            return False
-        return self._has_work
-
-    @property
-    def _has_work(self) -> bool:
-        return (
-            bool(self.index.loose)
-            or bool(self.index.over)
-            or self.sharing.has_orphans
-            or any(part.has_work or part.waits_for_sync for part in self._parts_with_pending())
-        )
+        """Whether work without a request waits for a commit and for no time."""
+        return self.next_work(self.moves.clock.monotonic())[0]
 
     @property
     def to_be_unlinked(self) -> int:
@@ -661,7 +667,7 @@ class Engine:
     def is_coming_back(self, queue: str) -> bool:
         """Return whether leases of the queue are over, and another commit is needed to make their
         messages ready."""
-        return self.reservations.is_coming_back(queue)
+        return any(self.reservations.pending) and self.reservations.is_coming_back(queue)
 
     def close(self) -> bool:
         """Publish the sent messages, and leave the root; False if another process holds the lock.
@@ -678,13 +684,6 @@ class Engine:
         finally:
             self.sharing.leave()
         return True
-
-    def next_due(self) -> Millis | None:
-        """Return the monotonic time at which work without a request is due."""
-        times = [part.next_due() for part in self._parts_with_pending()]
-        if self.moves.refused_at is not None and self._has_work:
-            times.append(Millis(self.moves.refused_at + RETRY))
-        return min((time for time in times if time is not None), default=None)
 
     def _unlink_stale(self) -> None:
         """Unlink names outside `remove/` that hold nothing, as far as that is durable."""

@@ -56,12 +56,8 @@ class Expiry(Part):
         self.is_awaited: Callable[[str], bool] = lambda queue: False
         """Whether a receive or reserve of this process waits for the queue."""
 
-    @property
-    def has_work(self) -> bool:
-        return self._moves.clock.monotonic() >= self._next
-
-    def next_due(self) -> Millis:
-        return self._next
+    def next_due(self) -> Millis | None:
+        return self._next if any(self.pending) else None
 
     def note(self, requests: Iterable[Request[Any]]) -> None:
         """Count requests as uses of their queues."""

@@ -173,8 +173,11 @@ class EntryOrder:
     def change(self, entry: Entry, before: int, after: int) -> None:
         """Move an entry from the place of its members `before` to that of `after`."""
         stem = entry.batch.stem
-        was = stem.message_id(lowest(before)) if before else ""
-        first = stem.message_id(lowest(after)) if after else ""
+        if stem.count:
+            was = stem.message_id(lowest(before)) if before else ""
+            first = stem.message_id(lowest(after)) if after else ""
+        else:
+            was, first = stem.id if before else "", stem.id if after else ""
         if first == was:
             return
         if was:
@@ -242,7 +245,9 @@ class EntryOrder:
                 _, entry = following
                 members = members_of(entry)
                 following = next(firsts, None)
-            ahead = min((each[0] for each in (following, *split[:1]) if each), default=None)
+            ahead = None if following is None else following[0]
+            if split and (ahead is None or split[0][0] < ahead):
+                ahead = split[0][0]
             stem = entry.batch.stem
             # Only what has an id between two messages of one file divides it: a part of it that came
             # back.
@@ -596,10 +601,12 @@ class Index:
         for loser in losers:
             if loser.shares:
                 self._pass_on(loser, entry)
-            self._count(loser, loser.held)
+            if loser.name.state in COUNTED:
+                self._count(loser, loser.held)
             if not loser.held:
                 self.loose[batch] = None
-        self._count(entry, entry.held)
+        if name.state in COUNTED:
+            self._count(entry, entry.held)
         if name.state in _WAITS:
             self.put_back_due(entry, due)
         if name.state is State.REMOVED:
@@ -617,7 +624,8 @@ class Index:
         entry.held = 0
         if entry.shares:
             self._pass_on(entry, None)
-        self._count(entry, 0)
+        if entry.counted:
+            self._count(entry, 0)
         if held:
             self._fall_back(batch, held, commit)
         if not batch.entries:
@@ -629,8 +637,8 @@ class Index:
         elif batch.is_over:
             self.loose.pop(batch, None)
             self.over[batch] = None
-        elif not batch.is_loose:
-            self.loose.pop(batch, None)
+        elif batch in self.loose and not batch.is_loose:
+            del self.loose[batch]
 
     def unknown_disappears(self, name: Name, commit: int) -> None:
         """Note the end of a name that another process had in `new/`: its batch may be over."""
@@ -766,9 +774,11 @@ class Index:
 
     def learn(self, batch: BatchFile, line: Line | None) -> None:
         """Keep a file's line about its messages, for exact byte counts; None: drop it."""
-        counted = [(entry, entry.counted) for entry in batch.entries if entry.counted]
-        for entry, held in counted:
-            self.queues[entry.name.queue].bytes -= batch.counted_bytes_of(held)
+        counted: list[tuple[Entry, int]] = []
+        for entry in batch.entries:
+            if entry.counted:
+                counted.append((entry, entry.counted))
+                self.queues[entry.name.queue].bytes -= batch.counted_bytes_of(entry.counted)
         batch.line = line
         if line is not None and batch.groups is None and batch.stem.is_grouped:
             self.learn_groups(batch, line.groups)
@@ -794,7 +804,10 @@ class Index:
         stem = entry.batch.stem
         was = entry.counted
         queue.counts[name.state] += held.bit_count() - was.bit_count()
-        queue.bytes += entry.batch.counted_bytes_of(held) - entry.batch.counted_bytes_of(was)
+        if held:
+            queue.bytes += entry.batch.counted_bytes_of(held)
+        if was:
+            queue.bytes -= entry.batch.counted_bytes_of(was)
         entry.counted = held
         if held and not was:
             queue.entries[entry] = None

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 from random import Random
 from types import MappingProxyType
 from typing import Any, Final
@@ -42,7 +43,7 @@ from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .dead_letters import DeadLetters, records_of
 from .index import Index
-from .moves import RETRY, Moves, NameVanished, begin_lease, deliver
+from .moves import DUE_NOW, RETRY, Moves, NameVanished, begin_lease, deliver
 from .reader import Reader
 
 log = logging.getLogger(__name__)
@@ -81,6 +82,10 @@ class _Share:
     lease: _Lease
     members: int
     request: Receive
+
+
+_LEASE_OF: Final = attrgetter("lease")
+_QUEUE_OF: Final = attrgetter("queue")
 
 
 class Leaser(Part):
@@ -122,30 +127,35 @@ class Leaser(Part):
         The answers hold once the commit is synced, and `hand_out` has moved what it has written. One
         that waits for no message is unfinished where dead messages have to move first.
         """
-        outcomes: list[list[Delivery] | StoreError] = []
+        outcomes: list[list[Delivery] | StoreError | Unfinished] = []
         self._written = written
         self._held_up.clear()
         shares: list[_Share] = []
         chosen = self._dead_letters.not_to_be_leased()
-        for queue in {request.queue for request in requests} & self._catalog.records.keys():
-            self.expire(self._catalog.records[queue])  # Nothing moves once a request has chosen.
+        for queue in dict.fromkeys(map(_QUEUE_OF, requests)):
+            if queue in self._catalog.records:
+                self.expire(self._catalog.records[queue])  # Nothing moves once a request has chosen.
         for request in requests:
             try:
                 outcomes.append(self._choose(request, shares, chosen))
             except StoreError as error:
                 outcomes.append(error)
-        for lease in dict.fromkeys(share.lease for share in shares):
+        for lease in dict.fromkeys(map(_LEASE_OF, shares)):
             self._lease(lease)
         for share in shares:
             self._deliver(share)
         # An empty answer says that nothing is ready.
-        refused = {id(share.answer): share.lease.refused for share in shares if not share.answer}
-        return [
-            UNFINISHED
-            if outcome == [] and request.wait == 0 and request.queue in self._held_up
-            else refused.get(id(outcome)) or outcome
-            for request, outcome in zip(requests, outcomes, strict=True)
-        ]
+        refused: dict[int, StoreError] = {}
+        for share in shares:
+            if not share.answer and share.lease.refused is not None:
+                refused[id(share.answer)] = share.lease.refused
+        for place, request in enumerate(requests):
+            if outcomes[place] == []:
+                if request.wait == 0 and request.queue in self._held_up:
+                    outcomes[place] = UNFINISHED
+                elif refused:
+                    outcomes[place] = refused.get(id(outcomes[place]), outcomes[place])
+        return outcomes
 
     def _choose(
         self, request: Receive, shares: list[_Share], chosen: dict[Entry, int]
@@ -277,8 +287,11 @@ class Leaser(Part):
 
     def expire(self, record: QueueRecord) -> None:
         """Delete ready messages that are older than the queue's retention, the oldest first."""
-        retention, queue = record.settings.retention, self._index.queue(record.name)
-        for _ in range(EXPIRED_AT_ONCE if retention else 0):
+        retention = record.settings.retention
+        if not retention:
+            return
+        queue = self._index.queue(record.name)
+        for _ in range(EXPIRED_AT_ONCE):
             entry = queue.head()
             if entry is None or sent_at(entry.batch.stem.id) + retention > self._clock.wall():
                 return
@@ -296,7 +309,9 @@ class Leaser(Part):
         """Return the first of `members` that a receive has room for; at least one if it has none
         yet."""
         stem = entry.batch.stem
-        if members == stem.full and members.bit_count() <= room and stem.counted <= bytes_left:
+        count = members.bit_count()
+        is_whole = count == (stem.count or 1)
+        if is_whole and count <= room and stem.size + stem.attributes <= bytes_left:
             return members
         try:
             line = self._reader.line(entry)
@@ -417,7 +432,7 @@ class Leaser(Part):
                 receipts=receipts.make(name.queue, name.token, zip(where, ids, strict=True)),
                 bodies=bodies,
                 attributes=attributes,
-                groups=_groups_of(entry.batch.groups, where),
+                groups=_groups_of(entry.batch.groups, where) if entry.batch.groups else {},
                 deaths=records_of(name, self._reader.line(entry)) if stem.deaths else (),
                 priority=stem.priority,
                 external_size=stem.size if stem.is_external else None,
@@ -647,21 +662,15 @@ class Leaser(Part):
             self._index.put_back_due(entry, now)
 
     def next_due(self) -> Millis | None:
-        times = [self._lease_due(), min(self._reader.refused.values(), default=None)]
-        return min((time for time in times if time is not None), default=None)
-
-    def _lease_due(self) -> Millis | None:
-        """Return the monotonic time at which this process brings the next lease or delay back."""
+        if self._index.grouped:
+            return DUE_NOW
+        again = min(self._reader.refused.values()) if self._reader.refused else None
         due = self._index.next_due()
         if due is None or not self._background.brings_back:
-            return None
-        wait = self._background.wait
-        return due if not wait else Millis(max(due, self._began) + wait)
-
-    @property
-    def has_work(self) -> bool:
-        due = self.next_due()
-        return bool(self._index.grouped) or (due is not None and due <= self._clock.monotonic())
+            return again
+        if self._background.wait:
+            due = Millis(max(due, self._began) + self._background.wait)
+        return due if again is None else min(due, again)
 
     def advance(self) -> None:
         """Requeue due messages: those whose lease or delay is over, and those whose file is to be read
@@ -748,9 +757,7 @@ def _is_last(name: Name, queue: str, last: LastReceive | None) -> bool:
     )
 
 
-def _groups_of(groups: Groups | None, where: Sequence[int]) -> dict[int, str]:
+def _groups_of(groups: Groups, where: Sequence[int]) -> dict[int, str]:
     """Return the groups of delivered messages by their position."""
-    if groups is None:
-        return {}
     named = ((position, groups.of(index)) for position, index in enumerate(where))
     return {position: group for position, group in named if group}

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from ..engine.index import COUNTED, Index
@@ -39,11 +40,14 @@ from ..model.names import (
     pieces,
 )
 from ..model.operations import WrittenBody
-from ..model.statistics import Statistics
 from ..model.transitions import CHANGES, State
 
 Outcome = Any
 """A request's answer, or the `StoreError` that befell it."""
+
+
+DUE_NOW: Final = Millis(0)
+"""A monotonic time before all others: work that is due then waits for no time."""
 
 
 class Part:
@@ -65,29 +69,21 @@ class Part:
         died."""
 
     @property
-    def has_work(self) -> bool:
-        """Whether `advance` has work that waits for no time."""
-        return any(self.pending)
-
-    @property
-    def waits_for_sync(self) -> bool:
-        """Whether it continues once its changes are durable, and no answer may wait for that."""
-        return False
-
-    @property
     def has_durable(self) -> bool:
         """Whether an answered message is not yet in the place that the answer says."""
         return False
 
     def advance(self) -> None:
-        """Continue work that waited for a sync: at the beginning of a commit, if it `has_work`."""
+        """Continue work that waited for a sync or a time: at the beginning of a commit, if it is
+        due."""
 
     def tick(self) -> None:
         """Do work that is due: now and then, at the beginning of a commit."""
 
     def next_due(self) -> Millis | None:
-        """Return the monotonic time at which a tick has work, if that is known."""
-        return None
+        """Return the monotonic time at which a commit continues its work; `DUE_NOW` if the work waits
+        for a commit only, or for a sync; None: there is none."""
+        return DUE_NOW if any(self.pending) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +96,9 @@ class Turn:
     together: bool = False
 
 
-def run_in(turns: Sequence[Turn], requests: Sequence[Any]) -> list[Outcome]:
-    """Return the outcomes of `requests`, in their order, once each kind has had its turn.
+def run_in(turns: Mapping[type[Any], Turn], requests: Sequence[Any]) -> list[Outcome]:
+    """Return the outcomes of `requests`, in their order, once each kind has had its turn, in the order
+    of `turns`.
 
     None of them was answered before another came in, so no other order was promised. The error of a
     request is its outcome, and stops none of the others.
@@ -110,12 +107,14 @@ def run_in(turns: Sequence[Turn], requests: Sequence[Any]) -> list[Outcome]:
     places: dict[type[Any], list[int]] = {}
     for place, request in enumerate(requests):
         places.setdefault(type(request), []).append(place)
-    for turn in turns:
-        of_kind = places.get(turn.kind)
+    for kind in turns if len(places) > 1 else places:
+        of_kind = places.get(kind)
         if of_kind is None:
             continue
+        turn = turns[kind]
         if turn.together:
-            answers = turn.run([requests[place] for place in of_kind])
+            are_all = len(of_kind) == len(requests)
+            answers = turn.run(requests if are_all else [requests[place] for place in of_kind])
             for place, outcome in zip(of_kind, answers, strict=True):
                 outcomes[place] = outcome
             continue
@@ -159,6 +158,8 @@ class Moves:
         self.ids = ids
         self.index = Index()
         self.syncer = Syncer(disk)
+        self.statistics: Final = self.syncer.statistics
+        """Counts of all work since the start."""
         self.commit = 1
         """The number of the commit under way."""
         self.synced = 0
@@ -183,11 +184,6 @@ class Moves:
         """Messages that were unlinked from `remove/`."""
         self.unread: dict[str, None] = {}
         """Files of parts that the disk refused to show: each commit looks at them again."""
-
-    @property
-    def statistics(self) -> Statistics:
-        """Counts of all work since the start."""
-        return self.syncer.statistics
 
     # Commits.
 
@@ -231,7 +227,7 @@ class Moves:
             if written is not None:
                 self._place_body(written.path, body_path(stem.id))
             try:
-                self._attempt(lambda: self.disk.create(name.path, parts, sync=False), name.path)
+                self._attempt(partial(self.disk.create, name.path, parts, sync=False), name.path)
             except BaseException:
                 if written is not None:
                     self._place_body(body_path(stem.id), written.path)
@@ -282,7 +278,9 @@ class Moves:
         else:
             count = 0
         patience = 0
-        if state is State.LEASED and (is_prefetch or any(share.is_prefetch for share in entry.shares)):
+        if state is State.LEASED and (
+            is_prefetch or (entry.shares and any(share.is_prefetch for share in entry.shares))
+        ):
             patience = PATIENCE
         made: list[Entry] = []
         for piece in self._pieces(entry, members, state, queue or old.queue, until, token):
@@ -488,7 +486,7 @@ class Moves:
                 source,
                 name.path,
                 due + patience,
-                lambda: self._rename_or_link(source, name.path, is_rename=is_rename),
+                partial(self.disk.rename_new if is_rename else self._link, source, name.path),
                 urgent=True,
             )
         except DiskError as error:
@@ -544,10 +542,7 @@ class Moves:
             self.index.disappear(entry, self.commit)
         raise NameVanished(detail=path)
 
-    def _rename_or_link(self, source: str, target: str, *, is_rename: bool | None) -> None:
-        if is_rename:
-            self.disk.rename_new(source, target)
-            return
+    def _link(self, source: str, target: str) -> None:
         try:
             self.disk.link(source, target)
         except OSError as error:
@@ -599,9 +594,10 @@ class Moves:
         except Exception:
             self._give_up()
             raise
-        for path in filter(None, (source, target)):
-            if path is target or kind is not ChangeKind.LINK:
-                self.syncer.folder_changed(_folder_of(path))
+        if source and kind is not ChangeKind.LINK:
+            self.syncer.folder_changed(source.rpartition("/")[0])
+        if target:
+            self.syncer.folder_changed(target.rpartition("/")[0])
 
     def _attempt(self, change: Callable[[], None], target: str, *, urgent: bool = False) -> None:
         """Make a change; on a full disk with what deleted files leave, and if it is `urgent`, with the
@@ -663,7 +659,7 @@ class Moves:
             raise SyncFailed(f"the root is lost: {error}") from error
 
     def _intend(self, kind: ChangeKind, source: str, target: str, due: int) -> None:
-        if self.changes is not None:
+        if self.changes is not None and self.changes.is_shared:
             self.changes.intend(Change(kind, source, target, due))
 
     def _give_up(self) -> None:
@@ -680,11 +676,8 @@ class Moves:
         token: str,
     ) -> Iterable[int]:
         """Divide a list that is too long for a name."""
-        runs_are_few = (
-            members == entry.batch.stem.full or members & (members + (members & -members)) == 0
-        )
-        if runs_are_few:
-            return (members,)
+        if members & (members + (members & -members)) == 0:
+            return (members,)  # One run.
         longest = Name(
             stem=entry.batch.stem,
             state=state,

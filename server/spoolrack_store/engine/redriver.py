@@ -47,7 +47,7 @@ from ..model.sealed import NotWhole, Torn
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .dead_letters import DeadLetters, history_of
-from .moves import RETRY, Moves
+from .moves import DUE_NOW, RETRY, Moves
 from .reader import Reader
 from .sender import Sender
 
@@ -365,21 +365,11 @@ class Redriver(Part):
 
     # The work.
 
-    @property
-    def has_work(self) -> bool:
-        now, synced = self._clock.monotonic(), self._moves.synced
-        return any(_is_due(drive, now, synced) for drive in self._active.values())
-
-    @property
-    def waits_for_sync(self) -> bool:
-        synced = self._moves.synced
-        return any(drive.unsynced or drive.since > synced for drive in self._active.values())
-
     def next_due(self) -> Millis | None:
-        return min(
-            (drive.due for drive in self._active.values() if drive.goes_on and not drive.is_through),
-            default=None,
-        )
+        active = self._active.values()
+        if any(drive.unsynced or drive.since > self._moves.synced for drive in active):
+            return DUE_NOW
+        return min((drive.due for drive in active if drive.goes_on), default=None)
 
     def advance(self) -> None:
         """Do a bounded part of the due moves."""

@@ -94,7 +94,7 @@ from ..model.transitions import State
 from .catalog import Catalog
 from .dead_letters import DeadLetters
 from .leaser import Leaser
-from .moves import RETRY, Moves, begin_lease, received
+from .moves import DUE_NOW, RETRY, Moves, begin_lease, received
 from .reader import Reader
 
 log = logging.getLogger(__name__)
@@ -590,12 +590,6 @@ class Reserver(Part):
     # Work between requests.
 
     @property
-    def has_work(self) -> bool:
-        return self._clock.monotonic() >= self._retry_at and (
-            self._is_end_due or bool(self._changed or self._over or self._unnamed or self._stale)
-        )
-
-    @property
     def _is_end_due(self) -> bool:
         """Whether a hold is over, and that isn't noted."""
         first = self._first_to_end()
@@ -604,6 +598,8 @@ class Reserver(Part):
     def next_due(self) -> Millis | None:
         if self._retry_at > self._clock.monotonic():
             return self._retry_at
+        if self._changed or self._over or self._unnamed or self._stale:
+            return DUE_NOW
         first = self._first_to_end()
         return None if first is None else first.ends
 
@@ -639,7 +635,10 @@ class Reserver(Part):
     @property
     def is_in_slices(self) -> bool:
         """Whether the next commit leases, brings back, undoes or deletes more of a set."""
-        return bool(self._partial) or (self._effort_left <= 0 and self.has_work)
+        if self._partial or self._effort_left > 0:
+            return bool(self._partial)
+        due = self.next_due()
+        return due is not None and due <= self._clock.monotonic()
 
     def advance(self) -> None:
         self._effort_left = self.slice_effort

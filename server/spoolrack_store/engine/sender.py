@@ -210,7 +210,7 @@ class Sender(Part):
         last: dict[_Kind, list[int]] = {}
         """Of each kind what the next message may share a file with: a large body divides."""
         most = settings.messages_per_file or MOST
-        sizes = [len(body) for body in bodies] if request.written is None else [request.written.size]
+        sizes = list(map(len, bodies)) if request.written is None else [request.written.size]
         for position, body_size in enumerate(sizes):
             try:
                 if body_size > settings.max_message_size or position in request.attributes:
@@ -250,7 +250,7 @@ class Sender(Part):
                 last[kind] = [position]
                 together.append((kind, last[kind]))
         for kind, positions in together:
-            size = sum(sizes[position] for position in positions)
+            size = sum(map(sizes.__getitem__, positions))
             if request.written is not None or (len(positions) == 1 and size > LARGE_BODY):
                 size = FILE_BYTES + 1
             self._place(request, kind, most, positions, size, stored, files, keys)
@@ -334,12 +334,15 @@ class Sender(Part):
         files: list[_File],
         keys: Mapping[int, str],
     ) -> None:
-        alike = (
-            f for f in reversed(files) if f.queue == request.queue and (f.delay, f.priority) == kind
-        )
-        file = next(alike, None)
-        # An earlier file may have room, and has earlier ids: a message put there would overtake.
-        if file is None or not file.fits(len(positions), size):
+        for file in reversed(files):
+            if file.queue == request.queue and (file.delay, file.priority) == kind:
+                # An earlier file may have room, and has earlier ids: a message put there would
+                # overtake.
+                is_new = not file.fits(len(positions), size)
+                break
+        else:
+            is_new = True
+        if is_new:
             file = _File(request.queue, *kind, most)
             files.append(file)
         file.written = request.written

@@ -85,7 +85,7 @@ from ..model.stage_requests import (
 )
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
-from .moves import RETRY, Moves
+from .moves import DUE_NOW, RETRY, Moves
 
 log = logging.getLogger(__name__)
 
@@ -574,11 +574,6 @@ class Stages(Part):
     # Work that waits for a sync, or for a time.
 
     @property
-    def has_work(self) -> bool:
-        due = self.next_due()
-        return bool(self._unfinished) or (due is not None and due <= self._clock.monotonic())
-
-    @property
     def has_durable(self) -> bool:
         return any(
             end.manifest is not None and not end.gone and end.commit <= self._moves.synced
@@ -669,6 +664,8 @@ class Stages(Part):
                     stage.ends = Millis(now + RETRY)
 
     def next_due(self) -> Millis | None:
+        if self._unfinished:
+            return DUE_NOW
         return min((stage.ends for stage in self._open.values()), default=None)
 
 

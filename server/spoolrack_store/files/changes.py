@@ -109,6 +109,8 @@ class Changes:
         self._done = 0
         self.has_told = False
         """Whether something was appended since this was last set to False."""
+        self._members = b""
+        """`members`, as the header has them."""
         self.members: tuple[str, ...] = ()
         """The owners of all processes that have the root open, as far as they are known to live."""
 
@@ -119,8 +121,7 @@ class Changes:
 
     def read_members(self) -> tuple[str, ...]:
         """Return the owners in the header, of which some may be dead."""
-        text = self._memory.read(_OWNERS, _START - _OWNERS).partition(b"\0")[0]
-        return tuple(text.decode("ascii", errors="replace").split())
+        return _owners_in(self._memory.read(_OWNERS, _START - _OWNERS).partition(b"\0")[0])
 
     @property
     def is_foreign(self) -> bool:
@@ -141,7 +142,8 @@ class Changes:
 
     def set_members(self, members: tuple[str, ...]) -> None:
         self.members = members
-        text = "".join(f"{owner}\n" for owner in members).encode() + b"\0"
+        self._members = "".join(f"{owner}\n" for owner in members).encode()
+        text = self._members + b"\0"
         if len(text) > _START - _OWNERS:
             why = f"{len(self.members) - 1} processes have it open, as many as can: end one of them"
             raise RootUnusable(root="the root", why=why)
@@ -177,12 +179,18 @@ class Changes:
         _, head, _, poison = _HEADER.unpack(self._memory.read(0, _HEADER.size))
         return bool(head != self._seen or poison)
 
-    def read_header(self) -> None:
-        """Read the header. Raise `Poisoned`."""
-        _, self._head, self._done, poison = _HEADER.unpack(self._memory.read(0, _HEADER.size))
+    def read_header(self) -> bool:
+        """Read the header; return whether there are moves that this process hasn't replayed. Raise
+        `Poisoned`."""
+        header = self._memory.read(0, _START)
+        _, self._head, self._done, poison = _HEADER.unpack_from(header)
         if poison:
             raise Poisoned
-        self.members = self.read_members()
+        members = header[_OWNERS:].partition(b"\0")[0]
+        if members != self._members:
+            self._members = members
+            self.members = _owners_in(members)
+        return not self._head == self._done == self._seen
 
     def in_doubt(self) -> Change | None:
         """Return the move that a dead process began and did not mark as done."""
@@ -267,6 +275,10 @@ class Changes:
         self._write(_START + start, content[:first])
         if first < len(content):
             self._write(_START, content[first:])
+
+
+def _owners_in(text: bytes) -> tuple[str, ...]:
+    return tuple(text.decode("ascii", errors="replace").split())
 
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import BinaryIO, Final, Protocol
 
@@ -259,7 +259,7 @@ class Syncer:
             for file in files:
                 self._sync_path(file, self._disk.sync_file)
             # First: a file isn't durable before its queue's folder is.
-            for folder in sorted(folders, key=lambda folder: folder != layout.QUEUES):
+            for folder in sorted(folders, key=layout.QUEUES.__ne__):
                 self._sync_path(folder, self._disk.sync_folder)
         except OSError as error:
             raise SyncFailed(str(error)) from error
@@ -394,7 +394,7 @@ class DiskRoom:
         if left.is_below(self._watermark, size):
             raise DiskFull(detail=f"{left.bytes} bytes and {left.files} files are left")
         files = None if left.files is None else left.files - 1
-        self._left = replace(left, bytes=left.bytes - size, files=files)
+        self._left = Space(bytes=left.bytes - size, files=files)
 
     def refresh(self) -> None:
         """Query the disk again with the next file."""

@@ -25,6 +25,7 @@ from ..model.names import (
     indexes,
     is_id,
     is_set_token,
+    lowest,
     parse,
     runs,
     sent_at,
@@ -157,7 +158,7 @@ class MessageInspector:
         name, held = entry.name, entry.held
         is_lone = held.bit_count() == 1
         return QuarantinedFile(
-            id=name.stem.message_id(next(indexes(held))) if is_lone else name.stem.id,
+            id=name.stem.message_id(lowest(held)) if is_lone else name.stem.id,
             name=name.path.partition("/")[2],
             path=name.path,
             source="",

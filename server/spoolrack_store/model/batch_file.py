@@ -176,8 +176,8 @@ def line_of(
     for index, group in (groups or {}).items():
         members[group] = members.get(group, 0) | 1 << index
     return Line(
-        [len(body) for body in bodies],
-        [zlib.crc32(body) for body in bodies],
+        list(map(len, bodies)),
+        list(map(zlib.crc32, bodies)),
         attributes,
         keys,
         groups=members,
@@ -466,7 +466,9 @@ class BatchFile:
         at = len(self.entries)
         for place, other in enumerate(self.entries):
             # Equal versions can't come about; if they do, the later state wins, then the greater text.
-            if _rank(other.name) > _rank(name):
+            if other.name.version > name.version or (
+                other.name.version == name.version and _rank(other.name) > _rank(name)
+            ):
                 at = min(at, place)
                 if entry.held & other.name.members:
                     entry.held &= ~other.name.members
@@ -513,8 +515,10 @@ class BatchFile:
         """Return the bytes of bodies and attributes of `members`: an average share if the file's line
         wasn't read."""
         stem = self.stem
-        if members == stem.full:
-            return stem.counted
+        if members.bit_count() == (stem.count or 1):
+            return stem.size + stem.attributes
+        if not members:
+            return 0
         if self.line is None:
             return stem.counted * members.bit_count() // (stem.count or 1)
         return self.line.bytes_of(members) + self.line.attribute_bytes_of(members)
@@ -540,7 +544,11 @@ class BatchFile:
     @property
     def is_over(self) -> bool:
         """Whether all its names are in `remove/` or in quarantine."""
-        return all(entry.name.state in _OVER for entry in self.entries)
+        # No generator, here and below: each move asks.
+        for entry in self.entries:  # noqa: SIM110
+            if entry.name.state not in _OVER:
+                return False
+        return True
 
     def stale(self, synced: int) -> Iterator[Entry]:
         """Yield the entries outside `remove/` that durably hold nothing: they may be unlinked."""
@@ -557,7 +565,10 @@ class BatchFile:
     @property
     def is_loose(self) -> bool:
         """Whether the batch has a name outside `remove/` that may be unlinked, now or after a sync."""
-        return any(not entry.held and entry.name.state not in _OVER for entry in self.entries)
+        for entry in self.entries:  # noqa: SIM110
+            if not entry.held and entry.name.state not in _OVER:
+                return True
+        return False
 
     def extendable(self, queue: str) -> Entry | None:
         """Return an entry in `remove/` whose list a delete may extend by a rename.

@@ -39,6 +39,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from random import Random
 from typing import Final
 from zlib import crc32
@@ -220,10 +221,11 @@ def effort(mask: int) -> int:
     return 1 + (mask ^ mask << 1).bit_count() // (2 * _RUNS_LIKE_A_RENAME)
 
 
-def indexes(mask: int) -> Iterator[int]:
-    """Yield each member's index, in order."""
-    for first, last in runs(mask):
-        yield from range(first, last + 1)
+def indexes(mask: int) -> Iterable[int]:
+    """Return each member's index, in order."""
+    if mask & (mask + (mask & -mask)) == 0:
+        return range((mask & -mask).bit_length() - 1, mask.bit_length()) if mask else ()
+    return chain.from_iterable(range(first, last + 1) for first, last in runs(mask))
 
 
 def lowest(mask: int) -> int:
@@ -408,7 +410,7 @@ class Stem:
     @property
     def full(self) -> int:
         """The mask of all its messages."""
-        return all_of(self.count or 1)
+        return (1 << (self.count or 1)) - 1
 
     @property
     def counted(self) -> int:
@@ -458,14 +460,11 @@ class Name:
     path: str = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", self._format())
-
-    def _format(self) -> str:
         stem = self.stem
         text = stem.text
         if self.version != 1:
             text += f",v{self.version}"
-        if self.members != stem.full:
+        if stem.count and self.members != stem.full:
             text += "," + to_text(self.members)
         if self.receives:
             text += f",r{self.receives}"
@@ -479,15 +478,16 @@ class Name:
             text += f"@{self.due:013d}~{self.token}" if self.token else f"@{self.due:013d}"
         match self.state:
             case State.READY:
-                return f"queues/{self.queue}/{text}"
+                path = f"queues/{self.queue}/{text}"
             case State.SENT:
-                return f"new/{self.queue}:{text}"
+                path = f"new/{self.queue}:{text}"
             case State.REMOVED:
-                return f"remove/{self.queue}:{text}"
+                path = f"remove/{self.queue}:{text}"
             case State.QUARANTINED:
-                return f"quarantine/{self.queue}:{text}"
+                path = f"quarantine/{self.queue}:{text}"
             case _:
-                return f"delay/{self.queue}:{text}"
+                path = f"delay/{self.queue}:{text}"
+        object.__setattr__(self, "path", path)
 
     @property
     def bytes(self) -> int:
@@ -649,4 +649,7 @@ def is_set_token(token: str) -> bool:
 
 
 def _token(bits: int) -> str:
-    return "".join(_TOKEN_DIGITS[(bits >> shift) & 31] for shift in range(60, -1, -5))
+    text = ""
+    for shift in range(60, -1, -5):
+        text += _TOKEN_DIGITS[(bits >> shift) & 31]
+    return text

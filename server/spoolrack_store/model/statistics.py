@@ -95,7 +95,10 @@ class Statistics:
 
     def _answered(self, request: Request[Any], outcome: Outcome) -> None:
         if isinstance(request, Receive):
-            self.count(request.queue, "receive", sum(len(each.ids) for each in outcome))
+            messages = 0
+            for each in outcome:
+                messages += len(each.ids)
+            self.count(request.queue, "receive", messages)
         elif isinstance(request, Delete):
             self.count(request.queue, "delete", outcome.count(None))
         elif isinstance(request, Purge):

@@ -33,6 +33,9 @@ class State(Enum):
     QUARANTINED = "quarantined"
     """In `quarantine/`: damaged or foreign; never delivered, never destroyed."""
 
+    # By identity: an enum's own hash is a call of Python's for each look-up.
+    __hash__ = object.__hash__
+
 
 class Move(Enum):
     PUBLISH = "publish"
