@@ -853,11 +853,33 @@ STORE_MUTANTS: Final = (
         name="an-overtaken-process-goes-on-without-a-folder",
         breaks="a process that others have overtaken lists the whole root before it goes on",
         edits=edit(
-            "engine/engine.py:Sharing.enter",
-            "                self._is_overtaken = True\n",
-            "",
+            "engine/engine.py:Sharing._catch_up",
+            "            self._is_listed = False\n",
+            "            pass\n",
         ),
         caught_by=(_SETS,),
+    ),
+    Mutant(
+        name="the-head-is-noted-after-the-listing",
+        breaks="a process that lists the root beside others knows what they moved meanwhile",
+        edits=edit(
+            "engine/engine.py:Sharing._list",
+            "        self._is_listed = True\n",
+            "        self._is_listed = True\n"
+            "        self._changes.read_header()\n"
+            "        self._changes.skip()\n",
+        ),
+        caught_by=("tests/crash/test_joining_crashes.py",),
+    ),
+    Mutant(
+        name="a-name-seen-twice-is-indexed-twice",
+        breaks="a move that a listing has seen already is replayed without harm",
+        edits=edit(
+            "engine/engine.py:Sharing._replay",
+            "if index.entry_at(name) is None:",
+            "if True:",
+        ),
+        caught_by=("tests/crash/test_joining_crashes.py",),
     ),
     Mutant(
         name="a-hold-ends-while-the-marker-cannot-be-read",

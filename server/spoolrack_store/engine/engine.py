@@ -7,8 +7,9 @@ clock, randomness and disk are arguments.
 
 `Sharing` is for a root that several processes of one host have open. A commit enters, which takes
 `LOCK` and replays `CHANGES`, and leaves. In between the index is exact, whichever process made the last
-move. A process that dies is noticed by its owner's lock, which is free then; any process that notices
-publishes the messages it sent and did not publish.
+move. The root is listed without `LOCK`, while other processes commit: the head of `CHANGES` is noted
+before, and what moved meanwhile is replayed after. A process that dies is noticed by its owner's lock,
+which is free then; any process that notices publishes the messages it sent and did not publish.
 """
 
 from __future__ import annotations
