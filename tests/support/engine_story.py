@@ -366,7 +366,9 @@ class Story:
         self.at += 1
         self.told.append(f"{owner} starts, commit {self.at}")
         if self.starts.random() < self.start_deaths:
-            self.disk.steps_left = self.starts.randint(0, 8)
+            steps = self.starts.randint(0, 8)
+            # It joins, and takes the lock again once it has listed: a death between is one as it joins.
+            self.disk.steps_left = steps + 2 * (steps > (2 if self.engines else 4))
         self.guest = owner
         try:
             assert engine.open(), "no process holds the lock"
