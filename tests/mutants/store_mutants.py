@@ -1358,8 +1358,8 @@ STORE_MUTANTS: Final = (
         breaks="an extension leaves a lease its consumer",
         edits=edit(
             "engine/index.py:Index._pass_on",
-            "winner.shares.append(LeaseShare(lost, lost_size, *share[2:]))",
-            'winner.shares.append(LeaseShare(lost, lost_size, share.credits, "", *share[4:]))',
+            "winner.shares += (LeaseShare(lost, lost_size, *share[2:]),)",
+            'winner.shares += (LeaseShare(lost, lost_size, share.credits, "", *share[4:]),)',
         ),
         caught_by=("tests/store/test_lease_consumers.py",),
     ),

@@ -40,6 +40,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
+from sys import intern
 from typing import Final
 from zlib import crc32
 
@@ -455,12 +456,10 @@ class Name:
     """In `new/` only: the process that writes the file."""
     due: Millis | None = None
     token: str = ""
-    path: str = field(init=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "path", self._format())
-
-    def _format(self) -> str:
+    @property
+    def path(self) -> str:
+        """Its path in the root. It is made anew each time: of a waiting message it isn't kept."""
         stem = self.stem
         text = stem.text
         if self.version != 1:
@@ -552,7 +551,8 @@ def parse(path: str) -> Name:
     name = Name(
         stem=stem,
         state=_state_of(place.groupdict().get("folder"), group["token"]),
-        queue=place["queue"],
+        # One text for all messages of a queue.
+        queue=intern(place["queue"]),
         version=int(group["version"] or 1),
         members=members,
         receives=int(group["receives"] or 0),
