@@ -103,6 +103,8 @@ class Catalog(Part):
         self._moves = moves
         self._random = random
         self.records: dict[str, QueueRecord] = {}
+        self.expiring: dict[str, None] = {}
+        """Those of the queues that expire."""
         self.names = SortedNames()
         """The names of `records`, in order."""
         self.reset: set[str] = set()
@@ -403,11 +405,16 @@ class Catalog(Part):
         if record.name not in self.records:
             self.names.add(record.name)
         self.records[record.name] = record
+        if record.settings.expires:
+            self.expiring[record.name] = None
+        else:
+            self.expiring.pop(record.name, None)
         self._moves.index.changed.add(record.name)
 
     def _forget(self, name: str) -> QueueRecord | None:
         self._moves.index.changed.add(name)
         self.names.remove(name)
+        self.expiring.pop(name, None)
         return self.records.pop(name, None)
 
     def _version(self, name: str) -> int:
