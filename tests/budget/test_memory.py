@@ -1,4 +1,4 @@
-"""What a waiting message takes of the memory, in bytes. The ceilings may only fall."""
+"""Bytes of memory that a waiting message takes. The ceilings may only fall."""
 
 from __future__ import annotations
 

@@ -261,9 +261,9 @@ STORE_MUTANTS: Final = (
         name="what-is-deleted-comes-back",
         breaks="of two names that list a message the higher version counts",
         edits=edit(
-            "model/batch_file.py:_rank",
-            "    return name.version, _ORDER",
-            "    return -name.version, _ORDER",
+            "model/batch_file.py:_outranks",
+            "return one.version > other.version",
+            "return one.version < other.version",
         ),
         caught_by=("tests/crash/test_batch_rules.py", _STORIES),
         ancestor=_MQ,

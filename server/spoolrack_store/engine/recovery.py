@@ -36,7 +36,7 @@ def list_root(moves: Moves, follow: Callable[[], None]) -> dict[str, Entry]:
     """Make the index as the folders are, but for `new/`; return the known names in there, by their
     paths.
 
-    `follow` is called every `FOLLOWED` names. What it raises leaves an index that must be listed again.
+    `follow` is called every `FOLLOWED` names. An error leaves an index that must be listed again.
     """
     index = moves.index
     known = {entry.name.path: entry for batch in index.batches.values() for entry in batch.entries}

@@ -135,8 +135,8 @@ class Changes:
         self.set_members((self._owner,))
 
     def join(self) -> None:
-        """Become a member; the caller has checked the others, and lists the root then: what others
-        append from now on is news."""
+        """Become a member; the caller has checked the others, and lists the root then: records of
+        others from now on are news."""
         self.set_members((*self.members, self._owner))
         self._seen = self._done
 
