@@ -202,7 +202,7 @@ class Sharing:
                 self._decide()
                 if self._is_listed and self._catch_up():
                     return True
-                self._changes.skip()  # Before the listing: what moves from now on is news after it.
+                self._changes.skip()  # Before the listing: moves from now on are news after it.
                 self._told.clear()
                 if listings >= LISTINGS:
                     self._list()
