@@ -13,6 +13,7 @@ from spoolrack_store.model.background_work import ONLY_REAPS, BackgroundWork
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.store import Store
 
+from .garbage import frozen_afterwards
 from .logs import LogFormat, adopt_library_logs, make_log
 from .shutdown import EXIT_CODES, print_startup_error, shutdown_on_signals
 
@@ -41,7 +42,8 @@ async def _run(root: str, background: BackgroundWork, log_format: LogFormat, wha
         loop.call_soon_threadsafe(ending.set)
 
     try:
-        store = await asyncio.to_thread(Store.open, root, background=background)
+        with frozen_afterwards():
+            store = await asyncio.to_thread(Store.open, root, background=background)
     except tuple(EXIT_CODES) as error:
         return print_startup_error(error, log_format)
     store.on_failure(failed)

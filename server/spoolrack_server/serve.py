@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .access.watched_files import AccessUnusable
+from .garbage import frozen_afterwards
 from .logs import adopt_library_logs, make_log
 from .observability.otel import TracingUnavailable, otlp_traces
 from .serve_settings import ServeSettings
@@ -58,7 +59,8 @@ async def serve(
     if until is not None:
         until(stopping.set)
     try:
-        await server.start()
+        with frozen_afterwards():
+            await server.start()
     except tuple(EXIT_CODES) as error:
         return print_startup_error(error, settings.log_format)
     announce(

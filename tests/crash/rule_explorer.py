@@ -135,7 +135,7 @@ class Explorer:
                 batch.add(name, 1)
                 dots[name.path] = op.target
             if op.source is not None:
-                entry = batch.entry_at(named(op.source, self.messages).path)
+                entry = batch.entry_at(named(op.source, self.messages))
                 assert entry is not None
                 batch.drop(entry, 1)
         self._dots = dots

@@ -115,13 +115,13 @@ def test_a_process_that_others_have_overtaken_lists_the_root(
 ) -> None:
     monkeypatch.setattr(changes, "RING", ring)
     relisted: list[int] = []
-    relist = engine_module.relist
+    relist = engine_module.list_root
 
-    def counted(*arguments: object) -> None:
-        relisted.append(1)
-        relist(*arguments)  # type: ignore[arg-type]
+    def counted(moves: Moves, follow: Callable[[], None]) -> object:
+        relisted.extend([1] * bool(moves.index.batches))
+        return relist(moves, follow)
 
-    monkeypatch.setattr(engine_module, "relist", counted)
+    monkeypatch.setattr(engine_module, "list_root", counted)
     for seed in range(20):
         Story(seed, Model.ANY_SUBSET, processes=3).run(120)
     assert relisted

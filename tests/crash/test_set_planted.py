@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 from spoolrack_store.engine import engine as engine_module
 from spoolrack_store.engine import leaser, reserver
+from spoolrack_store.engine.moves import Moves
 from spoolrack_store.engine.reserver import HeldSet, Reserver
 from spoolrack_store.files import changes
 from spoolrack_store.model.batch_file import Entry
@@ -208,13 +209,13 @@ def test_a_process_that_others_overtook_reads_all_records(
 ) -> None:
     monkeypatch.setattr(changes, "RING", 2_000)
     relisted: list[int] = []
-    relist = engine_module.relist
+    relist = engine_module.list_root
 
-    def counted(*arguments: object) -> None:
-        relisted.append(1)
-        relist(*arguments)  # type: ignore[arg-type]
+    def counted(moves: Moves, follow: Callable[[], None]) -> object:
+        relisted.extend([1] * bool(moves.index.batches))
+        return relist(moves, follow)
 
-    monkeypatch.setattr(engine_module, "relist", counted)
+    monkeypatch.setattr(engine_module, "list_root", counted)
     for seed in range(20):
         SetStory(seed, Model.ANY_SUBSET, processes=3).run(120)
     assert relisted

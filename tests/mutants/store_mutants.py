@@ -261,9 +261,9 @@ STORE_MUTANTS: Final = (
         name="what-is-deleted-comes-back",
         breaks="of two names that list a message the higher version counts",
         edits=edit(
-            "model/batch_file.py:_rank",
-            "    return name.version, _ORDER",
-            "    return -name.version, _ORDER",
+            "model/batch_file.py:_outranks",
+            "return one.version > other.version",
+            "return one.version < other.version",
         ),
         caught_by=("tests/crash/test_batch_rules.py", _STORIES),
         ancestor=_MQ,
@@ -855,10 +855,32 @@ STORE_MUTANTS: Final = (
         breaks="a process that others have overtaken lists the whole root before it goes on",
         edits=edit(
             "engine/engine.py:Sharing._catch_up",
-            "            self._is_overtaken = True\n",
-            "",
+            "            self._is_listed = False\n",
+            "            pass\n",
         ),
         caught_by=(_SETS,),
+    ),
+    Mutant(
+        name="the-head-is-noted-after-the-listing",
+        breaks="a process that lists the root beside others knows what they moved meanwhile",
+        edits=edit(
+            "engine/engine.py:Sharing._list",
+            "        self._is_listed = True\n",
+            "        self._is_listed = True\n"
+            "        self._changes.read_header()\n"
+            "        self._changes.skip()\n",
+        ),
+        caught_by=("tests/crash/test_joining_crashes.py",),
+    ),
+    Mutant(
+        name="a-name-seen-twice-is-indexed-twice",
+        breaks="a move that a listing has seen already is replayed without harm",
+        edits=edit(
+            "engine/engine.py:Sharing._replay",
+            "if index.entry_at(name) is None:",
+            "if True:",
+        ),
+        caught_by=("tests/crash/test_joining_crashes.py",),
     ),
     Mutant(
         name="a-hold-ends-while-the-marker-cannot-be-read",
@@ -1337,8 +1359,8 @@ STORE_MUTANTS: Final = (
         breaks="an extension leaves a lease its consumer",
         edits=edit(
             "engine/index.py:Index._pass_on",
-            "winner.shares.append(LeaseShare(lost, lost_size, *share[2:]))",
-            'winner.shares.append(LeaseShare(lost, lost_size, share.credits, "", *share[4:]))',
+            "winner.shares += (LeaseShare(lost, lost_size, *share[2:]),)",
+            'winner.shares += (LeaseShare(lost, lost_size, share.credits, "", *share[4:]),)',
         ),
         caught_by=("tests/store/test_lease_consumers.py",),
     ),

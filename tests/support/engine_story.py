@@ -142,6 +142,8 @@ class Story:
         """Messages whose senders have heard that they are sent."""
         self.crashes = self.replayed = self.buried = 0
         self.engines: dict[str, Engine] = {}
+        self.guest = ""
+        """The process that opens the root, or looks, and may let others commit meanwhile."""
         self.flying: dict[str, list[tuple[int, Work]]] = {}
         """Of each process the commits that it has begun and not synced."""
         self._start()
@@ -210,7 +212,7 @@ class Story:
         self.told.append(f"{owner} has synced commit {at}")
         if work.commit is not None:
             work.commit.sync()
-        if self.random.random() < 0.1:
+        if self.random.random() < 0.1 and not self.guest:
             self.disk.steps_left = self.random.randint(0, 4)
         try:
             assert self.engines[owner].finish(work) is not None, "no process holds the lock"
@@ -355,7 +357,7 @@ class Story:
             clock=self.clock,
             random=Random(self.random.getrandbits(30)),
             owner=owner,
-            is_living=lambda owner: owner in self.engines,
+            is_living=lambda owner: owner in self.engines or owner == self.guest,
             cache_bytes=self.cache_bytes,
         )
         for queue, settings in self.settings.items():
@@ -364,13 +366,17 @@ class Story:
         self.at += 1
         self.told.append(f"{owner} starts, commit {self.at}")
         if self.starts.random() < self.start_deaths:
-            self.disk.steps_left = self.starts.randint(0, 8)
+            steps = self.starts.randint(0, 8)
+            # It joins, and takes the lock again once it has listed: a death between is one as it joins.
+            self.disk.steps_left = steps + 2 * (steps > (2 if self.engines else 4))
+        self.guest = owner
         try:
             assert engine.open(), "no process holds the lock"
             has_died = False
         except Died:
             has_died = True
         self.disk.steps_left = None
+        self.guest = ""
         if has_died:
             self.told.append(f"{owner} dies as it starts")
             self.crashes += 1

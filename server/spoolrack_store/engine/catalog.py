@@ -320,7 +320,7 @@ class Catalog(Part):
                 self._drop(name)
                 unread[name] = versions[0]
         for name, queue in sorted(self._moves.index.queues.items()):
-            if queue.entries and name not in self.records and name not in self._tombstones:
+            if queue.total and name not in self.records and name not in self._tombstones:
                 version = unread.get(name, 0) + 1
                 if name in known:
                     self._write_again(replace(known[name], version=version))

@@ -7,8 +7,9 @@ clock, randomness and disk are arguments.
 
 `Sharing` is for a root that several processes of one host have open. A commit enters, which takes
 `LOCK` and replays `CHANGES`, and leaves. In between the index is exact, whichever process made the last
-move. A process that dies is noticed by its owner's lock, which is free then; any process that notices
-publishes the messages it sent and did not publish.
+move. The root is listed without `LOCK`, while other processes commit: the head of `CHANGES` is noted
+before, and what moved meanwhile is replayed after. A process that dies is noticed by its owner's lock,
+which is free then; any process that notices publishes the messages it sent and did not publish.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import compress, islice
+from itertools import compress, count, islice
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -32,7 +33,14 @@ from ..engine.moves import DUE_NOW, RETRY, Moves, Part, Turn, run_in, unlink_all
 from ..engine.queue_views import QueueViews
 from ..engine.reader import CACHE_BYTES, Reader
 from ..engine.reaper import SLICE, Reaper
-from ..engine.recovery import fill_index, finish_sends, listed_orphans, log_unlisted, relist
+from ..engine.recovery import (
+    finish_listing,
+    finish_sends,
+    list_root,
+    list_sent,
+    listed_orphans,
+    log_unlisted,
+)
 from ..engine.redriver import Redriver
 from ..engine.remover import Remover
 from ..engine.reserver import Reserver
@@ -81,6 +89,10 @@ from ..model.transitions import State
 log = logging.getLogger(__name__)
 
 
+LISTINGS: Final = 3
+"""So often the root is listed beside other processes that overrun the log; then under the lock."""
+
+
 class Sharing:
     """The root's lock and log, which processes share. Not thread-safe."""
 
@@ -104,8 +116,19 @@ class Sharing:
         """Files of dead processes in `new/`: the commit that makes them durable, owners, files."""
         self.rests_on_others = False
         """Whether this commit has taken in what others did since the last sync."""
-        self._is_overtaken = False
-        """Whether the root must be listed again: the disk may have refused a part of the last try."""
+        self._has_joined = False
+        self._is_listed = False
+        """Whether the index has the names of a listing, and the log what moved since that began."""
+        self._is_whole = False
+        """Whether what is read under the lock alone was read since the listing."""
+        self._told: list[Change] = []
+        """Moves of others since the listing began."""
+        self._sent: dict[str, Entry] = {}
+        """Names in `new/` that were known before the listing, by their paths."""
+        self._dead = frozenset[str]()
+        """Owners that were dead when this process joined."""
+        self.has_opened = False
+        """Whether the index was exact once."""
         self.is_over = False
         """Whether this process has left the root: its index stays as it was."""
         self.replayed = 0
@@ -113,76 +136,143 @@ class Sharing:
 
     def open(self) -> bool:
         """Join the processes that have the root open, or begin a new log; False if another one holds
-        the lock."""
+        the lock: then call again."""
+        try:
+            if not (self._has_joined or self._join()) or not self.enter():
+                return False
+        except Exception:
+            with suppress(SyncFailed):  # Of the disk whose failure is on its way up.
+                self._withdraw()
+            raise
+        try:
+            log_unlisted(self._moves)
+        finally:
+            self.leave()
+        return True
+
+    def _join(self) -> bool:
+        """Become a member: from then on other processes log their moves. False if one holds the
+        lock."""
         if not self._acquire_lock():
             return False
         try:
-            self._open()
-        except BaseException as error:
-            if isinstance(error, Exception):
-                with suppress(SyncFailed):  # Of the disk whose failure is on its way up.
-                    self.close()
+            changes = self._changes
+            members = frozenset[str]()
+            if not changes.is_foreign:
+                members = frozenset(changes.read_members())
+            elif any(map(self._is_living, set(owners_of(self._moves.disk)) - {self._moves.owner})):
+                holder = f", whose {PATH} another version of Spoolrack writes"
+                raise RootInUse(root="the root", holder=holder)
+            living = frozenset(filter(self._is_living, members))
+            if living:
+                changes.read_header()
+                self._decide()
+                changes.join()
+            else:
+                changes.begin_anew()
+            self._dead = members - living
+            self._moves.changes = changes
+            self._has_joined = True
+            return True
+        finally:
             self._release()
-            raise
-        self.leave()
-        return True
 
-    def _open(self) -> None:
-        changes = self._changes
-        members = frozenset[str]()
-        if not changes.is_foreign:
-            members = frozenset(changes.read_members())
-        elif any(map(self._is_living, set(owners_of(self._moves.disk)) - {self._moves.owner})):
-            holder = f", whose {PATH} another version of Spoolrack writes"
-            raise RootInUse(root="the root", holder=holder)
-        living = frozenset(filter(self._is_living, members))
-        if living:
-            changes.read_header()
-            self._decide()
-            changes.join()
-        else:
-            changes.begin_anew()
-        self._moves.changes = changes
-        sent = fill_index(self._moves, living)
-        for part in self._parts:
-            part.recover()
-        log_unlisted(self._moves)
-        self.orphans.append((self._moves.commit, members - living, sent))
+    def _withdraw(self) -> None:
+        """Leave the root after a failed opening; if another process holds the lock, it finds this one
+        dead."""
+        if self._has_joined and self._acquire_lock():
+            try:
+                self.close()
+            finally:
+                self._release()
 
     def enter(self) -> bool:
         """Take the lock and replay the changes of other processes; False if another process holds it.
-        Raise `Poisoned`, `SyncFailed`."""
+
+        The first time, and where others have changed more than `CHANGES` holds, the root is listed
+        before, without the lock. Raise `Poisoned`, `SyncFailed`.
+        """
         if self.is_over:
             raise SyncFailed("the store is closed")
-        if not self._acquire_lock():
-            return False
-        try:
-            if self._changes.read_header() or self._is_overtaken or self._moves.unread:
-                self._catch_up()
-        except BaseException:
-            self._release()  # A move in doubt stays in doubt, and what wasn't replayed is news.
-            raise
-        return True
+        for listings in count():
+            if not self._acquire_lock():
+                return False
+            try:
+                has_news = self._changes.read_header()
+                if self._is_whole and not (has_news or self._moves.unread):
+                    return True
+                self._decide()
+                if self._is_listed and self._catch_up():
+                    return True
+                self._changes.skip()  # Before the listing: moves from now on are news after it.
+                self._told.clear()
+                if listings >= LISTINGS:
+                    self._list()
+                    self._catch_up()
+                    return True
+            except BaseException:
+                self._release()  # A move in doubt stays in doubt, and what wasn't replayed is news.
+                raise
+            self._release()
+            with suppress(Overtaken):
+                self._list()
+        raise AssertionError
 
-    def _catch_up(self) -> None:
-        """Take in what other processes have changed, and look again at what the disk refused to
-        show."""
-        self._decide()
+    def _list(self) -> None:
+        """List the folders. Without the lock other processes go on: a name that moves meanwhile may be
+        seen twice, or nowhere, and the log tells where it is. Raise `Overtaken`."""
+        self._is_whole = False
+        self._sent = list_root(self._moves, self._follow)
+        for change in self._told:
+            self._replay(change)
+        self._told.clear()
+        self._is_listed = True
+
+    def _follow(self) -> None:
+        """Read the log during a listing, before the ring is overrun; if another process holds the lock,
+        the next call does."""
+        if self._lock is not None or not self._acquire_lock():
+            return
         try:
-            if self._is_overtaken:
-                raise Overtaken
+            self._changes.read_header()
+            self._decide()
+            self._told += self._changes.news()
+        finally:
+            self._release()
+
+    def _catch_up(self) -> bool:
+        """Make the index exact; return False if the root must be listed. The lock is held."""
+        if self._is_whole:
             for path in list(self._moves.unread):
                 self._notify_parts(path)
+        replayed = self.replayed
+        try:
             for change in self._changes.news():
                 self._replay(change)
         except Overtaken:
-            self._is_overtaken = True
-            relist(self._moves, self._changes.members)
-            self._changes.skip()
-            for part in self._parts:
-                part.recover()
-            self._is_overtaken = False
+            self._is_listed = False
+            return False
+        if not self._is_whole:
+            if replayed != self.replayed:
+                self._moves.index.find_superseded(self._moves.commit)
+            self._read_rest()
+        return True
+
+    def _read_rest(self) -> None:
+        """Read what only the lock keeps still: `new/`, and the files of the parts."""
+        moves, members = self._moves, frozenset(self._changes.members) - {self._moves.owner}
+        is_start = not self.has_opened
+        others = frozenset(filter(self._is_living, members)) if is_start else members
+        sent = list_sent(moves, others, self._sent)
+        if is_start:
+            finish_listing(moves)
+        for part in self._parts:
+            part.recover()
+        if is_start:
+            self.orphans.append((moves.commit, self._dead | (members - others), sent))
+        else:
             self._built_on_others()
+        self._is_whole = self.has_opened = True
 
     def leave(self) -> None:
         """Release the lock; all moves of the commit are made."""
@@ -288,7 +378,7 @@ class Sharing:
     @property
     def has_news(self) -> bool:
         """Whether other processes have changed something since the last commit."""
-        return not self.is_over and self._changes.has_news
+        return not self.is_over and (not self._is_whole or self._changes.has_news)
 
     def poison(self) -> None:
         """Stop all processes that have the root open. On a dead disk each detects that by itself."""
@@ -319,7 +409,9 @@ class Sharing:
             return
         if change.kind is not ChangeKind.UNLINK:
             name = parse(change.target)
-            index.appear(name, commit, due=change.due)
+            # A listing that was made meanwhile may have seen it.
+            if index.entry_at(name) is None:
+                index.appear(name, commit, due=change.due)
             self._moves.ids.rise_above(name.stem.id)
         if change.kind is not ChangeKind.LINK:
             try:
@@ -336,6 +428,8 @@ class Sharing:
 
     def _notify_parts(self, path: str) -> None:
         """Let its part look at a file; one that the disk refuses to show is looked at again."""
+        if not self._is_whole:
+            return  # All files of the parts are read once the listing is whole.
         unread = self._moves.unread
         for part in self._parts:
             if path.startswith(tuple(f"{folder}/" for folder in part.folders)):

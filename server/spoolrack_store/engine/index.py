@@ -462,9 +462,7 @@ _WAITS: Final = (State.LEASED, State.DELAYED)
 class QueueIndex:
     """The messages of one queue."""
 
-    __slots__ = (
-        *("bytes", "counts", "entered", "entries", "groups", "left", "orders", "priorities", "ready"),
-    )
+    __slots__ = (*("bytes", "counts", "entered", "groups", "left", "orders", "priorities", "ready"),)
 
     def __init__(self) -> None:
         self.ready = EntryOrder()
@@ -475,8 +473,6 @@ class QueueIndex:
         self.counts = dict.fromkeys(COUNTED, 0)
         self.bytes = 0
         """Of all messages that are counted."""
-        self.entries: dict[Entry, None] = {}
-        """All that hold a message here, in the three states."""
         self.entered = 0
         """Messages that this process has brought into the queue."""
         self.left = 0
@@ -486,6 +482,11 @@ class QueueIndex:
     @property
     def total(self) -> int:
         return sum(self.counts.values())
+
+    @property
+    def entries(self) -> Iterator[Entry]:
+        """All that hold a message here, in the three states, in no order."""
+        return chain(*self.orders.values())
 
     def head(self, state: State = State.READY) -> Entry | None:
         """Return the entry that holds the oldest message in a state."""
@@ -664,7 +665,7 @@ class Index:
     def entry_at(self, name: Name) -> Entry | None:
         """Return the entry with the path of `name`."""
         batch = self.batches.get(name.stem.text)
-        return None if batch is None else batch.entry_at(name.path)
+        return None if batch is None else batch.entry_at(name)
 
     def has_file_of(self, id: str) -> bool:
         """Return whether there is a file of this message alone, in any state."""
@@ -747,7 +748,7 @@ class Index:
 
     def end_shares(self, entry: Entry) -> None:
         """Let no consumer hold an entry any more, whose lease goes on for now."""
-        shares, entry.shares = entry.shares, []
+        shares, entry.shares = entry.shares, ()
         for share in shares:
             if share.credits is not None:
                 share.credits.give_back(share.members.bit_count(), share.size, is_answer=False)
@@ -765,12 +766,12 @@ class Index:
                 lost_size = min(lost_size, loser.batch.counted_bytes_of(lost))
             if lost and goes_on:
                 assert winner is not None
-                winner.shares.append(LeaseShare(lost, lost_size, *share[2:]))
+                winner.shares += (LeaseShare(lost, lost_size, *share[2:]),)
             elif lost and share.credits is not None:
                 share.credits.give_back(lost.bit_count(), lost_size, is_answer=self.is_answer)
             if left:
                 kept.append(LeaseShare(left, share.size - lost_size, *share[2:]))
-        loser.shares = kept
+        loser.shares = tuple(kept)
 
     def learn(self, batch: BatchFile, line: Line | None) -> None:
         """Keep a file's line about its messages, for exact byte counts; None: drop it."""
@@ -810,15 +811,12 @@ class Index:
             queue.bytes -= entry.batch.counted_bytes_of(was)
         entry.counted = held
         if held and not was:
-            queue.entries[entry] = None
             if name.token and is_set_token(name.token):
                 self.leases_of.setdefault(name.token, {})[entry] = None
-        elif was and not held:
-            del queue.entries[entry]
-            if name.token and is_set_token(name.token):
-                del self.leases_of[name.token][entry]
-                if not self.leases_of[name.token]:
-                    del self.leases_of[name.token]
+        elif was and not held and name.token and is_set_token(name.token):
+            del self.leases_of[name.token][entry]
+            if not self.leases_of[name.token]:
+                del self.leases_of[name.token]
         queue.orders[name.state].change(entry, was, held)
         if name.state in _WAITS:
             self._hiding += bool(held) - bool(was)

@@ -418,8 +418,8 @@ class Leaser(Part):
                 size = entry.batch.counted_bytes_of(members)
                 credits.charge(0, size)
                 number = credits.deliver(len(where))
-            entry.shares.append(
-                LeaseShare(members, size, credits, consumer, share.lease.since, number, members)
+            entry.shares += (
+                LeaseShare(members, size, credits, consumer, share.lease.since, number, members),
             )
         share.answer.append(
             Delivery(

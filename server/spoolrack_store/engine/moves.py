@@ -220,14 +220,15 @@ class Moves:
             owner=self.owner,
             due=Millis(wall + delay) if delay else None,
         )
+        path = name.path
         if stem.key is not None:
             # Other processes must know its keys before it is published.
-            self._intend(ChangeKind.FILE, "", name.path, 0)
+            self._intend(ChangeKind.FILE, "", path, 0)
         try:
             if written is not None:
                 self._place_body(written.path, body_path(stem.id))
             try:
-                self._attempt(partial(self.disk.create, name.path, parts, sync=False), name.path)
+                self._attempt(partial(self.disk.create, path, parts, sync=False), path)
             except BaseException:
                 if written is not None:
                     self._place_body(body_path(stem.id), written.path)
@@ -237,7 +238,7 @@ class Moves:
                 self._give_up()
             raise explained(error) from error
         if alone or not self.disk.can_sync_all:
-            self.syncer.lone_file_written(name.path)
+            self.syncer.lone_file_written(path)
         else:
             self.syncer.file_written()
         self.syncer.folder_changed("new")
@@ -479,14 +480,14 @@ class Moves:
         it is due by `patience` later."""
         if is_rename is None:
             is_rename = may_rename(entry, name.members, self.synced)
-        source = entry.name.path
+        source, target = entry.name.path, name.path
         try:
             self._change(
                 ChangeKind.RENAME if is_rename else ChangeKind.LINK,
                 source,
-                name.path,
+                target,
                 due + patience,
-                partial(self.disk.rename_new if is_rename else self._link, source, name.path),
+                partial(self.disk.rename_new if is_rename else self._link, source, target),
                 urgent=True,
             )
         except DiskError as error:
@@ -495,7 +496,7 @@ class Moves:
                 self.require_there(entry)
             raise
         if is_rename:
-            self.syncer.file_moved(source, name.path)
+            self.syncer.file_moved(source, target)
         made = self.index.appear(name, self.commit, due=due)
         if is_rename:
             self.index.disappear(entry, self.commit)

@@ -7,13 +7,13 @@ is whole. A file with a name elsewhere was synced before it got that name, and i
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from ..files.disk import FileKind, explained
+from ..files.disk import FileKind, Found, explained
 from ..files.layout import BODIES, BODY, NEW, QUARANTINE, body_owner
 from ..model.batch_file import BatchFile, Damaged, Entry, body, decode
-from ..model.errors import StoreError
+from ..model.errors import DiskError, StoreError
 from ..model.names import Name, NotAName, Stem, body_path, indexes, is_id, is_queue_name, parse
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
@@ -24,32 +24,64 @@ from .moves import Moves, publish
 
 log = logging.getLogger(__name__)
 
-FOLDERS: Final = ("new", "delay", "remove", "quarantine")
+FOLDERS: Final = ("delay", "remove", "quarantine")
+"""Beside the queues' folders and `new/`."""
+FOLLOWED: Final = 2_000
+"""Names of a listing after which the log is read."""
+TOLD: Final = 100_000
+"""Names of a listing after which its progress is logged."""
 
 
-def fill_index(moves: Moves, living: Collection[str] = ()) -> list[Entry]:
-    """Fill the index from the folders; return the entries in `new/`, to be finished once they are
-    durable.
+def list_root(moves: Moves, follow: Callable[[], None]) -> dict[str, Entry]:
+    """Make the index as the folders are, but for `new/`; return the known names in there, by their
+    paths.
 
-    Files in `new/` that the processes `living` write are theirs. The next commit makes
-    durable what was found.
+    `follow` is called every `FOLLOWED` names. An error leaves an index that must be listed again.
     """
+    index = moves.index
+    known = {entry.name.path: entry for batch in index.batches.values() for entry in batch.entries}
+    sent = {path: entry for path, entry in known.items() if entry.name.state is State.SENT}
+    is_again = bool(known)
+    for number, name in enumerate(_listed(moves), 1):
+        if known.pop(name.path, None) is None:
+            appear(moves, name)
+        if not number % FOLLOWED:
+            follow()
+            if not number % TOLD:
+                log.info("%d names of the root are read", number)
+    for path in known.keys() - sent.keys():
+        index.disappear(known[path], moves.commit)
+    index.find_superseded(moves.commit)
+    for batch in index.batches.values() if is_again else ():
+        if batch.is_over:
+            # Another process may have had a name of it in `new/`, which is gone.
+            batch.changed = moves.commit
+            index.over[batch] = None
+    return sent
+
+
+def list_sent(moves: Moves, others: Collection[str], known: Mapping[str, Entry]) -> list[Entry]:
+    """Index the files in `new/` but for those that the processes `others` write, which are theirs;
+    return the entries that were not `known`. The lock is held."""
+    left = dict(known)
     sent: list[Entry] = []
-    sent_by_others: set[str] = set()
-    for name in _listed(moves):
-        if name.owner in living and name.state is State.SENT:
-            sent_by_others.add(name.stem.id)
-            continue
-        entry = appear(moves, name)
-        if name.state is State.SENT:
-            sent.append(entry)
+    for name in _names_in(moves, NEW):
+        if left.pop(name.path, None) is None and name.owner not in others:
+            sent.append(appear(moves, name))
             # A process that died may not have synced what it wrote.
             moves.syncer.lone_file_written(name.path)
-    moves.index.find_superseded(moves.commit)
-    _remove_bodies_left(moves, sent_by_others)
-    for folder in (*FOLDERS, BODIES, "queues", *_queue_folders(moves), "."):
-        moves.syncer.folder_changed(folder)
+    for entry in left.values():
+        if entry in entry.batch.entries:  # Another process may have purged it, and the log may say so.
+            moves.index.disappear(entry, moves.commit)
     return sent
+
+
+def finish_listing(moves: Moves) -> None:
+    """Unlink bodies without a message, and let the next commit make durable what a start has found.
+    The lock is held."""
+    _remove_bodies_left(moves, {name.stem.id for name in moves.names_sent_by_others()})
+    for folder in (NEW, *FOLDERS, BODIES, "queues", *_queue_folders(moves), "."):
+        moves.syncer.folder_changed(folder)
 
 
 def appear(moves: Moves, name: Name) -> Entry:
@@ -114,7 +146,8 @@ def log_unlisted(moves: Moves) -> None:
     missed = {
         batch.stem.text: batch.unlisted
         for batch in moves.index.batches.values()
-        if batch.unlisted and not batch.is_over
+        # A lone message has no name that doesn't list it.
+        if batch.stem.count and batch.unlisted and not batch.is_over
     }
     # Of a batch that a living process has leased a part of as it sent it, the rest is in `new/`.
     for name in moves.names_sent_by_others() if missed else ():
@@ -160,7 +193,7 @@ def _listed(moves: Moves) -> Iterator[Name]:
 
 
 def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
-    for each in moves.scan(folder):
+    for each in _found_in(moves, folder):
         path = f"{folder}/{each.name}"
         try:
             if each.kind is FileKind.FILE:
@@ -178,31 +211,14 @@ def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
             moves.foreign[path] = why
 
 
-def relist(moves: Moves, members: Collection[str]) -> None:
-    """Rebuild the index from the folders: other processes moved more than `CHANGES` holds."""
-    # Another process may have purged files that this one has in `new/`.
-    others = {owner for owner in members if owner != moves.owner}
-    there = {
-        name.path: name
-        for name in _listed(moves)
-        if not (name.state is State.SENT and name.owner in others)
-    }
-    known = {
-        entry.name.path: entry
-        for batch in moves.index.batches.values()
-        for entry in batch.entries
-        if not (entry.name.state is State.SENT and entry.name.owner in others)
-    }
-    for path in there.keys() - known.keys():
-        appear(moves, there[path])
-    for path in known.keys() - there.keys():
-        moves.index.disappear(known[path], moves.commit)
-    moves.index.find_superseded(moves.commit)
-    for batch in moves.index.batches.values():
-        if batch.is_over:
-            # Another process may have had a name of it in `new/`, which is gone.
-            batch.changed = moves.commit
-            moves.index.over[batch] = None
+def _found_in(moves: Moves, folder: str) -> list[Found]:
+    """Return what is in a folder: nothing, if another process has deleted its queue meanwhile."""
+    try:
+        return moves.scan(folder)
+    except DiskError as error:
+        if isinstance(error.__cause__, FileNotFoundError) and folder.startswith("queues/"):
+            return []
+        raise
 
 
 def _queue_folders(moves: Moves) -> list[str]:

@@ -13,9 +13,9 @@ Numbers are little-endian. `pid` is the process that took `LOCK` last, and `sinc
 which it did, in milliseconds: for processes that wait for it. `head` is where the next record begins,
 counted from the first ever; up to `done` all moves took place. Until `listening`, in milliseconds since
 boot, a process waits for changes: a process that makes some touches the files of the other owners,
-which watch them. The owners are the processes that have the root open: each adds itself, and lists the
-root then, both under `LOCK`. So a process that finds no other name in the header needn't append. `due`
-is the end of a lease or a delay in milliseconds since boot.
+which watch them. The owners are the processes that have the root open: each adds itself under `LOCK`,
+and lists the root then, without it. So a process that finds no other name in the header needn't append.
+`due` is the end of a lease or a delay in milliseconds since boot.
 
 `LockHolder` describes the process that holds `LOCK`, for operators. The lock is never broken.
 """
@@ -136,7 +136,8 @@ class Changes:
         self.set_members((self._owner,))
 
     def join(self) -> None:
-        """Become a member; the caller has checked the others, and lists the root then."""
+        """Become a member; the caller has checked the others, and lists the root then: records of
+        others from now on are news."""
         self.set_members((*self.members, self._owner))
         self._seen = self._done
 

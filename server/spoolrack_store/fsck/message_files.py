@@ -6,7 +6,7 @@ listing shows them still. Names are never made twice, so a batch that changed in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -265,7 +265,7 @@ class MessageInspector:
 
     # Contents.
 
-    def _damages(self, batch: BatchFile, entries: list[Entry]) -> Iterator[tuple[Entry, int, str]]:
+    def _damages(self, batch: BatchFile, entries: Sequence[Entry]) -> Iterator[tuple[Entry, int, str]]:
         """Yield for each entry which messages of its file are damaged, and why.
 
         All names are links of one file, which is read once; unless a copy of the root, or a file system

@@ -417,7 +417,7 @@ class Entry:
         """The part of it that the queue's figures include."""
         self.taken = 0
         """The last commit that took messages from it."""
-        self.shares: list[LeaseShare] = []
+        self.shares: tuple[LeaseShare, ...] = ()
         """Of a lease: which messages went to which consumer, as far as a receive of this process named
         one or bounds what it holds."""
         self.due = 0
@@ -448,8 +448,8 @@ class BatchFile:
 
     def __init__(self, stem: Stem) -> None:
         self.stem = stem
-        self.entries: list[Entry] = []
-        """By version, the lowest first."""
+        self.entries: tuple[Entry, ...] = ()
+        """By version, the lowest first. Most files have one: a tuple takes half of a list's bytes."""
         self.top = 0
         """The highest version of a name that it has or had."""
         self.changed = 0
@@ -466,9 +466,7 @@ class BatchFile:
         at = len(self.entries)
         for place, other in enumerate(self.entries):
             # Equal versions can't come about; if they do, the later state wins, then the greater text.
-            if other.name.version > name.version or (
-                other.name.version == name.version and _rank(other.name) > _rank(name)
-            ):
+            if _outranks(other.name, name):
                 at = min(at, place)
                 if entry.held & other.name.members:
                     entry.held &= ~other.name.members
@@ -477,14 +475,17 @@ class BatchFile:
                 other.held &= ~name.members
                 other.taken = commit
                 losers.append(other)
-        self.entries.insert(at, entry)
+        self.entries = (*self.entries[:at], entry, *self.entries[at:])
         self.top = max(self.top, name.version)
         self.changed = commit
         return entry, losers
 
     def drop(self, entry: Entry, commit: int) -> None:
         """Remove a name that was unlinked or renamed."""
-        self.entries.remove(entry)
+        entries = self.entries
+        if entry in entries:
+            at = entries.index(entry)
+            self.entries = entries[:at] + entries[at + 1 :]
         self.changed = commit
 
     def holder(self, index: int) -> Entry | None:
@@ -495,9 +496,10 @@ class BatchFile:
                 return entry
         return None
 
-    def entry_at(self, path: str) -> Entry | None:
+    def entry_at(self, name: Name) -> Entry | None:
+        """Return the entry with the path of `name`."""
         for entry in self.entries:
-            if entry.name.path == path:
+            if entry.name.version == name.version and entry.name.path == name.path:
                 return entry
         return None
 
@@ -602,5 +604,8 @@ def resolve(names: Iterable[Name]) -> dict[str, BatchFile]:
 _ORDER = (State.SENT, State.READY, State.DELAYED, State.LEASED, State.REMOVED, State.QUARANTINED)
 
 
-def _rank(name: Name) -> tuple[int, int, str]:
-    return name.version, _ORDER.index(name.state), name.path
+def _outranks(one: Name, other: Name) -> bool:
+    """Return whether the first of two names holds what both list."""
+    if one.version != other.version:
+        return one.version > other.version
+    return (_ORDER.index(one.state), one.path) > (_ORDER.index(other.state), other.path)

@@ -41,6 +41,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 from random import Random
+from sys import intern
 from typing import Final
 from zlib import crc32
 
@@ -457,9 +458,10 @@ class Name:
     """In `new/` only: the process that writes the file."""
     due: Millis | None = None
     token: str = ""
-    path: str = field(init=False, compare=False)
 
-    def __post_init__(self) -> None:
+    @property
+    def path(self) -> str:
+        """Its path in the root. It is made anew each time: of a waiting message it isn't kept."""
         stem = self.stem
         text = stem.text
         if self.version != 1:
@@ -478,16 +480,15 @@ class Name:
             text += f"@{self.due:013d}~{self.token}" if self.token else f"@{self.due:013d}"
         match self.state:
             case State.READY:
-                path = f"queues/{self.queue}/{text}"
+                return f"queues/{self.queue}/{text}"
             case State.SENT:
-                path = f"new/{self.queue}:{text}"
+                return f"new/{self.queue}:{text}"
             case State.REMOVED:
-                path = f"remove/{self.queue}:{text}"
+                return f"remove/{self.queue}:{text}"
             case State.QUARANTINED:
-                path = f"quarantine/{self.queue}:{text}"
+                return f"quarantine/{self.queue}:{text}"
             case _:
-                path = f"delay/{self.queue}:{text}"
-        object.__setattr__(self, "path", path)
+                return f"delay/{self.queue}:{text}"
 
     @property
     def bytes(self) -> int:
@@ -552,7 +553,8 @@ def parse(path: str) -> Name:
     name = Name(
         stem=stem,
         state=_state_of(place.groupdict().get("folder"), group["token"]),
-        queue=place["queue"],
+        # One text for all messages of a queue.
+        queue=intern(place["queue"]),
         version=int(group["version"] or 1),
         members=members,
         receives=int(group["receives"] or 0),
