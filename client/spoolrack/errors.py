@@ -124,8 +124,8 @@ class StageNotFound(SpoolrackError):
 
 
 class EpochDiffers(SpoolrackError):
-    """The writer has published this epoch with other messages: nothing was published, and the stages
-    are as they were."""
+    """The writer has published this epoch with other messages, or to a queue that was deleted and
+    created again since: nothing was published, and the stages are as they were."""
 
     reason = "EPOCH_DIFFERS"
     code = "FAILED_PRECONDITION"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import socket
+import ssl
 from codecs import BOM_UTF8
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -18,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPri
 from spoolrack.spark._credentials_option import credentials_in
 from spoolrack_server.access.security import Security
 from spoolrack_server.access.sqs_keys import SqsKeys, issue
-from spoolrack_server.access.tls import Tls, TlsFiles
+from spoolrack_server.access.tls import Tls, TlsFiles, _shake_hands
 from spoolrack_server.access.tokens import new_token
 from spoolrack_server.access.watched_files import AccessUnusable
 from spoolrack_server.cli.connection_options import _token
@@ -39,6 +41,7 @@ KEYS: dict[str, Callable[[], CertificateIssuerPrivateKeyTypes]] = {
     "ed25519": ed25519.Ed25519PrivateKey.generate,
     "ed448": ed448.Ed448PrivateKey.generate,
 }
+CLOSE_NOTIFY = bytes.fromhex("15 0303 0002 01 00")
 GOOD = ("rsa", "p256", "p384")
 
 
@@ -86,6 +89,19 @@ def test_a_certificate_is_tried_without_its_ca_and_where_clients_need_one_of_the
     tls = files.write_certificate(ca)
     other = files.write_ca(other_ca)
     Tls(TlsFiles(certificate=tls.certificate, key=tls.key, client_ca=other), make_log())
+
+
+def test_a_client_that_says_goodbye_to_a_certificate_is_no_reason_to_refuse_it(ca: trustme.CA) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("localhost").configure_cert(context)
+    sent = ssl.MemoryBIO()
+    greeting = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        greeting.do_handshake()
+    client, server = socket.socketpair()
+    with client, server:
+        client.sendall(sent.read() + CLOSE_NOTIFY)
+        _shake_hands(context, server)
 
 
 def test_a_new_certificate_that_clients_of_grpc_cant_accept_is_refused_and_the_old_one_stays(

@@ -571,7 +571,7 @@ STORE_MUTANTS: Final = (
         name="a-purge-by-state-takes-all",
         breaks="a purge by state takes no message of another state",
         edits=edit(
-            "engine/remover.py:Remover.purge",
+            "engine/remover.py:Remover._purge",
             "request.matches(_state_to_be(entry.name), ",
             "request.matches(State.READY, ",
         ),
@@ -581,9 +581,9 @@ STORE_MUTANTS: Final = (
         name="purge-forgets-what-is-hidden",
         breaks="a purge takes leased and delayed messages, too",
         edits=edit(
-            "engine/remover.py:Remover.purge",
-            "            held = entry.held & ~self._index.superseded_of(entry)\n",
-            "            held = 0 if entry.due else entry.held & ~self._index.superseded_of(entry)\n",
+            "engine/remover.py:Remover._purge",
+            "        held = entry.held & ~self._index.superseded_of(entry)\n",
+            "        held = 0 if entry.due else entry.held & ~self._index.superseded_of(entry)\n",
         ),
         caught_by=(_REQUESTS,),
     ),
@@ -905,7 +905,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="an-identity-is-told-before-it-is-durable",
         breaks="a caller that was told a root's identity never meets another one after a power cut",
-        edits=edit("files/root.py:_identify", "        disk.sync_file(IDENTITY)", "        pass"),
+        edits=edit("files/root.py:_identify", "disk.sync_file(IDENTITY)", "None"),
         caught_by=(_IDENTITY,),
     ),
     Mutant(
@@ -935,10 +935,18 @@ STORE_MUTANTS: Final = (
         breaks="a commit that is repeated now and then is remembered for as long",
         edits=edit(
             "engine/reserver.py:Reserver._commit",
-            "            self._write_marker(stream, before, [])\n",
-            "",
+            "self._clock.wall() - MEMORY // 2",
+            "self._clock.wall() - MEMORY * 2",
         ),
         caught_by=(_SETS,),
+    ),
+    Mutant(
+        name="a-publication-counts-for-a-queue-that-was-created-again",
+        breaks="a repeated publication is no success for a queue that it never reached",
+        edits=edit(
+            "engine/stages.py:Stages.publish", "self._has_newer_queue(request, before)", "False"
+        ),
+        caught_by=(_STAGES,),
     ),
     Mutant(
         name="a-set-outlives-its-queue",

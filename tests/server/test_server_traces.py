@@ -222,7 +222,7 @@ def test_that_the_extra_is_missing_is_told_with_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    with pytest.raises(TracingUnavailable, match=r"pip install \"spoolrack\[otel\]\""):
+    with pytest.raises(TracingUnavailable, match=r"pip install \"\.\[otel\]\""):
         otlp_traces("http://127.0.0.1:4317")
 
 

@@ -8,6 +8,7 @@ from spoolrack_store.model.clock import DAY, Millis
 from spoolrack_store.model.errors import (
     DiskError,
     EpochDiffers,
+    EpochPassed,
     InvalidMessage,
     InvalidRequest,
     QueueFull,
@@ -204,6 +205,27 @@ def test_the_same_epoch_or_an_older_one_publishes_nothing(rig: Rig, epoch: int) 
     assert rig.publish("w", epoch, "nowhere") == again
     assert rig.receive() == [b"a"]
     assert not rig.publish("another", epoch, "t").is_already
+
+
+@pytest.mark.parametrize("epoch", [4, 5])
+@pytest.mark.parametrize("digest", ["", "1-a"])
+def test_a_publication_is_no_success_for_a_queue_that_was_created_again_since(
+    rig: Rig, epoch: int, digest: str
+) -> None:
+    rig.stage("s", 0, b"a")
+    rig.publish("w", 5, "s", digest=digest)
+    rig.ticks()
+    rig.ask(DeleteQueue(name="q"))
+    rig.ticks()
+    rig.clock.advance(1_000)
+    rig.ask(CreateQueue(name="q", settings=QueueSettings()))
+    assert rig.publish("w", 5, "s", digest=digest).is_already  # a repeated call for the former queue
+    rig.stage("t", 0, b"a")
+    with pytest.raises((EpochDiffers, EpochPassed)):
+        rig.publish("w", epoch, "t", digest=digest)
+    assert rig.staged() == ["t"]
+    assert not rig.publish("w", 6, "t", digest=digest).is_already
+    assert rig.receive() == [b"a"]
 
 
 def test_an_epoch_without_stages_is_remembered(rig: Rig) -> None:

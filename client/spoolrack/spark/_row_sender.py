@@ -47,7 +47,7 @@ _PASSED: Final = "EPOCH_PASSED"
 
 
 class OtherRows(SpoolrackError):
-    """A batch of this number was published before, with other rows."""
+    """A batch of this number was published before, with other rows or to a queue that is gone."""
 
     reason = "EPOCH_DIFFERS"
 
@@ -211,7 +211,9 @@ def publish(
             raise
         raise OtherRows(
             f"Batch {epoch} of the writer {writer} was published before, with other rows than the "
-            f"{all_of_it.messages} of now, and these were not written. {_kept(stages)} If an old "
+            f"{all_of_it.messages} of now, or to a queue that was deleted and created again since, and "
+            f"these were not written. {_kept(stages)} If the queue is a new one: write under a new "
+            "txnId, query name or checkpointLocation. If an old "
             f"checkpoint was put back: {_AFTER_RESTORE} If a repeated batch has other rows by itself, "
             "as with uuid() or rand(), set onDifferentRows to 'skip' for this one start: it counts as "
             "done then. If another write to this queue had this txnId: give each its own."

@@ -193,7 +193,8 @@ class PublishRequest(_message.Message):
     To any other caller, and for a name of a schedule, the call fails with NAME_TAKEN.
     """
     epoch: _builtins.int
-    """Rises with each publication of the writer, from 0. The same epoch or an older one publishes nothing. To
+    """Rises with each publication of the writer, from 0. The same epoch or an older one publishes nothing. With a
+    stage for a queue that was deleted and created again since, it fails with EPOCH_DIFFERS. To
     another identity than the one that published, that is a success only for the same epoch with the same
     digest; else it fails with NAME_TAKEN.
     """

@@ -171,7 +171,7 @@ def _check_by_grpc(
 def _shake_hands(context: ssl.SSLContext, connection: socket.socket) -> None:
     try:
         context.wrap_socket(connection, server_side=True).close()
-    except (ssl.SSLEOFError, ConnectionError):
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError):
         pass  # The client has seen the certificate. Whether it trusts it is not asked here.
     except ssl.SSLError as error:
         if "ALERT" not in (error.reason or ""):

@@ -194,6 +194,8 @@ class Stages(Part):
                     raise EpochDiffers(writer=request.writer, epoch=request.epoch)
                 if request.epoch < last.epoch and request.digest:
                     raise EpochPassed(writer=request.writer, epoch=request.epoch, last_epoch=last.epoch)
+                if self._has_newer_queue(request, before):
+                    raise EpochDiffers(writer=request.writer, epoch=request.epoch)
                 return Published(messages=0, is_already=True, last_epoch=last.epoch)
         stages: list[_OpenStage] = []
         for name in dict.fromkeys(request.stages):
@@ -221,6 +223,19 @@ class Stages(Part):
         self._moves.create_file(f"{PUBLISHED}/{by}", manifests.encode(manifest))
         self._add_manifest(by, manifest)
         return Published(messages=manifest.messages, is_already=False, last_epoch=request.epoch)
+
+    def _has_newer_queue(self, request: Publish, before: Manifest) -> bool:
+        """Return whether a stage of the request is for a queue that was deleted and created again since
+        the writer's publication: that has appeared in the former queue alone."""
+        stages = filter(None, map(self._open.get, request.stages))
+        queues = {
+            queue for stage in stages if stage.is_within(request.allowed) for queue in stage.queues
+        }
+        return any(
+            record.created_at != before.queues[queue][0]
+            for queue in queues & before.queues.keys()
+            if (record := self._catalog.records.get(queue)) is not None
+        )
 
     def abort(self, request: Abort) -> int:
         """Drop a stage; return how many messages it had."""

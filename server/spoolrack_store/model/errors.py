@@ -135,8 +135,9 @@ class StageNotFound(StoreError):
 
 
 class EpochDiffers(StoreError):
-    """The writer {writer} has published epoch {epoch} with other messages: nothing was published, and
-    the stages are as they were. Publish these messages under a new epoch, or abort their stages."""
+    """The writer {writer} has published epoch {epoch} with other messages, or to a queue that was
+    deleted and created again since: nothing was published, and the stages are as they were. Publish
+    these messages under a new epoch, or abort their stages."""
 
     reason = "EPOCH_DIFFERS"
 
