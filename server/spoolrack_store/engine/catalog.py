@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -47,8 +47,6 @@ from .moves import Moves
 log = logging.getLogger(__name__)
 
 CONFIG: Final = "config"
-SLICE: Final = 1_000
-"""Names of deleted queues that one commit moves to `remove/`."""
 _FILE: Final = re.compile(rf"(?P<queue>{QUEUE_NAME})\.(?P<version>[1-9][0-9]{{0,14}})\.json")
 
 
@@ -87,6 +85,8 @@ class _Tombstone:
     """The queue's `created_at` and its salt."""
     written: int
     """The commit that makes it durable."""
+    oldest: int | None
+    """The first version of the settings that may be there; None: `config/` has to be listed."""
     emptied: int | None = None
     """The commit that makes durable that the queue has no message; None: it may have some."""
     cleared: int | None = None
@@ -441,17 +441,23 @@ class Catalog(Part):
     # Deletion of a queue by its tombstone.
 
     def _add_tombstone(self, name: str, version: int, made: tuple[Millis, str]) -> None:
-        self._drop_superseded(name)
-        self._end_writers(self._forget(name))
+        superseded = self._drop_superseded(name)
+        before = self._forget(name)
+        self._end_writers(before)
         self.reset.discard(name)
         there = self._tombstones.get(name)
         if there is None or (there.version, there.made) != (version, made):
-            self._tombstones[name] = _Tombstone(version, made, self._moves.commit)
+            oldest = None
+            if before is not None and (before.created_at, before.salt) == made:
+                oldest = min([before.version, *superseded])
+            self._tombstones[name] = _Tombstone(version, made, self._moves.commit, oldest)
 
-    def _drop_superseded(self, name: str) -> None:
-        """Older settings go with the folder, once no message is left."""
-        for path in [path for path in self._old if _queue_of(path) == name]:
+    def _drop_superseded(self, name: str) -> list[int]:
+        """Older settings go with the folder, once no message is left: return their versions."""
+        found = [path for path in self._old if _queue_of(path) == name]
+        for path in found:
             del self._old[path]
+        return [_version_of(path) for path in found]
 
     def tick(self) -> None:
         """Check for settings files that were removed by hand."""
@@ -485,12 +491,20 @@ class Catalog(Part):
         for path, commit in list(self._old.items()):
             if commit <= synced:
                 self._unlink(path)
+        left = self._moves.effort.share()
         for name, tombstone in list(self._tombstones.items()):
+            if left <= 0:
+                break
             if tombstone.written <= synced:
                 try:
-                    self._advance_deletion(name, tombstone)
+                    files = self._advance_deletion(name, tombstone, left)
                 except StoreError as error:
                     log.warning("the deleted queue %s has to wait: %s", name, error)
+                    self._tombstones[name] = self._tombstones.pop(name)  # Behind the others.
+                    left -= 1
+                else:
+                    left -= max(1, files)
+                    self._moves.effort.spend(files)
 
     def _unlink(self, path: str) -> None:
         try:
@@ -500,11 +514,12 @@ class Catalog(Part):
             return
         del self._old[path]
 
-    def _advance_deletion(self, name: str, tombstone: _Tombstone) -> None:
-        """Do the next step: its messages, its folder and older settings, the tombstone."""
+    def _advance_deletion(self, name: str, tombstone: _Tombstone, most: int) -> int:
+        """Do the next step: up to `most` of its messages, its folder and older settings, the tombstone.
+        Return how many files that took."""
         moves = self._moves
         if tombstone.emptied is None:
-            left = list(islice(self._left(name), SLICE))
+            left = list(islice(self._left(name), most))
             for entry in left:
                 # The copy of a dead letter never counted: the message stays where it is.
                 is_copy = entry.batch.stem.deaths and entry.name.state is State.SENT
@@ -512,16 +527,21 @@ class Catalog(Part):
                     moves.unlink(entry)
                 else:
                     moves.delete(entry, entry.held)
-            if len(left) < SLICE:
+            if len(left) < most:
                 tombstone.emptied = moves.commit
-        elif tombstone.emptied > moves.synced:
-            pass  # A folder that is gone can't be synced, and what left it could come back.
-        elif tombstone.cleared is None:
-            if self._clear(name, tombstone.version):
-                tombstone.cleared = moves.commit
-        elif tombstone.cleared <= moves.synced:
+            return len(left)
+        if tombstone.emptied > moves.synced:
+            return 0  # A folder that is gone can't be synced, and what left it could come back.
+        if tombstone.cleared is None:
+            if not self._clear(name, tombstone):
+                return 0
+            tombstone.cleared = moves.commit
+            return 1
+        if tombstone.cleared <= moves.synced:
             moves.unlink_file(_path(name, tombstone.version))
             del self._tombstones[name]
+            return 1
+        return 0
 
     def _left(self, name: str) -> Iterator[Entry]:
         """Yield what holds messages of the queue, and what any process has in `new/`."""
@@ -538,10 +558,12 @@ class Catalog(Part):
                     if entry.held:
                         yield entry
 
-    def _clear(self, name: str, version: int) -> bool:
-        """Remove the folder and the older settings; return False if the folder has names that the next
-        commits unlink."""
+    def _clear(self, name: str, tombstone: _Tombstone) -> bool:
+        """Remove the folder and the older settings; return False if the next commits have to unlink
+        some of that."""
         moves, folder = self._moves, f"queues/{name}"
+        if any(_queue_of(path) == name for path in self._old):
+            return False
         try:
             for each in moves.disk.scan(folder):
                 if self._is_known(f"{folder}/{each.name}"):
@@ -554,11 +576,17 @@ class Catalog(Part):
         except OSError as error:
             raise explained(error) from error
         moves.syncer.folder_changed("queues")
-        for each in self._moves.scan(CONFIG):
-            match = _FILE.fullmatch(each.name)
-            if match is not None and match["queue"] == name and int(match["version"]) < version:
-                moves.unlink_file(f"{CONFIG}/{each.name}")
+        for version in self._older(name, tombstone):
+            moves.unlink_file(_path(name, version))
         return True
+
+    def _older(self, name: str, tombstone: _Tombstone) -> Iterable[int]:
+        """Return the versions of the settings that may be there beside the tombstone."""
+        if tombstone.oldest is not None:
+            return range(tombstone.oldest, tombstone.version)
+        found = map(_FILE.fullmatch, [each.name for each in self._moves.scan(CONFIG)])
+        versions = [int(each["version"]) for each in found if each and each["queue"] == name]
+        return [version for version in versions if version < tombstone.version]
 
     def _is_known(self, path: str) -> bool:
         try:
@@ -578,6 +606,10 @@ class Catalog(Part):
 
 def _path(name: str, version: int) -> str:
     return f"{CONFIG}/{name}.{version}.json"
+
+
+def _version_of(path: str) -> int:
+    return int(path.rsplit(".", 2)[1])
 
 
 def _queue_of(path: str) -> str:

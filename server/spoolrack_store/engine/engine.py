@@ -30,7 +30,7 @@ from ..engine.leaser import Leaser
 from ..engine.moves import RETRY, Moves, Part, Turn, run_in, unlink_all
 from ..engine.queue_views import QueueViews
 from ..engine.reader import CACHE_BYTES, Reader
-from ..engine.reaper import SLICE, Reaper
+from ..engine.reaper import Reaper
 from ..engine.recovery import fill_index, finish_sends, listed_orphans, log_unlisted, relist
 from ..engine.redriver import Redriver
 from ..engine.remover import Remover
@@ -487,6 +487,7 @@ class Engine:
             self.sharing.leave()
 
     def _apply(self, requests: Sequence[Request[Any]], tick: bool) -> Work:
+        self.moves.effort.renew()
         if tick:
             self._guarded(self.sharing.require_lock)
             self.moves.reserve.fill()
@@ -504,7 +505,7 @@ class Engine:
         ordered, self._sender.ordered = self._sender.ordered, []
         if not self._needs_sync(requests, outcomes):
             return Work(outcomes, 0, None, assigned, ordered)
-        changed = self.moves.syncer.is_dirty or has_reaped
+        changed = self.moves.syncer.is_dirty or has_reaped or self.moves.effort.is_used
         number, commit = self.moves.begin_sync()
         self.sharing.rests_on_others = False
         return Work(outcomes, number, commit, assigned, ordered, changed)
@@ -683,8 +684,11 @@ class Engine:
 
     def _unlink_stale(self) -> None:
         """Unlink names outside `remove/` that hold nothing, as far as that is durable."""
-        for batch in list(islice(self.index.loose, SLICE)):
-            unlink_all(self.moves, list(batch.stale(self.moves.synced)))
+        effort = self.moves.effort
+        for batch in list(islice(self.index.loose, effort.share())):
+            stale = list(batch.stale(self.moves.synced))
+            unlink_all(self.moves, stale)
+            effort.spend(len(stale))
             if not batch.is_loose:
                 self.index.loose.pop(batch, None)  # A name that held nothing went as another came.
 

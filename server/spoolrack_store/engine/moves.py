@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ..engine.effort import Effort
 from ..engine.index import COUNTED, Index
 from ..files.changes import Change, ChangeKind, Changes
 from ..files.disk import NO_ROOM, Commit, Disk, Found, ReservedRoom, Syncer, SyncFailed, explained
@@ -159,6 +160,8 @@ class Moves:
         self.ids = ids
         self.index = Index()
         self.syncer = Syncer(disk)
+        self.effort = Effort()
+        """What the background work of this commit may still do."""
         self.commit = 1
         """The number of the commit under way."""
         self.synced = 0
