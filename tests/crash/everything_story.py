@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, ClassVar, Final
 
 from spoolrack_store.committer import LOOK_EVERY
+from spoolrack_store.engine.effort import FILES
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.moves import RETRY
 from spoolrack_store.files.disk import FileKind
@@ -145,6 +146,7 @@ class EverythingStory:
         self.receipts: dict[str, list[str]] = {queue: [] for queue in QUEUES}
         self.redrives: list[str] = []
         self.slice_effort = SLICE_EFFORT if seed % 2 else 1
+        self.effort = FILES if seed % 3 else 2
         self.unfinished: dict[str, list[Any]] = {}
         """Of each process the requests that go on in its next commit."""
         self.slices = self.next_set = 0
@@ -322,6 +324,7 @@ class EverythingStory:
             cache_bytes=self.cache_bytes,
         )
         engine.reservations.slice_effort = self.slice_effort
+        engine.moves.effort.files = self.effort
         self.told.append(f"{owner} starts")
         if self.starts.random() < 0.1:
             self.disk.steps_left = self.starts.randint(0, 8)
