@@ -105,6 +105,11 @@ class Catalog(Part):
         self.records: dict[str, QueueRecord] = {}
         self.names = SortedNames()
         """The names of `records`, in order."""
+        self._by_age = SortedNames()
+        self.sources: dict[str, dict[str, None]] = {}
+        """By dead-letter queue, whether it exists or not, the queues that name it."""
+        self._writers: dict[str, None] = {}
+        """Those as which schedules of queues publish."""
         self.reset: set[str] = set()
         """Queues that this process gave the default settings, because theirs were lost."""
         self._tombstones: dict[str, _Tombstone] = {}
@@ -194,11 +199,7 @@ class Catalog(Part):
         """Return whether a schedule publishes as this writer, or a power cut may bring one back."""
         if self._ended_writers.get(writer, 0) > self._moves.synced:
             return True
-        return any(
-            each.writer == writer
-            for record in self.records.values()
-            for each in record.schedules.values()
-        )
+        return writer in self._writers
 
     def _end_writers(self, before: QueueRecord | None, after: QueueRecord | None = None) -> None:
         """Note the schedules that a queue has no more, until that is durable."""
@@ -400,15 +401,37 @@ class Catalog(Part):
         return True
 
     def _keep(self, record: QueueRecord) -> None:
-        if record.name not in self.records:
-            self.names.add(record.name)
-        self.records[record.name] = record
         self._moves.index.changed.add(record.name)
+        self._drop_indexes(record.name)
+        self.records[record.name] = record
+        self.names.add(record.name)
+        self._by_age.add(_age(record))
+        self._writers.update(dict.fromkeys(each.writer for each in record.schedules.values()))
+        if target := record.settings.dead_letter_queue:
+            self.sources.setdefault(target, {})[record.name] = None
 
     def _forget(self, name: str) -> QueueRecord | None:
         self._moves.index.changed.add(name)
-        self.names.remove(name)
+        self._drop_indexes(name)
         return self.records.pop(name, None)
+
+    def _drop_indexes(self, name: str) -> None:
+        """Take a record out of what is known of all records together."""
+        record = self.records.get(name)
+        if record is None:
+            return
+        self.names.remove(name)
+        self._by_age.remove(_age(record))
+        for each in record.schedules.values():
+            self._writers.pop(each.writer, None)
+        sources = self.sources.get(record.settings.dead_letter_queue, {})
+        sources.pop(name, None)
+        if not sources:
+            self.sources.pop(record.settings.dead_letter_queue, None)
+
+    def oldest_first(self) -> Iterator[str]:
+        """Yield the names of all queues, the oldest first. None may be made or deleted meanwhile."""
+        return (key[_AGE_DIGITS:] for key in self._by_age)
 
     def _version(self, name: str) -> int:
         tombstone, record = self._tombstones.get(name), self.records.get(name)
@@ -602,6 +625,14 @@ class Catalog(Part):
         record = Record(settings=settings, created_at=self._moves.clock.wall(), salt=salt)
         disk.create(_path(name, 1), [encode(record)], sync=True)
         disk.sync_folder(CONFIG)
+
+
+_AGE_DIGITS: Final = 16
+
+
+def _age(record: QueueRecord) -> str:
+    """Return the text by which queues are in the order of their age."""
+    return f"{record.created_at:0{_AGE_DIGITS}d}{record.name}"
 
 
 def _path(name: str, version: int) -> str:
