@@ -5,6 +5,7 @@ the answer, and with nothing that waits.
 from __future__ import annotations
 
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.operations import DeleteQueue, UpdateQueue
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.dead_letter_rig import Rig
@@ -61,3 +62,13 @@ def _steps_of_looks(queues: int) -> int:
 
 def test_what_is_asked_of_all_queues_costs_the_same_however_many_there_are() -> None:
     assert _steps_of_looks(200) == _steps_of_looks(20)
+
+
+def test_the_sources_of_a_dead_letter_queue_are_the_queues_that_name_it() -> None:
+    rig = Rig()
+    assert rig.engine.catalog.sources == {"dead": {"q": None, "other": None}}
+    rig.ask(DeleteQueue(name="q"))
+    rig.ask(UpdateQueue(name="third", changes={"max_receives": 1, "dead_letter_queue": "dead"}))
+    rig.ask(UpdateQueue(name="other", changes={"max_receives": 0, "dead_letter_queue": ""}))
+    assert rig.engine.catalog.sources == {"dead": {"third": None}}
+    assert rig.engine.views.dead_letter_queues() == {"dead"}
