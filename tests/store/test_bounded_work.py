@@ -22,6 +22,7 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.stage_requests import Publish, Stage
 from spoolrack_store.model.transitions import State
 
 from tests.support.dead_letter_rig import DYING, LEASE, QUEUES, Rig
@@ -260,6 +261,40 @@ def test_a_queue_is_deleted_in_slices() -> None:
         assert len(left) < MOST_COMMITS
     assert max(before - after for before, after in pairwise(left)) <= SHARE
     assert left[-1] == 0
+
+
+CHUNKS = 45
+
+
+def _published() -> Rig:
+    rig = Rig()
+    rig.engine.moves.effort.files = 20
+    for number in range(CHUNKS):
+        rig.ask(Stage(stage="s", chunk=number, queue="third", bodies=[b"x"]))
+    rig.ask(Publish(writer="w", epoch=1, stages=["s"]))
+    return rig
+
+
+def test_a_publication_of_many_chunks_moves_in_slices_and_is_counted_as_a_whole() -> None:
+    rig = _published()
+    counts, found = rig.engine.index.queue("third").counts, [0]
+    while counts[State.READY] < CHUNKS:
+        assert rig.engine.with_exact_index(lambda: counts[State.READY]) in (None, CHUNKS)
+        found.append(counts[State.READY])
+        rig.ask()
+        found.append(counts[State.READY])
+        assert len(found) < MOST_COMMITS
+    assert max(after - before for before, after in pairwise(found)) <= 10
+    assert len(found) > 4
+
+
+def test_a_crash_between_two_slices_of_a_publication_loses_none() -> None:
+    rig = _published()
+    rig.ask()
+    assert 0 < rig.engine.index.queue("third").total < CHUNKS
+    rig = rig.restart()
+    _rest(rig)
+    assert rig.engine.index.queue("third").total == CHUNKS
 
 
 def _steps_of_deletion(queues: int) -> int:

@@ -597,7 +597,7 @@ class Engine:
                 if part.has_durable:
                     self._guarded(part.advance)
             has_more = self.reservations.is_in_slices and self.reservations.has_durable
-            return None if has_more else answer()
+            return None if has_more or self.stages.is_in_slices else answer()
         finally:
             self.sharing.leave()
 
