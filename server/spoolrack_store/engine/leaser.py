@@ -275,6 +275,7 @@ class Leaser(Part):
         for record in self._catalog.records.values():
             if self._too_old(record) is not None:
                 self._expiring[record.name] = None
+        self._continue_expiry()
 
     def expire(self, record: QueueRecord) -> bool:
         """Delete ready messages that are older than the queue's retention, the oldest first, as many
