@@ -280,17 +280,7 @@ BUDGET: Final[tuple[Row, ...]] = (
         operation="reject 10",
         messages=10,
         cost=Cost(
-            creates=10,
-            opens=2,
-            writes=20,
-            records=4,
-            links=1,
-            renames=19,
-            syncs=4,
-            unlinks=1,
-            looks=3,
-            locks=8,
-            others=12,
+            creates=10, opens=2, writes=20, records=3, renames=11, syncs=4, looks=3, locks=6, others=12
         ),
     ),
     Row(

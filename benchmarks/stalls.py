@@ -1,4 +1,4 @@
-"""Stalls: how long does a caller wait beside somebody else's backlog?
+"""Stalls: how long does a caller wait beside another caller's backlog?
 
     python -m benchmarks.stalls [--sizes 2000,20000] [--rows deaths,purge] [--within DIR] [--json FILE]
 
@@ -102,7 +102,7 @@ def nothing(place: Place, size: int) -> Iterator[None]:
 
 
 def deaths(place: Place, size: int) -> Iterator[None]:
-    """Messages in files of a hundred have been received too often: the next receive finds them."""
+    """Let messages in files of a hundred be received too often: the next receive finds them."""
     with place.client() as client:
         client.create_queue("deaths-dead")
         client.create_queue(
@@ -129,7 +129,7 @@ def purge(place: Place, size: int) -> Iterator[None]:
 
 
 def retention(place: Place, size: int) -> Iterator[None]:
-    """Messages in files of a hundred grow too old at once."""
+    """Let messages in files of a hundred grow too old at once."""
     with place.client() as client:
         client.create_queue("old")
         queue = client.queue("old")
@@ -141,7 +141,7 @@ def retention(place: Place, size: int) -> Iterator[None]:
 
 
 def expiry(place: Place, size: int) -> Iterator[None]:
-    """The leases of lone messages end within a second."""
+    """Let the leases of lone messages end within a second."""
     with place.client() as client:
         queue = lone_queue(client, "ends", size)
         until = time.monotonic() + 2 + size / 2_000
@@ -155,7 +155,7 @@ def expiry(place: Place, size: int) -> Iterator[None]:
 
 
 def asking(place: Place, size: int) -> Iterator[None]:
-    """A queue with lone messages is looked at in a loop, as dashboards and scalers do."""
+    """Look at a queue with lone messages in a loop, as dashboards and scalers do."""
     with place.client() as client:
         queue = lone_queue(client, "looked-at", size)
         for _ in range(10):

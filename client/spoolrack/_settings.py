@@ -61,6 +61,7 @@ class Settings(TypedDict, total=False):
     backoff_jitter: int | None
     backoff_at: BackoffAt | None
     archive_retention: float | timedelta | None
+    expires: float | timedelta | None
     sending: Sending | None
     receiving: Receiving | None
 
@@ -119,6 +120,9 @@ class QueueSettings:
     archive_retention: float = 0.0
     """How long the files of messages that have left the queue are kept in the root's archive. Seconds.
     0: no archive."""
+    expires: float = 0.0
+    """A queue that is idle for so long is removed: it has no message and no waiting receive, and no
+    request uses it. Seconds. 0: never."""
     sending: Sending = "open"
     """Whether the queue accepts sends and publications; while it is paused they are refused."""
     receiving: Receiving = "open"

@@ -90,6 +90,9 @@ class Parking:
     def __len__(self) -> int:
         return self._count
 
+    def is_awaited(self, queue: str) -> bool:
+        return queue in self._queues
+
     def park(self, parked: Parked) -> None:
         queue = parked.request.queue
         parked.place = next(self._place)
@@ -275,6 +278,7 @@ class Committer:
         self._clock = clock
         self._changing = changing
         self._parking = Parking(engine.index.changed)
+        engine.expiry.is_awaited = self._parking.is_awaited
         self._wakened = threading.Condition()
         """Guards what follows. Only our driver waits on it; to notify all is for callers that Ctrl-C
         interrupts in a notification, and that leave behind a waiter which swallows the next one."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -10,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import chord
+from celery import Celery, chord
 from celery.exceptions import TaskRevokedError
 from spoolrack.testing import RunningServer, running_server
 
 from tests.celery import celery_app
+from tests.celery.test_kombu_transport import FOREIGN
 from tests.celery.worker_rig import Worker, configure, until, worker
 from tests.support import STUCK
+from tests.support.real_server import RealServer
 
 ALL = range(20)
 
@@ -115,6 +119,34 @@ def test_a_worker_whose_processes_are_all_busy_is_inspected_and_its_tasks_are_re
     assert len(log.read_text().splitlines()) == 2
 
 
+def test_tasks_that_a_stopped_worker_never_began_were_not_received(
+    server: RunningServer, tmp_path: Path
+) -> None:
+    gate, log = tmp_path / "gate", tmp_path / "log"
+    with worker("stopped", broker(server), tmp_path, "--queues", "spared") as stopped:
+        for _ in range(6):
+            celery_app.wait_for.apply_async((str(gate), str(log)), queue="spared")
+        inspect = celery_app.app.control.inspect([stopped.name], timeout=STUCK, limit=1)
+        until(lambda: len(inspect.active()[stopped.name]) == 2, "both processes are busy")
+        until(lambda: len(inspect.reserved()[stopped.name]) == 4, "the others wait in the worker")
+        stopped.ask_to_stop()
+        gate.touch()
+        stopped.stop()
+    with server.client() as client:
+        left = list(client.queue("spared").peek())
+        assert [message.receive_count for message in left] == [0] * 4
+        client.delete_queue("spared")
+
+
+def test_messages_of_other_programs_end_no_worker(
+    server: RunningServer, running: Worker, tmp_path: Path
+) -> None:
+    with server.client() as client:
+        client.queue("celery").send_many(FOREIGN)
+    assert celery_app.add.delay(1, 2).get(timeout=STUCK) == 3
+    assert "Unrecoverable" not in running.log
+
+
 def test_an_inspection_names_the_queue(running: Worker) -> None:
     inspect = celery_app.app.control.inspect([running.name], timeout=STUCK)
     assert [queue["name"] for queue in inspect.active_queues()[running.name]] == ["celery"]
@@ -182,3 +214,48 @@ def test_a_stopped_worker_leaves_no_queue_of_its_own(server: RunningServer, tmp_
         assert any(queue.name.startswith("short-localhost") for queue in client.list_queues())
     with server.client() as client:
         assert not any(queue.name.startswith("short-localhost") for queue in client.list_queues())
+
+
+def test_a_worker_starts_and_empties_its_queue_while_the_server_refuses_every_send(
+    tmp_path: Path,
+) -> None:
+    full = RealServer(tmp_path / "root", tmp_path / "log")
+    gate, log = tmp_path / "gate", tmp_path / "tasks"
+    gate.touch()
+    try:
+        full.start()
+        with Celery(broker=f"spoolrack://127.0.0.1:{full.port}") as app:
+            for _ in range(4):
+                app.send_task(celery_app.wait_for.name, (str(gate), str(log)))
+        full.kill()
+        full = RealServer(full.root, tmp_path / "log", after=("--min-free-space", "1048576G"))
+        full.start()
+        url = f"spoolrack://127.0.0.1:{full.port}"
+        with worker("starving", url, tmp_path, "-E", "--queues", "celery") as starving:
+            left = full.queue("celery")
+            until(lambda: not list(left.peek(limit=1)), "the queue is empty")
+            assert "Unrecoverable" not in starving.log
+    finally:
+        full.kill()
+    assert len(log.read_text().splitlines()) == 4
+
+
+FORKING = """
+import os, sys
+from celery import Celery
+app = Celery("forking", broker=sys.argv[1], backend="rpc://")
+@app.task(name="never")
+def never(): pass
+never.delay()
+if os.fork() == 0:
+    never.delay()
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+def test_a_forked_child_sends_with_its_first_call(server: RunningServer) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, broker(server)], capture_output=True, text=True, timeout=STUCK
+    )
+    assert done.returncode == 0, done.stderr

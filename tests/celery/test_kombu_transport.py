@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import kombu
 import pytest
 import spoolrack.kombu
 from kombu.asynchronous import Hub
+from kombu.common import Broadcast
 from kombu.exceptions import OperationalError
-from spoolrack.errors import QueueNotFound
+from kombu.pidbox import Mailbox
+from spoolrack.errors import (
+    DiskError,
+    DiskFull,
+    InternalError,
+    MemoryLimit,
+    MessageTooLarge,
+    OutcomeUnknown,
+    QueueFull,
+    QueueNotFound,
+    SendingPaused,
+    SpoolrackError,
+    Unauthenticated,
+)
 from spoolrack.kombu._broker import LEAST_EXPIRY, spoolrack_name
 from spoolrack.testing import RunningServer, manual_clock, running_server
 
@@ -21,6 +37,14 @@ from tests.support import STUCK
 
 TASKS = kombu.Queue("tasks", kombu.Exchange("tasks", "direct"), "tasks")
 NEWS = kombu.Exchange("news", "fanout")
+ENVELOPE: dict[str, Any] = {
+    "body": "e30=",
+    "content-type": "application/json",
+    "content-encoding": "utf-8",
+    "headers": {},
+    "properties": {"body_encoding": "base64", "delivery_info": {}},
+}
+"""An envelope of kombu with the body `{}`."""
 MANY = 50
 SHORT = 0.2
 
@@ -223,19 +247,35 @@ def test_a_fan_out_reaches_the_queues_of_all_connections(server: RunningServer) 
     assert sorted(found) == ["first!", "second!"]
 
 
-def test_a_fan_out_is_in_all_queues_or_in_none(connection: Any, server: RunningServer) -> None:
+def test_a_fan_out_is_in_all_queues_that_are_there_or_in_none(
+    connection: Any, server: RunningServer
+) -> None:
     channel = connection.default_channel
-    for name in ("first", "second", "third"):
+    names = ["first", "second", "third"]
+    for name in names:
         kombu.Queue(name, NEWS)(channel).declare()
     with server.client() as client:
-        client.delete_queue("third")
-        with pytest.raises(QueueNotFound):
+        client.update_queue("second", sending="paused")
+        with pytest.raises(SendingPaused):
             publish(connection, "!", exchange=NEWS, declare=[NEWS])
-        assert client.queue("first").info().counts.ready_count == 0
-        # A transient message goes to the queues that exist.
-        publish(connection, "!", exchange=NEWS, declare=[NEWS], delivery_mode=1)
-        assert client.queue("first").info().counts.ready_count == 1
-        assert client.queue("second").info().counts.ready_count == 1
+        assert [client.queue(name).info().counts.ready_count for name in names] == [0, 0, 0]
+        client.update_queue("second", sending="open")
+        client.delete_queue("third")
+        for mode in (1, 2):
+            publish(connection, "!", exchange=NEWS, declare=[NEWS], delivery_mode=mode)
+        assert [client.queue(name).info().counts.ready_count for name in names[:2]] == [2, 2]
+        assert client.queue("kombu.bindings").info().counts.ready_count == 2, "the third is unbound"
+
+
+def test_a_message_whose_queue_is_gone_is_refused_and_a_transient_one_dropped(
+    connection: Any, server: RunningServer
+) -> None:
+    publish(connection, "one")
+    with server.client() as client:
+        client.delete_queue("tasks")
+    publish(connection, "two", delivery_mode=1)
+    with pytest.raises(QueueNotFound):
+        publish(connection, "two")
 
 
 def test_a_topic_exchange_routes_by_its_patterns(connection: Any) -> None:
@@ -301,40 +341,290 @@ def test_an_expiring_queue_is_deleted_with_its_connection(server: RunningServer)
         assert client.queue("kombu.bindings").info().counts.ready_count == 0
 
 
-def test_an_expiring_queue_of_a_dead_process_is_deleted_by_the_next() -> None:
+@pytest.mark.parametrize(
+    "options",
+    [{"expires": 10.0}, {"auto_delete": True, "durable": False}, {"exclusive": True}],
+    ids=["expires", "auto-delete", "exclusive"],
+)
+def test_a_temporary_queue_of_a_dead_process_is_removed_by_the_server(options: Any) -> None:
     clock = manual_clock()
     with (
         running_server(clock=clock) as server,
         connected(server) as dead,
-        connected(server) as alive,
+        connected(server) as living,
+        server.client() as client,
     ):
-        kombu.Queue("left", NEWS, expires=10.0)(dead.default_channel).declare()
-        clock.advance(int(LEAST_EXPIRY * 1000))
-        kombu.Queue("early", NEWS, expires=10.0)(alive.default_channel).declare()
-        with server.client() as client:
-            assert "left" in [queue.name for queue in client.list_queues()]
-            clock.advance(1_000)
-            kombu.Queue("late", NEWS, expires=10.0)(alive.default_channel).declare()
-            names = [queue.name for queue in client.list_queues()]
-            assert names == ["early", "kombu.bindings", "late"]
+        kombu.Queue("left", NEWS, **options)(dead.default_channel).declare()
+        consumer = living.Consumer([kombu.Queue("used", NEWS, **options)], callbacks=[print])
+        consumer.consume()
+        living.transport.channels[0].deliver_next()
+        for _ in range(MANY):
+            clock.advance(5_000)
+            if "left" not in [queue.name for queue in client.list_queues()]:
+                break
+        assert [queue.name for queue in client.list_queues()] == ["kombu.bindings", "used"]
+        # A binding more, and that of the queue that is gone is found.
+        kombu.Queue("next", NEWS)(living.default_channel).declare()
+        assert client.queue("kombu.bindings").info().counts.ready_count == 2
 
 
-def test_a_message_of_another_program_is_delivered_as_bytes(
+def test_a_broadcast_reaches_each_connection_and_its_queues_are_temporary(
+    server: RunningServer,
+) -> None:
+    found: list[Any] = []
+    with connected(server) as one, connected(server) as two, server.client() as client:
+        for connection in (one, two):
+            connection.Consumer(
+                [Broadcast("all")], callbacks=[lambda body, _: found.append(body)], no_ack=True
+            ).consume()
+        publish(one, "!", exchange=Broadcast("all").exchange, declare=[])
+        drained(one, 1)
+        drained(two, 1)
+        assert found == ["!", "!"]
+        queues = [queue for queue in client.list_queues() if queue.name != "kombu.bindings"]
+        assert [queue.settings.expires for queue in queues] == [LEAST_EXPIRY] * 2
+
+
+def test_a_queue_of_replies_is_deleted_after_the_reply(server: RunningServer) -> None:
+    with connected(server) as worker, connected(server) as caller, server.client() as client:
+        mailbox = Mailbox("test", type="fanout")
+        node = mailbox(worker).Node("n", channel=worker.default_channel)
+        node.handlers["ping"] = lambda state: "pong"
+        with node.listen():
+            before = [queue.name for queue in client.list_queues()]
+            for _ in range(3):
+                asking = threading.Thread(target=drained, args=(worker, 1))
+                asking.start()
+                assert mailbox(caller).multi_call("ping", timeout=STUCK, limit=1) == [{"n": "pong"}]
+                asking.join()
+            assert [queue.name for queue in client.list_queues()] == before
+            assert client.queue("kombu.bindings").info().counts.ready_count == 1
+
+
+LEAVING = """
+import sys, kombu, spoolrack.kombu
+connection = kombu.Connection(sys.argv[1])
+kombu.Queue("left", kombu.Exchange("replies"), expires=10.0)(connection.default_channel).declare()
+"""
+
+
+def test_a_program_that_ends_deletes_its_queues_of_replies(server: RunningServer) -> None:
+    url = server.url.replace("grpc://", "spoolrack://")
+    subprocess.run([sys.executable, "-c", LEAVING, url], check=True, timeout=STUCK)
+    with server.client() as client:
+        assert [queue.name for queue in client.list_queues()] == ["kombu.bindings"]
+
+
+def test_bindings_that_were_purged_are_written_again_before_a_message_is_lost(
     connection: Any, server: RunningServer
 ) -> None:
-    TASKS(connection.default_channel).declare()
+    publish(connection, "one")
     with server.client() as client:
-        client.queue("tasks").send(b"no envelope of kombu's")
+        client.queue("kombu.bindings").purge()
+    connection.transport.broker.table("tasks", fresh=True)
+    publish(connection, "two")
+    assert counts(server, "tasks") == (2, 0)
+
+
+def test_what_is_no_record_among_the_bindings_is_passed_over(server: RunningServer) -> None:
+    with connected(server) as connection:
+        publish(connection, "one")
+    with server.client() as client:
+        client.queue("kombu.bindings").send_many([*FOREIGN, b'{"queue": "old", "expires": 10.0}'])
+    with connected(server) as connection:
+        publish(connection, "two")
+    assert counts(server, "tasks") == (2, 0)
+
+
+def changed(**more: Any) -> bytes:
+    return json.dumps({**ENVELOPE, **more}).encode()
+
+
+FOREIGN: Final = [
+    b"no envelope of kombu's",
+    b"",
+    b"null",
+    b"[1]",
+    b"[" * 20_000,
+    b'{"type": "Feature", "geometry": null, "properties": {"name": "Oslo"}}',
+    b'{"type": "Feature", "geometry": null, "properties": null}',
+    changed(body={"number": 1}),
+    changed(headers="x"),
+    changed(headers=[["task", "x"]]),
+    changed(properties={"delivery_info": "x"}),
+    changed(properties={"delivery_info": None}),
+    changed(properties={"body_encoding": "rot13"}),
+    changed(properties={"body_encoding": ["base64"]}),
+    changed(body="e30", properties={"body_encoding": "base64"}),
+    changed(**{"content-type": 7}),
+    changed(**{"content-encoding": ["utf-8"]}),
+]
+"""Bodies that kombu didn't write."""
+
+
+@pytest.mark.parametrize(
+    "body",
+    FOREIGN,
+    ids=lambda body: body[:60].decode(),
+)
+def test_a_message_of_another_program_is_delivered_as_bytes(
+    connection: Any, server: RunningServer, body: bytes
+) -> None:
+    queue = TASKS(connection.default_channel)
+    queue.declare()
+    with server.client() as client:
+        client.queue("tasks").send_many([body, body])
     found: list[Any] = []
-    with connection.Consumer([TASKS], on_message=found.append, accept=None):
+    with connection.Consumer([TASKS], on_message=found.append, accept=None, prefetch_count=1):
         drained(connection, 1)
-    assert bytes(found[0].body) == b"no envelope of kombu's"
+    got = queue.get(accept=None)
+    for message in (*found, got):
+        assert bytes(message.body) == body
+        assert message.content_type == "application/data"
+        message.ack()
+    assert counts(server, "tasks") == (0, 0)
+
+
+def test_an_envelope_that_another_program_wrote_as_kombu_does_is_read(
+    connection: Any, server: RunningServer
+) -> None:
+    queue = TASKS(connection.default_channel)
+    queue.declare()
+    with server.client() as client:
+        client.queue("tasks").send(changed())
+        client.queue("tasks").send(changed(body="{}", properties={}))
+    assert [queue.get().payload, queue.get().payload] == [{}, {}]
+
+
+def test_a_message_that_was_consumed_and_not_acknowledged_counts_as_received(
+    server: RunningServer,
+) -> None:
+    with connected(server) as connection:
+        publish(connection, "one")
+    for _ in range(2):
+        with connected(server) as connection:
+            connection.Consumer([TASKS], callbacks=[lambda *_: None]).consume()
+            drained(connection, 1)
+    with server.client() as client:
+        assert [message.receive_count for message in client.queue("tasks").peek()] == [2]
 
 
 def test_a_server_that_is_away_is_a_connection_error() -> None:
     connection = kombu.Connection("spoolrack://127.0.0.1:1", connect_timeout=SHORT)
     with pytest.raises(OperationalError):
         connection.ensure_connection(max_retries=1, interval_start=0)
+
+
+@pytest.mark.parametrize("retry", [True, False])
+@pytest.mark.parametrize(
+    ("setting", "kind"),
+    [
+        ({"max_messages": 1}, QueueFull),
+        ({"sending": "paused"}, SendingPaused),
+        ({"max_message_size": 1}, MessageTooLarge),
+    ],
+)
+def test_a_message_that_a_queue_refuses_is_refused_at_once_and_loses_no_connection(
+    server: RunningServer, setting: Any, kind: type[SpoolrackError], retry: bool
+) -> None:
+    with connected(server, timeout=3_600.0) as connection, server.client() as client:
+        publish(connection, "one")
+        client.update_queue("tasks", **setting)
+        before = connection.connection
+        with pytest.raises(kind):
+            publish(connection, "two", retry=retry)
+        assert connection.connection is before
+        client.update_queue("tasks", sending=None, max_messages=None, max_message_size=None)
+        publish(connection, "three")
+    assert not issubclass(kind, spoolrack.kombu.Transport.connection_errors)
+
+
+@pytest.mark.parametrize(
+    "kind", [DiskError, DiskFull, InternalError, MemoryLimit, OutcomeUnknown, Unauthenticated]
+)
+def test_a_worker_connects_again_after_what_a_server_in_trouble_answers(
+    kind: type[SpoolrackError],
+) -> None:
+    assert issubclass(kind, spoolrack.kombu.Transport.connection_errors)
+
+
+def test_a_message_in_doubt_is_published_once() -> None:
+    assert not issubclass(OutcomeUnknown, spoolrack.kombu.Transport.recoverable_connection_errors)
+
+
+def test_in_an_event_loop_a_queue_is_bound_once_the_server_takes_its_binding(
+    server: RunningServer,
+) -> None:
+    hub = Hub()
+    with connected(server, timeout=3_600.0) as connection, server.client() as client:
+        connection.connect()
+        connection.register_with_event_loop(hub)
+        client.update_queue("kombu.bindings", sending="paused")
+        queue = kombu.Queue("first", NEWS)(connection.default_channel)
+        queue.declare()
+        connection.transport.broker.declare_deferred()
+        client.update_queue("kombu.bindings", sending="open")
+        connection.transport.broker.declare_deferred()
+        publish(connection, "!", exchange=NEWS, declare=[NEWS])
+        assert queue.get().payload == "!"
+    hub.close()
+
+
+def test_in_an_event_loop_a_refused_event_is_dropped_and_a_refused_task_is_not(
+    server: RunningServer,
+) -> None:
+    hub = Hub()
+    with connected(server, timeout=3_600.0) as connection, server.client() as client:
+        publish(connection, "one")
+        connection.register_with_event_loop(hub)
+        client.update_queue("tasks", max_messages=1)
+        publish(connection, "event", delivery_mode=1)
+        with pytest.raises(QueueFull):
+            publish(connection, "task")
+    assert counts(server, "tasks") == (1, 0)
+    hub.close()
+
+
+FORKING = """
+import os, sys, threading, kombu, spoolrack.kombu
+tasks = kombu.Queue("tasks", kombu.Exchange("tasks"), "tasks")
+
+def send(url):
+    with kombu.Connection(url) as connection:
+        connection.Producer().publish(1, exchange=tasks.exchange, routing_key="tasks", declare=[tasks])
+
+def consume(connection):
+    with connection.Consumer([tasks], callbacks=[lambda body, message: message.ack()]):
+        while True:
+            connection.drain_events()
+
+with kombu.Connection(sys.argv[1]) as connection:
+    send(sys.argv[1])
+    threading.Thread(target=consume, args=(connection,), daemon=True).start()
+    for _ in range(60):
+        if os.fork() == 0:
+            send(sys.argv[1])
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.wait()[1])
+        if code:
+            os._exit(code & 127)
+    os._exit(0)
+"""
+
+
+def test_children_that_are_forked_beside_a_consumer_send(server: RunningServer) -> None:
+    """Each of them aborted with a chance of a few percent."""
+    url = server.url.replace("grpc://", "spoolrack://")
+    done = subprocess.run([sys.executable, "-c", FORKING, url], capture_output=True, timeout=STUCK)
+    assert done.returncode == 0, done.stderr[-2_000:]
+
+
+def test_a_url_of_several_servers_connects_to_one_that_is_there(server: RunningServer) -> None:
+    there = server.url.replace("grpc://", "spoolrack://")
+    with kombu.Connection(f"spoolrack://127.0.0.1:1;{there}", connect_timeout=SHORT) as connection:
+        connection.ensure_connection(max_retries=3, interval_start=0)
+        publish(connection, "one")
+    assert counts(server, "tasks") == (1, 0)
 
 
 def test_an_import_of_kombus_serialization_enters_the_scheme() -> None:

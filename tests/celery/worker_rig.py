@@ -74,6 +74,11 @@ class Worker:
     def until_ready(self) -> None:
         until(lambda: f"{self.name} ready" in self.log, f"{self.name} is ready:\n{self.log}")
 
+    def ask_to_stop(self) -> None:
+        """Return once it takes no more tasks; those that run come to their end."""
+        self._process.terminate()
+        until(lambda: "Warm shutdown" in self.log, f"{self.name} stops")
+
     def stop(self) -> None:
         """End it as an operator does: tasks that run come to their end."""
         self._process.terminate()

@@ -47,6 +47,7 @@ DEFAULTS: Final[Mapping[str, int | str]] = {
     "backoff_jitter": 50,
     "backoff_at": "release",
     "archive_retention": 0,
+    "expires": 0,
     "sending": "open",
     "receiving": "open",
 }

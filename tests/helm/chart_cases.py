@@ -27,6 +27,7 @@ QUEUES: Values = {
         "deduplicationWindow": 60,
         "groupOrder": "strict",
         "archiveRetention": "7d",
+        "expires": "30d",
         "messagesPerFile": 1,
     },
     "jobs.failed": {},

@@ -81,6 +81,7 @@ SETTINGS: dict[str, Any] = {
     "lease_durability": "relaxed",
     "deduplication_window": 60.5,
     "archive_retention": 86400.5,
+    "expires": 3600,
     "messages_per_file": 1,
     "group_order": "fair",
     "priority_aging": 90,

@@ -18,6 +18,7 @@ _DEDUPLICATION: Final = "tests/store/test_deduplication_promises.py"
 _CLOSE: Final = "tests/store/test_shared_close.py"
 _DISK: Final = "tests/store/test_trouble_disk.py"
 _RETRIES: Final = "tests/crash/test_retry_crashes.py"
+_EXPIRY: Final = "tests/store/test_expiry_promises.py"
 _GROUP_ORDER: Final = "tests/store/test_group_order_shared.py"
 _FRONT: Final = "tests/store/test_front_store.py"
 _LOOKS: Final = "tests/store/test_questions.py"
@@ -1401,6 +1402,47 @@ STORE_MUTANTS: Final = (
             'winner.shares.append(LeaseShare(lost, lost_size, share.credits, "", *share[4:]))',
         ),
         caught_by=("tests/store/test_lease_consumers.py",),
+    ),
+    # Queues that expire.
+    Mutant(
+        name="a-waiting-receive-is-no-use",
+        breaks="a queue with a waiting receive doesn't expire",
+        edits=edit(
+            "engine/expiry.py:Expiry._look",
+            "if self.is_awaited(name) or (queue and any(",
+            "if (queue and any(",
+        ),
+        caught_by=(_EXPIRY,),
+    ),
+    Mutant(
+        name="a-use-is-shown-to-no-other-process",
+        breaks="a queue expires only if it is idle in all processes",
+        edits=edit(
+            "engine/expiry.py:Expiry._count",
+            '            self._moves.disk.touch(f"queues/{record.name}")\n',
+            "",
+        ),
+        caught_by=(_EXPIRY,),
+    ),
+    Mutant(
+        name="a-send-on-its-way-is-no-use",
+        breaks="a queue with a message doesn't expire, though another process has it in new/",
+        edits=edit(
+            "engine/expiry.py:Expiry._is_needed",
+            'if parse(f"new/{each.name}").queue == record.name:',
+            'if parse(f"new/{each.name}").queue == "":',
+        ),
+        caught_by=(_EXPIRY,),
+    ),
+    Mutant(
+        name="a-queue-made-anew-is-the-old-one",
+        breaks="a queue that was made anew expires by its own time",
+        edits=edit(
+            "engine/expiry.py:Expiry.advance",
+            "if use is None or use.salt != record.salt:",
+            "if use is None:",
+        ),
+        caught_by=(_EXPIRY,),
     ),
     # Prefetched messages.
     Mutant(

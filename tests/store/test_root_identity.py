@@ -10,7 +10,7 @@ import pytest
 from spoolrack_store import fsck
 from spoolrack_store.files.layout import IDENTITY
 from spoolrack_store.files.local_disk import LocalDisk
-from spoolrack_store.model.errors import RootUnusable
+from spoolrack_store.model.errors import StoreFailed
 from spoolrack_store.model.names import is_id
 from spoolrack_store.read_only_root import open_read_only
 from spoolrack_store.snapshot import take_snapshot
@@ -89,7 +89,7 @@ def test_an_identity_is_durable_before_it_is_told(tmp_path: Path, is_there: bool
     assert IDENTITY in disk.synced
     assert "." in disk.synced[disk.synced.index(IDENTITY) :]
 
-    with pytest.raises(RootUnusable):
+    with pytest.raises(StoreFailed):
         Store.open(root, disk=recording(root, refuses=True))
 
 

@@ -81,7 +81,7 @@ class WaitingStory(RuleBasedStateMachine):
         chosen = self.parking.worth_a_try(
             lambda queue: looked_at.append(queue) or ready.get(queue, 0), requests
         )
-        # What has not changed, and is not asked for, is not looked at.
+        # Queues that have not changed, and are not asked for, are not looked at.
         assert set(looked_at) <= ready.keys() | asked | sent.keys() | self.parked_since
         self.parked_since = {queue for queue in "abc" if ready.get(queue, 0) != 0}
         for queue in "abc":

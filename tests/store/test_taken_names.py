@@ -19,6 +19,7 @@ from spoolrack_store.model.errors import (
 from spoolrack_store.model.manifest import decode, encode
 from spoolrack_store.model.operations import Request
 from spoolrack_store.model.reservation_requests import (
+    MEMORY,
     CommitReservations,
     ExtendReservation,
     MarkRead,
@@ -346,14 +347,15 @@ def test_a_committed_stream_belongs_to_its_queues(sets: SetRig, number: int) -> 
     assert sets.ask(CommitReservations(stream="s", last_sequence_number=0, allowed=Q)).messages == 0
 
 
-def test_a_commit_without_sets_leaves_a_stream_to_its_queues(sets: SetRig) -> None:
+def test_a_repeated_commit_that_renews_the_record_leaves_a_stream_to_its_queues(sets: SetRig) -> None:
     sets.send(b"1")
     sets.reserve()
-    for number in (0, 7):
-        sets.ask(CommitReservations(stream="s", last_sequence_number=number))
+    for _ in range(2):
+        sets.ask(CommitReservations(stream="s", last_sequence_number=0))
         sets.settle()
-    assert sets.names() == ["s.7"]
-    for request in _foreign_calls(8, OTHER):
+        sets.advance(MEMORY // 2 + 1)
+    assert sets.names() == ["s.0"]
+    for request in _foreign_calls(1, OTHER):
         with pytest.raises(NameTaken):
             sets.ask(request)
 

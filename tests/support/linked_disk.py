@@ -46,7 +46,9 @@ class LinkedDisk(PowerDisk):
         self._change(node, None, (into, name))
 
     def touch(self, path: str) -> None:
-        """Do nothing: there is no listener."""
+        """Note the time: there is no listener."""
+        if path.startswith("queues/"):
+            self._folder(path).changed = next(self._ticks)
 
     def rename_new(self, source: str, target: str) -> None:
         self.step()

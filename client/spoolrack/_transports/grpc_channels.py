@@ -12,6 +12,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -19,7 +20,10 @@ from typing import Any, Final
 import grpc
 
 from .._credentials import Credentials, is_loopback
+from ..errors import Unsupported
 
+_fitted: set[int] = set()
+"""Processes in which gRPC yields to gevent."""
 Metadata = tuple[tuple[str, str], ...]
 Options = Sequence[tuple[str, int | str]]
 
@@ -29,10 +33,28 @@ _EXCEPTIONS: Final = ("no_grpc_proxy", "no_proxy")
 
 
 def thread_channel(address: str, credentials: Credentials, options: Options) -> grpc.Channel:
+    _fit_to_green_threads()
     options = _with_route(address, options)
     if not credentials.is_secure:
         return grpc.insecure_channel(address, options=options)
     return grpc.secure_channel(address, _tls(credentials), options=options)
+
+
+def _fit_to_green_threads() -> None:
+    """Let gRPC yield to gevent, if that has replaced the threads: a call would block all greenlets for
+    ever. Raise `Unsupported` for eventlet."""
+    gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
+    if gevent is not None and gevent.is_module_patched("threading"):
+        if os.getpid() not in _fitted:
+            from grpc.experimental import gevent as grpc_gevent
+
+            _fitted.add(os.getpid())
+            grpc_gevent.init_gevent()
+    elif eventlet is not None and eventlet.is_monkey_patched("thread"):
+        raise Unsupported(
+            "eventlet has replaced the threads of this program (monkey_patch), and gRPC can't run on "
+            "its green threads: use gevent, threads or processes."
+        )
 
 
 def task_channel(address: str, credentials: Credentials, options: Options) -> grpc.aio.Channel:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -38,6 +39,8 @@ UNLIMITED: Final = 1_000
 """Credits of a stream whose channel has no limit of its own."""
 LONGEST_DELAY: Final = 365 * 86_400.0
 """Seconds for which the server delays a message at most; the consumer waits for the rest."""
+BODY_ENCODINGS: Final = (None, "", "utf-8", "UTF-8", "base64")
+"""Of kombu's envelopes."""
 TRANSIENT: Final = 1
 """AMQP's delivery mode of messages that may be lost."""
 
@@ -50,6 +53,16 @@ class _Unacknowledged:
     envelope: Envelope
     drop_lease: Callable[[Envelope], None]
     """Ends the extension of its lease."""
+    is_task: bool = False
+    """Whether a worker of Celery has it, which knows the tasks that run."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a program has begun to work on it."""
+        if not self.is_task:
+            return True
+        running = tuple(sys.modules["celery.worker.state"].active_requests)
+        return any(request.message.delivery_tag == self.envelope.receipt for request in running)
 
 
 class _Consumer:
@@ -130,11 +143,15 @@ class QoS(virtual.QoS):
         super().ack(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """Release a message to its old place in the queue, or delete it."""
+        """Release a message to its old place in the queue, or delete it. Receives of tasks that never
+        began don't count."""
         if not requeue:
             self.ack(delivery_tag)
             return
-        self.channel._end_lease(delivery_tag, lambda held: held.queue.release(held.envelope.receipt))
+        self.channel._end_lease(
+            delivery_tag,
+            lambda held: held.queue.release(held.envelope.receipt, count=held.has_begun),
+        )
         self._quick_ack(delivery_tag)
 
     def restore_unacked(self) -> list[Any]:
@@ -182,7 +199,11 @@ class Channel(virtual.Channel):
     def _new_queue(self, queue: str, **kwargs: Any) -> None:
         arguments = kwargs.get("arguments") or {}
         self.broker.declare(
-            queue, _span(arguments.get("x-expires")), _span(arguments.get("x-message-ttl"))
+            queue,
+            expires=_span(arguments.get("x-expires")),
+            message_ttl=_span(arguments.get("x-message-ttl")),
+            is_exclusive=bool(kwargs.get("exclusive")),
+            is_auto_delete=bool(kwargs.get("auto_delete")),
         )
 
     def _has_queue(self, queue: str, **kwargs: Any) -> bool:
@@ -204,7 +225,11 @@ class Channel(virtual.Channel):
         self.state.queue_bindings_delete(queue)
 
     def after_reply_message_received(self, queue: str) -> None:
-        """Keep the queue of replies: it is deleted with its connection."""
+        """Delete a queue of replies: its next use declares it again. If that fails, it expires."""
+        try:
+            self.queue_delete(queue)
+        except SpoolrackError as error:
+            log.info("the queue of replies %s stays until it expires: %s", queue, error)
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str | None, queue: str) -> None:
         self.broker.bind(exchange, Binding(routing_key, pattern, queue))
@@ -256,7 +281,6 @@ class Channel(virtual.Channel):
         self._send([queue], message)
 
     def _send(self, queues: list[str], message: dict[str, Any]) -> None:
-        self.broker.refresh()
         is_transient = message["properties"].get("delivery_mode") == TRANSIENT
         body = json.dumps(message).encode()
         priority = self._get_message_priority(message)
@@ -320,6 +344,8 @@ class Channel(virtual.Channel):
             consumer_tag = self._turns[0]
             self._turns.rotate(-1)
             consumer = self._streams[consumer_tag]
+            if self.broker.is_missing(consumer.name):
+                continue
             if not consumer.no_ack and not self._may_deliver(consumer_tag, consumer):
                 continue
             envelope = self._streams[consumer_tag].next_envelope()
@@ -351,17 +377,28 @@ class Channel(virtual.Channel):
                 _delete(consumer.queue, envelope)
             finally:
                 drop_lease(envelope)
-            message = self.Message(_payload(envelope), channel=self)
+            message = self._message(envelope)
         else:
-            message = self._hold(_Unacknowledged(consumer.queue, envelope, drop_lease))
+            is_task = _is_worker(consumer.callback)
+            message = self._hold(_Unacknowledged(consumer.queue, envelope, drop_lease, is_task))
         assert consumer.callback is not None
         consumer.callback(message)
 
     def _hold(self, held: _Unacknowledged) -> Any:
-        message = self.Message(_payload(held.envelope), channel=self)
+        message = self._message(held.envelope)
         self._unacknowledged[message.delivery_tag] = held
         self.qos.append(message, message.delivery_tag)
         return message
+
+    def _message(self, envelope: Envelope) -> Any:
+        """Return a message for kombu; one that isn't kombu's is delivered as bytes."""
+        payload = _envelope_of_kombu(envelope.body)
+        if payload is not None:
+            try:
+                return self.Message(_with_delivery(payload, envelope), channel=self)
+            except ValueError as error:  # The body isn't encoded as it says.
+                log.warning("message %s is delivered as bytes: %s", envelope.id, error)
+        return self.Message(_with_delivery(_bytes(envelope.body), envelope), channel=self)
 
     def basic_get(self, queue: str, no_ack: bool = False, **kwargs: Any) -> Any:
         """Lease one message, or return None if none is ready."""
@@ -372,7 +409,7 @@ class Channel(virtual.Channel):
         handle = self.broker.queue(queue)
         if no_ack:
             _delete(handle, envelope)
-            return self.Message(_payload(envelope), channel=self)
+            return self._message(envelope)
         leases = self._gets.get(queue)
         if leases is None:
             calling = handle._core._context
@@ -422,26 +459,46 @@ def _delete(queue: Queue, envelope: Envelope) -> None:
         log.warning("message %s is delivered again: %s", envelope.id, error)
 
 
-def _payload(envelope: Envelope) -> dict[str, Any]:
-    """Return a message as kombu's virtual transports keep it; a message of another program becomes a
-    body without a content type."""
+def _is_worker(callback: Any) -> bool:
+    """Return whether a consumer's callback hands its messages to a worker of Celery."""
+    on_message = getattr(getattr(callback, "__self__", None), "on_message", None)
+    return str(getattr(on_message, "__module__", "")).startswith("celery.worker.")
+
+
+def _envelope_of_kombu(body: bytes) -> dict[str, Any] | None:
+    """Return a message as kombu's virtual transports keep it; None if another program wrote it."""
     try:
-        payload = json.loads(envelope.body)
-    except ValueError:
-        payload = None
-    if not isinstance(payload, dict) or not isinstance(payload.get("properties"), dict):
-        payload = {
-            "body": base64.b64encode(envelope.body).decode(),
-            "content-type": "application/data",
-            "content-encoding": "binary",
-            "properties": {"body_encoding": "base64"},
-        }
+        payload = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(payload, dict) or not isinstance(payload.get("body"), str):
+        return None
+    properties = payload.get("properties")
+    if not isinstance(properties, dict) or not isinstance(properties.get("delivery_info", {}), dict):
+        return None
+    if not isinstance(payload.get("headers") or {}, dict):
+        return None
+    if any(
+        not isinstance(payload.get(name) or "", str) for name in ("content-type", "content-encoding")
+    ):
+        return None
+    return payload if properties.get("body_encoding") in BODY_ENCODINGS else None
+
+
+def _bytes(body: bytes) -> dict[str, Any]:
+    return {
+        "body": base64.b64encode(body).decode(),
+        "content-type": "application/data",
+        "content-encoding": "binary",
+        "properties": {"body_encoding": "base64"},
+    }
+
+
+def _with_delivery(payload: dict[str, Any], envelope: Envelope) -> dict[str, Any]:
     properties = payload["properties"]
     properties["delivery_tag"] = envelope.receipt
-    delivery_info = properties.setdefault("delivery_info", {})
-    delivery_info["redelivered"] = envelope.receive_count > 1
-    found: dict[str, Any] = payload
-    return found
+    properties.setdefault("delivery_info", {})["redelivered"] = envelope.receive_count > 1
+    return payload
 
 
 def _delay(message: dict[str, Any]) -> float | None:

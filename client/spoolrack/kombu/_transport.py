@@ -20,10 +20,36 @@ from kombu.transport import virtual
 from .. import errors
 from .._blocking import connect
 from .._credentials import CredentialOptions
-from ._broker import REFRESH, Broker
+from ._broker import Broker, Retries, runs_event_loop
 from ._channel import Channel
 
 DEFAULT_PORT: Final = 50051
+
+
+DECLARE_EVERY: Final = 5.0
+"""Seconds between two tries of what the server has refused to declare."""
+_LOST: Final = (
+    *virtual.Transport.connection_errors,
+    errors.ClientClosed,
+    errors.Draining,
+    errors.ForkedClient,
+    errors.QueueBeingDeleted,
+    errors.QueueNotFound,  # A new connection declares its queues again.
+    errors.StoreFailed,
+    errors.Timeout,
+    errors.Unauthenticated,  # A new connection has the token of now.
+    errors.Unreachable,
+)
+"""Errors after which a call succeeds on a new connection."""
+_REFUSED: Final = (
+    errors.DiskError,
+    errors.DiskFull,
+    errors.InternalError,
+    errors.MemoryLimit,
+    errors.OutcomeUnknown,
+)
+"""Errors of a server in trouble. They end no worker, which connects again; a publication isn't
+repeated: the client has repeated what it may."""
 
 
 class Transport(virtual.Transport):
@@ -34,18 +60,10 @@ class Transport(virtual.Transport):
     default_port = DEFAULT_PORT
     driver_type = "spoolrack"
     driver_name = "spoolrack"
-    connection_errors = (
-        *virtual.Transport.connection_errors,
-        errors.ClientClosed,
-        errors.Draining,
-        errors.ForkedClient,
-        errors.QueueBeingDeleted,
-        errors.QueueNotFound,  # A new connection declares its queues again.
-        errors.StoreFailed,
-        errors.Timeout,
-        errors.Unreachable,
-    )
+    connection_errors = _LOST + _REFUSED
+    recoverable_connection_errors = _LOST
     channel_errors = (*virtual.Transport.channel_errors, ChannelError, errors.SpoolrackError)
+    recoverable_channel_errors = ()
     implements = virtual.Transport.implements.extend(
         asynchronous=True,
         exchange_type=frozenset(["direct", "topic", "fanout"]),
@@ -58,6 +76,8 @@ class Transport(virtual.Transport):
         self._arrived = threading.Event()
         self._hub: Any = None
         """The event loop that delivers, if one does."""
+        self._timer: Any = None
+        """Of the event loop."""
         self._waker: tuple[socket.socket, socket.socket] | None = None
         """The end that the event loop reads, and the end that wakes it."""
         self._pid = os.getpid()
@@ -88,7 +108,7 @@ class Transport(virtual.Transport):
         if ":" in host:
             host = f"[{host}]"
         url = f"{'grpcs' if is_secure else 'grpc'}://{host}:{info.port or DEFAULT_PORT}"
-        client = connect(url, timeout=options.get("timeout", 30.0), **credentials)
+        client = connect(url, timeout=options.get("timeout", 30.0), retry=Retries(), **credentials)
         broker = Broker(client, options.get("queue_name_prefix", ""))
         try:
             broker.open(info.connect_timeout or 5.0)
@@ -107,7 +127,9 @@ class Transport(virtual.Transport):
             return
         self._leave_event_loop()
         if self.is_forked:
-            self.channels.clear()
+            for channel in [*self.channels, *self._avail_channels]:
+                channel.closed = True  # For those who use it; at the server it is the parent's.
+                self.close_channel(channel)
             self._avail_channels.clear()
             return
         self._broker = broker
@@ -133,7 +155,8 @@ class Transport(virtual.Transport):
             end.setblocking(False)
         self._hub = loop
         loop.add_reader(self._waker[0], self._on_wake)
-        loop.call_repeatedly(REFRESH / 2, self._refresh)
+        runs_event_loop(True)
+        self._timer = loop.call_repeatedly(DECLARE_EVERY, self._declare_deferred)
         self.wake()
 
     def _leave_event_loop(self) -> None:
@@ -142,6 +165,8 @@ class Transport(virtual.Transport):
         ends, self._waker = self._waker, None
         if not self.is_forked:  # The parent's poller would lose it, too.
             self._hub.remove_reader(ends[0])
+            runs_event_loop(False)
+            self._timer.cancel()
         self._hub = None
         for end in ends:
             end.close()
@@ -155,9 +180,10 @@ class Transport(virtual.Transport):
         if self._deliver_next():
             self.wake()
 
-    def _refresh(self) -> None:
+    def _declare_deferred(self) -> None:
         if self._broker is not None:
-            self._broker.refresh()
+            self._broker.declare_deferred()
+            self.wake()
 
     def drain_events(self, connection: Transport, timeout: float | None = None) -> None:
         """Deliver one message; raise `TimeoutError` if none comes within `timeout` seconds."""
@@ -166,11 +192,10 @@ class Transport(virtual.Transport):
             self._arrived.clear()
             if self._deliver_next():
                 return
-            self.broker.refresh()
-            left = REFRESH if end is None else end - time.monotonic()
-            if left <= 0:
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left <= 0:
                 raise TimeoutError
-            self._arrived.wait(min(left, REFRESH))
+            self._arrived.wait(left)
 
     def _deliver_next(self) -> bool:
         """Deliver a message of one of the channels, which are asked in turn."""

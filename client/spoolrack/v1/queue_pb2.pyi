@@ -298,6 +298,7 @@ class QueueSettings(_message.Message):
     SENDING_FIELD_NUMBER: _builtins.int
     RECEIVING_FIELD_NUMBER: _builtins.int
     PRIORITY_AGING_FIELD_NUMBER: _builtins.int
+    EXPIRES_FIELD_NUMBER: _builtins.int
     max_receives: _builtins.int
     """A message whose leases have ended so many times without a delete moves to the dead-letter queue.
     0: never. Goes with dead_letter_queue: both or neither.
@@ -385,6 +386,14 @@ class QueueSettings(_message.Message):
         before it. 0 or absent: a higher priority is always received first.
         """
 
+    @_builtins.property
+    def expires(self) -> _duration_pb2.Duration:
+        """A queue that is idle for so long, up to 3,650 days, is removed as by DeleteQueue. Idle: no message is
+        in it, no receive waits, and no request names it, but for those that only look at it. A start of the
+        server counts as use. A queue with schedules, or that is another's dead_letter_queue, is kept.
+        Absent or 0: never.
+        """
+
     def __init__(
         self,
         *,
@@ -410,10 +419,11 @@ class QueueSettings(_message.Message):
         sending: Global___Flow.ValueType = ...,
         receiving: Global___Flow.ValueType = ...,
         priority_aging: _duration_pb2.Duration | None = ...,
+        expires: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter", "archive_retention", b"archive_retention", "backoff_initial", b"backoff_initial", "backoff_jitter", b"backoff_jitter", "backoff_maximum", b"backoff_maximum", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "priority_aging", b"priority_aging", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter", "archive_retention", b"archive_retention", "backoff_initial", b"backoff_initial", "backoff_jitter", b"backoff_jitter", "backoff_maximum", b"backoff_maximum", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "expires", b"expires", "priority_aging", b"priority_aging", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter", "archive_retention", b"archive_retention", "backoff_at", b"backoff_at", "backoff_factor", b"backoff_factor", "backoff_initial", b"backoff_initial", "backoff_jitter", b"backoff_jitter", "backoff_maximum", b"backoff_maximum", "dead_letter_at", b"dead_letter_at", "dead_letter_queue", b"dead_letter_queue", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "group_order", b"group_order", "lease_durability", b"lease_durability", "max_bytes", b"max_bytes", "max_message_size", b"max_message_size", "max_messages", b"max_messages", "max_receives", b"max_receives", "messages_per_file", b"messages_per_file", "priority_aging", b"priority_aging", "receiving", b"receiving", "retention", b"retention", "sending", b"sending", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter", "archive_retention", b"archive_retention", "backoff_at", b"backoff_at", "backoff_factor", b"backoff_factor", "backoff_initial", b"backoff_initial", "backoff_jitter", b"backoff_jitter", "backoff_maximum", b"backoff_maximum", "dead_letter_at", b"dead_letter_at", "dead_letter_queue", b"dead_letter_queue", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "expires", b"expires", "group_order", b"group_order", "lease_durability", b"lease_durability", "max_bytes", b"max_bytes", "max_message_size", b"max_message_size", "max_messages", b"max_messages", "max_receives", b"max_receives", "messages_per_file", b"messages_per_file", "priority_aging", b"priority_aging", "receiving", b"receiving", "retention", b"retention", "sending", b"sending", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__backoff_jitter: _TypeAlias = _typing.Literal["backoff_jitter"]  # noqa: Y015
     _WhichOneofArgType__backoff_jitter: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter"]  # noqa: Y015

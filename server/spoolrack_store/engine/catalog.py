@@ -103,6 +103,8 @@ class Catalog(Part):
         self._moves = moves
         self._random = random
         self.records: dict[str, QueueRecord] = {}
+        self.expiring: dict[str, None] = {}
+        """Those of the queues that expire."""
         self.names = SortedNames()
         """The names of `records`, in order."""
         self._by_age = SortedNames()
@@ -407,6 +409,8 @@ class Catalog(Part):
         self.names.add(record.name)
         self._by_age.add(_age(record))
         self._writers.update(dict.fromkeys(each.writer for each in record.schedules.values()))
+        if record.settings.expires:
+            self.expiring[record.name] = None
         if target := record.settings.dead_letter_queue:
             self.sources.setdefault(target, {})[record.name] = None
 
@@ -421,6 +425,7 @@ class Catalog(Part):
         if record is None:
             return
         self.names.remove(name)
+        self.expiring.pop(name, None)
         self._by_age.remove(_age(record))
         for each in record.schedules.values():
             self._writers.pop(each.writer, None)

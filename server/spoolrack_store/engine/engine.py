@@ -26,6 +26,7 @@ from ..engine.archive import Archive
 from ..engine.catalog import Catalog
 from ..engine.dead_letters import DeadLetters
 from ..engine.deduplication import Deduplication
+from ..engine.expiry import Expiry
 from ..engine.leaser import Leaser
 from ..engine.moves import RETRY, Moves, Part, Turn, run_in, unlink_all
 from ..engine.queue_views import QueueViews
@@ -420,6 +421,7 @@ class Engine:
         self.redrives = Redriver(
             self.moves, self.catalog, self.reader, self._dead_letters, self._sender, self._ids
         )
+        self.expiry = Expiry(self.moves, self.catalog)
         self._foreign = Foreign(self.moves)
         self._parts: tuple[Part, ...] = (
             self.deduplication,
@@ -433,6 +435,7 @@ class Engine:
             self._foreign,
             Adoption(self.moves, self.catalog, self._ids, background),
             self._archive,
+            self.expiry,
         )
         """In the order in which they go on at the beginning of a commit."""
         self._turns = (
@@ -495,6 +498,8 @@ class Engine:
             for part in self._parts:
                 self._guarded(part.tick)
         self._finish_orphans()
+        if self.catalog.expiring:
+            self.expiry.note(requests)
         for part in self._parts_with_pending():
             if part.has_work:
                 self._guarded(part.advance)

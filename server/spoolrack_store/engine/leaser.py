@@ -215,7 +215,7 @@ class Leaser(Part):
                         chosen[entry] = chosen.get(entry, 0) | dying
                         dead[entry] = dead.get(entry, 0) | dying
                     if dying != members:
-                        # What is behind them waits until they have moved: a look past all of them
+                        # The messages behind them wait until they have moved: a look past all of them
                         # would take the longer the more there are.
                         self._held_up.add(record.name)
                         break

@@ -27,7 +27,7 @@ _Place = tuple[Entry, int, Delete, int, Results]
 @dataclass(slots=True)
 class _PurgeJob:
     left: deque[Entry]
-    """What is still to be looked at, as it was when the purge began."""
+    """The entries still to be looked at, as they were when the purge began."""
     deleted: int = 0
     refused: StoreError | None = None
     """The first error of the disk."""

@@ -135,7 +135,8 @@ class Disk(Protocol):
         """Give the file at `source` another name; `FileExistsError` if `target` exists."""
 
     def touch(self, path: str) -> None:
-        """Wake the process that watches the file, if there is one; never fails."""
+        """Set a file's or folder's time of change to now, and wake the process that watches it, if
+        there is one; never fails."""
 
     def rename_new(self, source: str, target: str) -> None:
         """Move a file to a name that doesn't exist yet; `FileExistsError` if it does.

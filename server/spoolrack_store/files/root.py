@@ -20,7 +20,7 @@ from typing import Final
 from uuid import UUID
 
 from ..files.disk import ReservedRoom
-from ..model.errors import RootInUse, RootUnusable, UnknownFormat
+from ..model.errors import RootInUse, RootUnusable, StoreFailed, UnknownFormat
 from ..model.names import is_id, is_owner, make_token
 from . import layout
 from .changes import LOCK, PATH, SIZE, Memory
@@ -212,16 +212,27 @@ def _identify(disk: LocalDisk, root: str, random: Random) -> str:
     told one must never meet another one after a power cut."""
     id = read_identity(disk)
     if id:
-        disk.sync_file(IDENTITY)  # The process that drew it may have died before that.
+        # The process that drew it may have died before it was durable.
+        _sync(lambda: disk.sync_file(IDENTITY))
     else:
         with suppress(FileNotFoundError):
             disk.unlink(IDENTITY)
             log.warning("%s in %s was no identity, which is drawn anew", IDENTITY, root)
         id = str(UUID(int=random.getrandbits(128), version=4))
         content = f"{id}\n".encode()
-        _also_when_full(disk, lambda: disk.create(IDENTITY, [content], sync=True))
-    disk.sync_folder(".")
+        _sync(lambda: _also_when_full(disk, lambda: disk.create(IDENTITY, [content], sync=True)))
+    _sync(lambda: disk.sync_folder("."))
     return id
+
+
+def _sync(make_durable: Callable[[], None]) -> None:
+    """Raise `StoreFailed` where a sync fails: nothing is known to be durable then."""
+    try:
+        make_durable()
+    except OSError as error:
+        if error.errno == errno.EIO:
+            raise StoreFailed(detail=str(error)) from error
+        raise
 
 
 def read_identity(disk: Disk) -> str:

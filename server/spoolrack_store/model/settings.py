@@ -241,6 +241,13 @@ class QueueSettings:
         most=MAX_RETENTION,
         zero="no archive",
     )
+    expires: Millis = _span(
+        0,
+        "A queue that is idle for so long is removed: it has no message and no waiting receive, and no "
+        "request uses it.",
+        most=MAX_RETENTION,
+        zero="never",
+    )
     sending: str = _choice(
         "open",
         "paused",

@@ -21,6 +21,7 @@ export const SETTINGS = [
   {"name": "backoff_jitter", "title": "Backoff jitter", "kind": "count", "zero": "none", "choices": []},
   {"name": "backoff_at", "title": "Backoff at", "kind": "choice", "zero": "", "choices": ["release", "lease_end"]},
   {"name": "archive_retention", "title": "Archive retention", "kind": "span", "zero": "no archive", "choices": []},
+  {"name": "expires", "title": "Expires", "kind": "span", "zero": "never", "choices": []},
   {"name": "sending", "title": "Sending", "kind": "choice", "zero": "", "choices": ["open", "paused"]},
   {"name": "receiving", "title": "Receiving", "kind": "choice", "zero": "", "choices": ["open", "paused"]},
 ];
