@@ -15,10 +15,9 @@ from random import Random
 from typing import Any, ClassVar, Final
 
 from spoolrack_store.committer import LOOK_EVERY
-from spoolrack_store.engine.effort import FILES
 from spoolrack_store.engine.engine import Engine, Work
-from spoolrack_store.engine.index import SentCounts
-from spoolrack_store.engine.moves import RETRY
+from spoolrack_store.engine.index import CountsByAge
+from spoolrack_store.engine.moves import FILES, RETRY
 from spoolrack_store.files.disk import FileKind
 from spoolrack_store.model.batch_file import Damaged, Entry, body, decode, resolve
 from spoolrack_store.model.clock import DAY, HOUR, Millis
@@ -627,7 +626,7 @@ class EverythingStory:
         if leases != engine.index.leases_of:
             raise Broken(f"leased for sets is {leases}, and known is {engine.index.leases_of}")
         for queue, index in engine.index.queues.items():
-            held, sent = dict.fromkeys(index.counts, 0), SentCounts()
+            held, sent = dict.fromkeys(index.counts, 0), CountsByAge()
             for batch in engine.index.batches.values():
                 for entry in batch.entries:
                     if entry.name.queue == queue and entry.name.state in held:

@@ -54,7 +54,7 @@ class Archive(Part):
         self._days: list[str] = []
         """Folders of days that are kept no longer."""
         self._names: list[str] | None = None
-        """What is left in the last of them; None: it isn't listed yet."""
+        """The names in the last of them that are still there; None: it isn't listed yet."""
         self.pending = (self._days,)
 
     def path_of(self, entry: Entry) -> str:

@@ -439,7 +439,7 @@ COUNTED: Final = (State.READY, State.LEASED, State.DELAYED)
 _WAITS: Final = (State.LEASED, State.DELAYED)
 
 
-class SentCounts:
+class CountsByAge:
     """Counts of messages by the time at which they were sent, to an eighth of a second.
 
     A message costs two additions. A question costs one look for every two minutes in which messages
@@ -492,7 +492,7 @@ class QueueIndex:
         """Messages that this process has brought into the queue."""
         self.left = 0
         """Messages that it has deleted, let expire or moved away."""
-        self.sent = SentCounts()
+        self.sent = CountsByAge()
         """The ready messages."""
         self.orders = {State.READY: self.ready, State.LEASED: EntryOrder(), State.DELAYED: EntryOrder()}
 
