@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from celery import Celery
+from celery.exceptions import Reject
 
 LEASE: Final = 2.0
 """Seconds of a lease."""
@@ -59,3 +60,19 @@ def wait_for(gate: str, log: str) -> str:
     while not Path(gate).exists():
         time.sleep(0.02)
     return "done"
+
+
+@app.task(shared=False, acks_late=True, ignore_result=True)
+def again(log: str) -> None:
+    """Write a line to `log`, and want to be tried again."""
+    with Path(log).open("a") as file:
+        file.write("again\n")
+    raise Reject("not yet", requeue=True)
+
+
+@app.task(shared=False, acks_late=True, reject_on_worker_lost=True, ignore_result=True)
+def fatal(log: str) -> None:
+    """Write a line to `log`, and end the process."""
+    with Path(log).open("a") as file:
+        file.write("fatal\n")
+    os._exit(1)

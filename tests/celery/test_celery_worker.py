@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ from celery.exceptions import TaskRevokedError
 from spoolrack.testing import RunningServer, running_server
 
 from tests.celery import celery_app
-from tests.celery.test_kombu_transport import FOREIGN
+from tests.celery.test_kombu_transport import ENVELOPE, FOREIGN
 from tests.celery.worker_rig import Worker, configure, until, worker
 from tests.support import STUCK
 from tests.support.real_server import RealServer
@@ -136,6 +137,32 @@ def test_tasks_that_a_stopped_worker_never_began_were_not_received(
         left = list(client.queue("spared").peek())
         assert [message.receive_count for message in left] == [0] * 4
         client.delete_queue("spared")
+
+
+@pytest.mark.parametrize("name", ["again", "fatal"])
+def test_a_task_that_is_rejected_whenever_it_runs_becomes_a_dead_letter(
+    server: RunningServer, tmp_path: Path, name: str
+) -> None:
+    log = tmp_path / "log"
+    with server.client() as client:
+        client.create_queue(f"{name}-dead")
+        client.create_queue(name, max_receives=3, dead_letter_queue=f"{name}-dead")
+        with worker(name, broker(server), tmp_path, "--queues", name):
+            getattr(celery_app, name).apply_async((str(log),), queue=name)
+            until(lambda: client.queue(f"{name}-dead").info().counts.ready_count, "it is dead")
+    assert log.read_text().split() == [name] * 3
+
+
+def test_a_message_that_ends_a_worker_as_it_is_delivered_counts_as_received(
+    server: RunningServer, tmp_path: Path
+) -> None:
+    headers = {"task": "tests.celery.celery_app.add", "id": "1", "stamped_headers": 1}
+    with server.client() as client:
+        client.create_queue("ending")
+        with worker("ended", broker(server), tmp_path, "--queues", "ending") as ended:
+            client.queue("ending").send(json.dumps({**ENVELOPE, "headers": headers}))
+            ended.wait()
+        assert [message.receive_count for message in client.queue("ending").peek()] == [1]
 
 
 def test_messages_of_other_programs_end_no_worker(

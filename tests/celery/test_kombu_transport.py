@@ -333,12 +333,37 @@ def test_a_prefix_keeps_the_queues_of_two_programs_apart(server: RunningServer) 
         ]
 
 
-def test_an_expiring_queue_is_deleted_with_its_connection(server: RunningServer) -> None:
+REPLIES = kombu.Queue("replies", NEWS, expires=10.0)
+
+
+def test_an_expiring_queue_is_deleted_with_the_connection_that_consumes_from_it(
+    server: RunningServer,
+) -> None:
     with connected(server) as connection:
-        kombu.Queue("replies", NEWS, expires=10.0)(connection.default_channel).declare()
+        connection.Consumer([REPLIES]).consume()
     with server.client() as client:
         assert [queue.name for queue in client.list_queues()] == ["kombu.bindings"]
         assert client.queue("kombu.bindings").info().counts.ready_count == 0
+
+
+def test_a_queue_of_replies_outlives_the_connection_of_the_request(server: RunningServer) -> None:
+    with connected(server) as connection:
+        REPLIES(connection.default_channel).declare()
+    with server.client() as client:
+        assert client.queue("replies").info().counts.ready_count == 0
+
+
+def test_a_queue_of_replies_outlives_a_connection_that_is_lost(server: RunningServer) -> None:
+    with connected(server) as connection:
+        connection.Consumer([REPLIES]).consume()
+        publish(connection, "reply", exchange=NEWS, declare=[])
+        connection.collect()
+        assert counts(server, "replies") == (1, 0)
+        found: list[Any] = []
+        consumer = connection.Consumer([REPLIES], callbacks=[lambda body, _: found.append(body)])
+        consumer.consume()
+        drained(connection, 1)
+    assert found == ["reply"]
 
 
 @pytest.mark.parametrize(

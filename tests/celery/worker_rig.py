@@ -84,6 +84,10 @@ class Worker:
         self._process.terminate()
         self._process.wait(STUCK)
 
+    def wait(self) -> None:
+        """Return once it has ended by itself."""
+        self._process.wait(STUCK)
+
     def kill(self) -> None:
         """End it with its children at once."""
         with contextlib.suppress(ProcessLookupError):

@@ -44,6 +44,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             process.stdout.close()
 
 
+MISUSED = 2
 ANYWHERE = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
 
 
@@ -147,8 +148,11 @@ def test_all_that_a_server_with_a_log_of_json_writes_is_json(start: Start, tmp_p
             stderr=file.fileno(),
         )
         assert busy.wait(STUCK) == os.EX_UNAVAILABLE
+        missing = ("--tokens", str(tmp_path / "none"), "--log-format", "json")
+        assert start(*missing, stdout=file.fileno(), stderr=file.fileno()).wait(STUCK) == MISUSED
         process.terminate()
         assert process.wait(STUCK) == 0
     told = [json.loads(line) for line in path.read_text().splitlines()]
     (failed,) = [line for line in told if line["event"].startswith("Can't listen at")]
-    assert failed["level"] == "error"
+    (misused,) = [line for line in told if "'--tokens'" in line["event"]]
+    assert failed["level"] == misused["level"] == "error"

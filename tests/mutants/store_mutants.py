@@ -1458,6 +1458,12 @@ STORE_MUTANTS: Final = (
         caught_by=(_PREFETCHED,),
     ),
     Mutant(
+        name="a-report-after-a-silence-tells-only-its-number",
+        breaks="a message whose handler outlasts its lease is counted each time",
+        edits=edit("model/credits.py:Credits.report", "if self.is_silent:", "if False:"),
+        caught_by=(_PREFETCHED,),
+    ),
+    Mutant(
         name="an-expiry-is-an-answer",
         breaks="only an answer tells that a consumer has begun more",
         edits=edit("engine/index.py:Index._pass_on", "is_answer=self.is_answer", "is_answer=True"),

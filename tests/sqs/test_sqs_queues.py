@@ -108,6 +108,14 @@ async def test_an_attribute_that_cant_be_is_refused(
         assert refusal.code == code
 
 
+async def test_a_name_that_sqs_refuses_too_is_refused_in_its_words(sqs: Sqs) -> None:
+    words = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
+    for name in ("a b", "a" * 81, "ø"):
+        refusal = await refused(sqs.create(name))
+        assert (refusal.code, refusal.message) == ("InvalidParameterValue", words)
+    assert (await refused(sqs.create("-a"))).message.endswith("a digit must be the first.")
+
+
 async def test_a_queue_that_isnt_there_is_told_as_sqs_does(sqs: Sqs, server: Server) -> None:
     url = f"{server.sqs_url}/000000000000/none"
     for call in (

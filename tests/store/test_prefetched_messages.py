@@ -203,6 +203,22 @@ def test_a_consumer_that_was_silent_dies_of_what_it_begins_again(rig: FrontRig) 
     assert receives(rig) == [1, 0]
 
 
+@pytest.mark.parametrize("prefetched", [0, 3])
+def test_a_message_whose_handler_outlasts_its_lease_is_counted_each_time(
+    rig: FrontRig, prefetched: int
+) -> None:
+    rig.send(b"long", *[b"x"] * prefetched)
+    credits = consumer(1, limit=1 + prefetched)
+    for count in (1, 2, 3):
+        receive(rig, credits)
+        expire(rig)
+        assert receives(rig) == [count] + [0] * prefetched
+        # It handled the first one throughout, and drops what waited meanwhile.
+        receive(rig, credits)
+        expire(rig)
+        credits.report(credits.delivered)
+
+
 def test_a_prefetched_message_is_ready_at_once_whatever_the_back_off(tmp_path: Path) -> None:
     with opened(tmp_path) as rig:
         settings = QueueSettings(backoff_at="lease_end", backoff_initial=Millis(60_000))

@@ -3,7 +3,9 @@
 Owns the names of queues and the records of bindings. Bindings are shared by all processes: each is a
 message in the queue `kombu.bindings`, which is only ever listed. A temporary queue is one that kombu
 declares with `expires`, as exclusive or with `auto_delete`: the server removes it when it is idle, by
-the queue's setting `expires`. Its connection deletes it at its end, if no other consumes from it.
+the queue's setting `expires`. Before that it is deleted at the end of the connection that consumes
+from it, or for which it is exclusive, and at the end of a program that declared it. A lost connection
+deletes none: the next one uses it, or a reply is in it.
 
 What can fail: each call to the server, with a `SpoolrackError`.
 """
@@ -137,8 +139,10 @@ class Broker:
         self._table_read = 0.0
         self._bound: set[tuple[str, Binding]] = set()
         """Bindings of this connection."""
+        self._declared: set[str] = set()
+        """Temporary queues that this connection declared: the program's end deletes them."""
         self._owned: set[str] = set()
-        """Temporary queues of this connection."""
+        """Those that are deleted at the end of this connection."""
         self._pid = os.getpid()
         self._deferred: dict[tuple[str, object], Callable[[], None]] = {}
         """Refused steps of declarations: by queue and binding, None: its creation."""
@@ -158,8 +162,23 @@ class Broker:
             for name in list(self._owned):
                 self.delete(name, CLOSE_TIMEOUT)
         finally:
-            self._owned.clear()
+            self.keep_queues()
             self._client.close()
+
+    def close_for_good(self) -> None:
+        """Delete all temporary queues that this connection declared, too: the program ends."""
+        self._owned |= self._declared
+        self.close()
+
+    def keep_queues(self) -> None:
+        """Delete no temporary queue at the end of this connection."""
+        self._declared.clear()
+        self._owned.clear()
+
+    def consumes_from(self, name: str) -> None:
+        """Note that this connection consumes from a queue: it deletes its temporary one."""
+        if name in self._declared:
+            self._owned.add(name)
 
     def queue(self, name: str) -> Queue:
         return self._client.queue(spoolrack_name(self._prefix + name))
@@ -182,6 +201,8 @@ class Broker:
             settings["expires"] = idle
             settings["retention"] = message_ttl or max(idle, LEAST_RETENTION)
             if expires or is_exclusive:  # Others may consume from one that is only deleted by itself.
+                self._declared.add(name)
+            if is_exclusive:
                 self._owned.add(name)
         self._take_or_defer((name, None), partial(self._create, name, settings))
 
@@ -226,6 +247,7 @@ class Broker:
     def delete(self, name: str, timeout: float | None = None) -> None:
         """Delete a queue with its bindings; it may be gone already."""
         self._owned.discard(name)
+        self._declared.discard(name)
         for key in [key for key in self._deferred if key[0] == name]:
             del self._deferred[key]
         self._bound = {each for each in self._bound if each[1].queue != name}
@@ -365,6 +387,6 @@ def _close_what_is_left_open() -> None:
     """Delete, at the program's end, the temporary queues of connections that were not closed."""
     for broker in list(_open):
         try:
-            broker.close()
+            broker.close_for_good()
         except SpoolrackError as error:
             log.info("queues of replies stay until they expire: %s", error)

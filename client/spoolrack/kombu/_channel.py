@@ -17,7 +17,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from queue import Empty
 from typing import Any, Final
@@ -143,23 +143,26 @@ class QoS(virtual.QoS):
         super().ack(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """Release a message to its old place in the queue, or delete it. Receives of tasks that never
-        began don't count."""
-        if not requeue:
+        """Release a message to its old place in the queue, or delete it."""
+        if requeue:
+            # A worker rejects what it has begun only, when Celery counts the task as active no more.
+            self._release(delivery_tag, lambda _: True)
+        else:
             self.ack(delivery_tag)
-            return
+
+    def _release(self, delivery_tag: str, counts: Callable[[_Unacknowledged], bool]) -> None:
         self.channel._end_lease(
-            delivery_tag,
-            lambda held: held.queue.release(held.envelope.receipt, count=held.has_begun),
+            delivery_tag, lambda held: held.queue.release(held.envelope.receipt, count=counts(held))
         )
         self._quick_ack(delivery_tag)
 
     def restore_unacked(self) -> list[Any]:
-        """Release all messages that are not acknowledged: they are ready at once."""
+        """Release all messages that are not acknowledged: they are ready at once. Receives of tasks
+        that never began don't count."""
         self._flush()
         for delivery_tag in list(self._delivered):
             try:
-                self.reject(delivery_tag, requeue=True)
+                self._release(delivery_tag, lambda held: held.has_begun)
             except SpoolrackError as error:
                 log.warning("a message is leased until its visibility timeout ends: %s", error)
         self._delivered.clear()
@@ -299,6 +302,7 @@ class Channel(virtual.Channel):
         self._consumers.add(consumer_tag)
         self._tag_to_queue[consumer_tag] = queue
         self._active_queues.append(queue)
+        self.broker.consumes_from(queue)
         self._open(consumer_tag, queue, callback, no_ack=no_ack, credits=self._credits())
 
     def _open(
@@ -378,11 +382,19 @@ class Channel(virtual.Channel):
             finally:
                 drop_lease(envelope)
             message = self._message(envelope)
+            held = None
         else:
             is_task = _is_worker(consumer.callback)
-            message = self._hold(_Unacknowledged(consumer.queue, envelope, drop_lease, is_task))
+            held = _Unacknowledged(consumer.queue, envelope, drop_lease, is_task)
+            message = self._hold(held)
         assert consumer.callback is not None
-        consumer.callback(message)
+        try:
+            consumer.callback(message)
+        except BaseException:
+            if held is not None and message.delivery_tag in self._unacknowledged:
+                # It may end each worker that gets it.
+                self._unacknowledged[message.delivery_tag] = replace(held, is_task=False)
+            raise
 
     def _hold(self, held: _Unacknowledged) -> Any:
         message = self._message(held.envelope)

@@ -139,6 +139,14 @@ class Transport(virtual.Transport):
             self._broker = None
             broker.close()
 
+    def _collect(self, connection: Transport | None) -> None:
+        """Close a connection that is lost, or a parent's; kombu calls this before it connects again."""
+        if self._broker is None:
+            return
+        self._broker.keep_queues()
+        with contextlib.suppress(*self.connection_errors, *self.channel_errors):
+            self.close_connection(self)
+
     def wake(self) -> None:
         """Check again for deliverable messages. From any thread."""
         self._arrived.set()

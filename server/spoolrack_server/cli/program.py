@@ -103,10 +103,7 @@ def _run(arguments: Sequence[str]) -> int:
         code = _invoke(list(arguments))
         sys.stdout.flush()
     except click.ClickException as error:
-        shown = io.StringIO()
-        error.show(shown)
-        sys.stderr.write("\n".join(map(printable, shown.getvalue().split("\n"))))
-        return error.exit_code
+        return _misused(error)
     except BrokenPipeError:
         raise  # Of standard output or standard error: there is no way to tell.
     except (KeyboardInterrupt, click.Abort) as error:
@@ -125,6 +122,19 @@ def _invoke(arguments: list[str]) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     return result if isinstance(result, int) else 0
+
+
+def _misused(error: click.ClickException) -> int:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is not None and context.params.get("log_format") == "json":
+        from ..logs import say
+
+        say(error.format_message(), "json")
+    else:
+        shown = io.StringIO()
+        error.show(shown)
+        sys.stderr.write("\n".join(map(printable, shown.getvalue().split("\n"))))
+    return error.exit_code
 
 
 def _broken_pipe() -> int:

@@ -241,6 +241,7 @@ class _AddressOrOff(Address):
     type=click.Choice(["logfmt", "json"]),
     default=DEFAULTS.log_format,
     show_default=True,
+    is_eager=True,  # Errors of the other options are written in this format.
     help="Format of the log, on standard error.",
 )
 @click.pass_context

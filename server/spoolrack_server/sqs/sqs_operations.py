@@ -162,10 +162,12 @@ class SqsOperations:
     async def CreateQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
         name = parameters.required("QueueName")
         if not is_queue_name(name):
-            raise sqs_errors.invalid_value(
-                "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length. "
-                "Here a letter or a digit must be the first."
+            told = (
+                "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
             )
+            if name[0] in "-_":  # Amazon takes these.
+                told += ". Here a letter or a digit must be the first."
+            raise sqs_errors.invalid_value(told)
         self._require(caller, Permission.MANAGE, name)
         attributes = parameters.mapping("Attributes") or {}
         if name.endswith(FIFO) and attributes.get("FifoQueue", "").lower() != "true":

@@ -110,6 +110,10 @@ class Credits:
     def report(self, begun: int) -> None:
         """Note how many of the messages that have reached it the consumer has begun or dropped. Called
         from any thread, but from one only."""
+        if self.is_silent:
+            # Its lost messages ended without an answer. Of those that it holds now, it begins the first
+            # ones without a report.
+            begun = max(begun, self.delivered - self.in_flight + self.concurrency)
         self._reported = max(self._reported, begun)
         self._silent_below = 0
         self._on_return()
