@@ -58,7 +58,7 @@ class Expiry(Part):
 
     @property
     def has_work(self) -> bool:
-        return self._moves.clock.monotonic() >= self._next
+        return any(self.pending) and self._moves.clock.monotonic() >= self._next
 
     def next_due(self) -> Millis:
         return self._next
