@@ -33,7 +33,7 @@ class Overview:
     def names(self) -> list[str]:
         """Return all queues, in order."""
         with self._changing:
-            return sorted(self._engine.catalog.records)
+            return list(self._engine.catalog.names)
 
     def ages(self, queues: Iterable[str], bounds: Sequence[Millis]) -> dict[str, Ages]:
         """Return the ready messages by age of each of `queues` that exists; `bounds` are ages, and
@@ -49,8 +49,7 @@ class Overview:
     def dead_letter_sources(self, queue: str) -> list[str]:
         """Return the queues that name `queue` as their dead-letter queue, in order."""
         with self._changing:
-            records = self._engine.catalog.records.values()
-            return sorted(each.name for each in records if each.settings.dead_letter_queue == queue)
+            return sorted(self._engine.catalog.sources.get(queue, ()))
 
     def dead_letter_queues(self) -> frozenset[str]:
         """Return the names of all dead-letter queues in settings, whether they exist or not."""

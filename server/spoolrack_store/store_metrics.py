@@ -15,7 +15,6 @@ from itertools import islice
 from typing import Final
 
 from .committer import Committer
-from .engine.catalog import QueueRecord
 from .engine.engine import Engine
 from .files import layout
 from .files.changes import Poisoned
@@ -65,13 +64,12 @@ class StoreMetrics:
     def root(self) -> RootMetrics:
         """Return all metrics but the queues'."""
         engine = self._engine
+        self.statistics.keep_only(engine.catalog.records)
         with self._changing:
             held, lost = engine.reservations.count()
-            records = engine.catalog.records
-            self.statistics.keep_only(list(records))
             return RootMetrics(
                 id=self._root_id,
-                queues=len(records),
+                queues=len(engine.catalog.records),
                 quarantined=engine.moves.quarantined,
                 unlinked=engine.moves.unlinked,
                 to_be_unlinked=engine.to_be_unlinked,
@@ -93,11 +91,10 @@ class StoreMetrics:
                 with suppress(Poisoned, SyncFailed):  # The next commit says so.
                     self._engine.with_exact_index(lambda: None)
 
-    def names(self) -> list[str]:
-        """Return all queues, the oldest first, so that the order is stable."""
+    def names(self, most: int | None = None) -> list[str]:
+        """Return the first queues, or all, the oldest first, so that the order is stable."""
         with self._changing:
-            records = list(self._engine.catalog.records.values())
-        return [record.name for record in sorted(records, key=_age)]
+            return list(islice(self._engine.catalog.oldest_first(), most))
 
     def queues(self) -> Iterator[list[QueueMetrics]]:
         """Yield all queues in parts, in the same order."""
@@ -124,7 +121,3 @@ class StoreMetrics:
         except OSError as error:
             log.debug("%s can't be listed: %s", folder, error)
             return None
-
-
-def _age(record: QueueRecord) -> tuple[int, str]:
-    return record.created_at, record.name

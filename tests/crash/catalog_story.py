@@ -159,7 +159,20 @@ class CatalogStory:
         return None if record is None else (record.settings, record.salt, record.labels)
 
     def _check(self, engine: Engine) -> None:
-        """Check that all processes know the same queues."""
+        """Check that all processes know the same queues, also what they know of all together."""
+        catalog = engine.catalog
+        sources: dict[str, dict[str, None]] = {}
+        for name, record in catalog.records.items():
+            if target := record.settings.dead_letter_queue:
+                sources.setdefault(target, {})[name] = None
+        if catalog.sources != sources:
+            raise Broken(f"{engine.moves.owner} knows {catalog.sources}, and it is {sources}")
+        by_age = sorted(catalog.records.values(), key=lambda each: (each.created_at, each.name))
+        if [list(catalog.names), list(catalog.oldest_first())] != [
+            sorted(catalog.records),
+            [each.name for each in by_age],
+        ]:
+            raise Broken(f"{engine.moves.owner} lists {list(catalog.names)}")
         for other in self.engines.values():
             if other is not engine:
                 work = other.apply([])

@@ -16,12 +16,13 @@ from typing import Any, ClassVar, Final
 
 from spoolrack_store.committer import LOOK_EVERY
 from spoolrack_store.engine.engine import Engine, Work
-from spoolrack_store.engine.moves import RETRY
+from spoolrack_store.engine.index import CountsByAge
+from spoolrack_store.engine.moves import FILES, RETRY
 from spoolrack_store.files.disk import FileKind
 from spoolrack_store.model.batch_file import Damaged, Entry, body, decode, resolve
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.names import NotAName, indexes
+from spoolrack_store.model.names import NotAName, indexes, sent_at
 from spoolrack_store.model.operations import (
     UNFINISHED,
     ChangeVisibility,
@@ -145,6 +146,7 @@ class EverythingStory:
         self.receipts: dict[str, list[str]] = {queue: [] for queue in QUEUES}
         self.redrives: list[str] = []
         self.slice_effort = SLICE_EFFORT if seed % 2 else 1
+        self.effort = FILES if seed % 3 else 2
         self.unfinished: dict[str, list[Any]] = {}
         """Of each process the requests that go on in its next commit."""
         self.slices = self.next_set = 0
@@ -322,6 +324,7 @@ class EverythingStory:
             cache_bytes=self.cache_bytes,
         )
         engine.reservations.slice_effort = self.slice_effort
+        engine.moves.effort.files = self.effort
         self.told.append(f"{owner} starts")
         if self.starts.random() < 0.1:
             self.disk.steps_left = self.starts.randint(0, 8)
@@ -623,13 +626,17 @@ class EverythingStory:
         if leases != engine.index.leases_of:
             raise Broken(f"leased for sets is {leases}, and known is {engine.index.leases_of}")
         for queue, index in engine.index.queues.items():
-            held = dict.fromkeys(index.counts, 0)
+            held, sent = dict.fromkeys(index.counts, 0), CountsByAge()
             for batch in engine.index.batches.values():
                 for entry in batch.entries:
                     if entry.name.queue == queue and entry.name.state in held:
                         held[entry.name.state] += entry.held.bit_count()
+                        if entry.name.state is State.READY:
+                            sent.add(sent_at(batch.stem.id), entry.held.bit_count())
             if held != index.counts:
                 raise Broken(f"{queue} counts {index.counts}, and holds {held}")
+            if (sent.fine, sent.coarse) != (index.sent.fine, index.sent.coarse):
+                raise Broken(f"{queue} counts {index.sent.fine} by age, and holds {sent.fine}")
 
     def _check_groups(self, got: set[bytes], found: dict[bytes, str]) -> None:
         """Hold each delivery of a strict group to the sends that were answered before its own."""

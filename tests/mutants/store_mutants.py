@@ -33,6 +33,7 @@ _REQUESTS: Final = "tests/store/test_store_requests.py"
 _SCHEDULES: Final = "tests/store/test_schedule_promises.py"
 _IDENTITY: Final = "tests/store/test_root_identity.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
+_BOUNDED: Final = "tests/store/test_bounded_work.py"
 _SETS_SLICED: Final = "tests/store/test_sets_sliced.py"
 _SET_READS: Final = "tests/store/test_set_reads.py"
 _MODEL: Final = "tests/store/test_store_model.py"
@@ -1025,6 +1026,66 @@ STORE_MUTANTS: Final = (
         caught_by=(_SETS_SLICED,),
     ),
     Mutant(
+        name="what-is-too-old-is-delivered-behind-a-slice",
+        breaks="a message past the retention is delivered to no receive",
+        edits=edit("engine/leaser.py:Leaser.pick", "record.name in self._expiring", "False"),
+        caught_by=(_BOUNDED,),
+    ),
+    Mutant(
+        name="a-retention-goes-on-with-the-next-tick-only",
+        breaks="a retention deletes in one commit after the other",
+        edits=edit("engine/leaser.py:Leaser.next_due", " or self._expiring", ""),
+        caught_by=(_BOUNDED,),
+    ),
+    Mutant(
+        name="a-set-ends-where-messages-are-too-old",
+        breaks="a reservation waits until what is too old is deleted",
+        edits=edit(
+            "engine/reserver.py:Reserver._lease_slice",
+            "if self._leaser.expire(queue):",
+            "if self._leaser.expire(queue) and not queue:",
+        ),
+        caught_by=(_BOUNDED,),
+    ),
+    Mutant(
+        name="a-part-takes-the-whole-effort-of-a-commit",
+        breaks="the background work of a commit is bounded in sum",
+        edits=edit("engine/moves.py:Effort.share", "self._left // 2", "self._left"),
+        caught_by=(_BOUNDED,),
+    ),
+    Mutant(
+        name="effort-is-not-spent",
+        breaks="the background work of a commit is bounded in sum",
+        edits=edit("engine/moves.py:Effort.spend", "self._left - files", "self._left"),
+        caught_by=(_BOUNDED,),
+    ),
+    Mutant(
+        name="older-settings-outlive-a-deleted-queue",
+        breaks="a deleted queue doesn't come back with its older settings",
+        edits=edit(
+            "engine/catalog.py:Catalog._older",
+            "range(tombstone.oldest, tombstone.version)",
+            "range(0)",
+        ),
+        caught_by=(_BOUNDED,),
+    ),
+    Mutant(
+        name="counts-by-age-drift",
+        breaks="the counts of a queue by age are those of its ready messages",
+        edits=edit(
+            "engine/index.py:Index._count",
+            "queue.sent.add(sent_at(stem.id), held.bit_count() - was.bit_count())",
+            "queue.sent.add(sent_at(stem.id), held.bit_count())",
+        ),
+        caught_by=("tests/store/test_question_costs.py",),
+    ),
+    Mutant(
+        name="a-deleted-queue-stays-the-source-of-its-dead-letter-queue",
+        breaks="the sources of a dead-letter queue are the queues that name it",
+        edits=edit("engine/catalog.py:Catalog._drop_indexes", "        sources.pop(name, None)\n", ""),
+        caught_by=("tests/store/test_question_costs.py",),
+    ),
+    Mutant(
         name="keys-of-what-was-leased-as-it-was-sent-are-not-known",
         breaks="whichever process gets a deduplication id again answers with the first message",
         edits=edit(
@@ -1254,8 +1315,8 @@ STORE_MUTANTS: Final = (
         breaks="a queue holds no more bytes than max_bytes",
         edits=edit(
             "engine/sender.py:Sender._require_room",
-            "record.require_room(held, (1, size))",
-            "record.require_room(held, (1, 0))",
+            "bytes), (1, size))",
+            "bytes), (1, 0))",
         ),
         caught_by=(_MODEL,),
     ),

@@ -119,7 +119,9 @@ class StoreModel:
         refusal = self.refusal(name)
         if refusal is not None or settings == self.queues[name].settings:
             return refusal
-        if settings.dead_letter_queue and settings.dead_letter_queue not in self.queues:
+        target = settings.dead_letter_queue
+        is_new = target and target != self.queues[name].settings.dead_letter_queue
+        if is_new and target not in self.queues:
             return "InvalidSetting"
         self.queues[name].settings = settings
         return None

@@ -4,17 +4,29 @@ for the commits that follow, and nothing is lost between two of them.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from spoolrack_store.engine import remover
+from spoolrack_store.engine import moves
 from spoolrack_store.engine.dead_letters import AT_ONCE
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.operations import UNFINISHED, Purge, Receive, ReleaseMessages
+from spoolrack_store.model.operations import (
+    UNFINISHED,
+    DeleteQueue,
+    Purge,
+    Receive,
+    ReleaseMessages,
+    UpdateQueue,
+)
+from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.stage_requests import Publish, Stage
 from spoolrack_store.model.transitions import State
 
 from tests.support.dead_letter_rig import DYING, LEASE, QUEUES, Rig
+from tests.support.steps import steps_of
 
 MANY = 3 * AT_ONCE + 50
 MOST_COMMITS = 100
@@ -130,11 +142,9 @@ def test_messages_that_are_released_for_the_last_time_keep_their_neighbours_leas
     assert rig.engine.index.queue("q").counts[State.LEASED] == MANY - released
 
 
-def test_a_purge_goes_in_slices_and_says_how_many_it_has_deleted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(remover, "PURGED_AT_ONCE", 10)
+def test_a_purge_goes_in_slices_and_says_how_many_it_has_deleted() -> None:
     rig = Rig()
+    rig.engine.moves.effort.files = 20
     for number in range(25):
         rig.send(b"%d" % number)
     deleted, commits = _ask_to_the_end(rig, Purge(queue="q"))
@@ -142,11 +152,9 @@ def test_a_purge_goes_in_slices_and_says_how_many_it_has_deleted(
     assert rig.engine.index.queue("q").total == 0
 
 
-def test_a_purge_deletes_what_is_leased_between_two_slices_and_nothing_that_is_sent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(remover, "PURGED_AT_ONCE", 10)
+def test_a_purge_deletes_what_is_leased_between_two_slices_and_nothing_that_is_sent() -> None:
     rig = Rig({**QUEUES, "q": DYING})
+    rig.engine.moves.effort.files = 20
     for number in range(25):
         rig.send(b"%d" % number)
     purge = Purge(queue="q")
@@ -157,6 +165,161 @@ def test_a_purge_deletes_what_is_leased_between_two_slices_and_nothing_that_is_s
     assert rig.ask(purge) == 25
     assert rig.ids("q") == sent
     assert rig.engine.index.queue("q").total == 1
+
+
+LONE = QueueSettings(messages_per_file=1, visibility_timeout=LEASE)
+SHARE = moves.FILES // 2
+"""Files that a part moves in a commit in which it works alone."""
+
+
+def _lone(settings: dict[str, QueueSettings]) -> Rig:
+    return Rig({**QUEUES, **settings})
+
+
+def test_leases_that_end_at_once_come_back_in_slices() -> None:
+    rig = _lone({"q": LONE})
+    ids = rig.send(*_bodies(MANY))
+    rig.ask(Receive(queue="q", max_messages=MANY, visibility=LEASE))
+    rig.after(LEASE)
+    counts = rig.engine.index.queue("q").counts
+    ready = []
+    while rig.engine.wants_commit:
+        rig.ask()
+        ready.append(counts[State.READY])
+    assert ready[0] == SHARE
+    assert max(after - before for before, after in pairwise(ready)) <= SHARE
+    assert rig.ids("q") == ids
+
+
+def test_a_retention_deletes_in_slices_and_what_is_too_old_is_never_delivered() -> None:
+    rig = _lone({"q": replace(LONE, retention=Millis(10_000))})
+    rig.send(*_bodies(MANY))
+    rig.after(10_000)
+    young = rig.send(b"young")
+    counts = rig.engine.index.queue("q").counts
+    receive, before, commits = Receive(queue="q", max_messages=10), counts[State.READY], 0
+    while (outcome := rig.ask(receive)) is UNFINISHED:
+        assert before - counts[State.READY] <= moves.FILES
+        before, commits = counts[State.READY], commits + 1
+    assert commits > 1
+    assert [id for each in outcome for id in each.ids] == young
+
+
+def test_a_retention_goes_on_without_a_tick_or_a_receive() -> None:
+    rig = _lone({"q": replace(LONE, retention=Millis(10_000))})
+    rig.send(*_bodies(MANY))
+    rig.after(10_000)
+    rig.ask(tick=True)
+    assert rig.engine.index.queue("q").total > 0
+    _rest(rig)
+    assert rig.engine.index.queue("q").total == 0
+
+
+def test_a_set_is_of_messages_that_are_not_too_old() -> None:
+    rig = _lone({"q": replace(LONE, retention=Millis(10_000))})
+    rig.send(*_bodies(MANY))
+    rig.after(10_000)
+    young = rig.send(b"young")
+    reserve = Reserve(queue="q", stream="s", sequence_number=0)
+    reserved, commits = _ask_to_the_end(rig, reserve)
+    assert (reserved.messages, commits > 1) == (1, True)
+    assert [each.first_id for each in rig.engine.index.queue("q").entries] == young
+
+
+def test_jobs_share_the_effort_of_a_commit_and_none_stands_still() -> None:
+    old = replace(LONE, retention=Millis(10_000))
+    rig = _lone({"q": LONE, "old": old, "gone": LONE, "purged": LONE})
+    queues = ("q", "old", "gone", "purged")
+    for queue in queues:
+        rig.send(*_bodies(MANY), queue=queue)
+    rig.ask(Receive(queue="q", max_messages=MANY, visibility=Millis(10_000)))
+    rig.after(10_000)
+    rig.ask(DeleteQueue(name="gone"))
+    purge = Purge(queue="purged")
+
+    def left() -> list[int]:
+        counts = [rig.engine.index.queue(queue).total for queue in queues]
+        return [rig.engine.index.queue("q").counts[State.LEASED], *counts[1:]]
+
+    rig.ask(purge, tick=True)
+    for _ in range(3):
+        before = left()
+        rig.ask(purge)
+        moved = [was - now for was, now in zip(before, left(), strict=True)]
+        assert all(moved)
+        assert sum(moved) <= moves.FILES
+
+
+def test_a_queue_is_deleted_in_slices() -> None:
+    rig = _lone({"q": LONE})
+    rig.send(*_bodies(MANY))
+    rig.ask(DeleteQueue(name="q"))
+    left = [MANY]
+    while rig.engine.catalog.is_being_deleted("q"):
+        rig.ask()
+        left.append(rig.engine.index.queue("q").total)
+        assert len(left) < MOST_COMMITS
+    assert max(before - after for before, after in pairwise(left)) <= SHARE
+    assert left[-1] == 0
+
+
+CHUNKS = 45
+
+
+def _published() -> Rig:
+    rig = Rig()
+    rig.engine.moves.effort.files = 20
+    for number in range(CHUNKS):
+        rig.ask(Stage(stage="s", chunk=number, queue="third", bodies=[b"x"]))
+    rig.ask(Publish(writer="w", epoch=1, stages=["s"]))
+    return rig
+
+
+def test_a_publication_of_many_chunks_moves_in_slices_and_is_counted_as_a_whole() -> None:
+    rig = _published()
+    counts, found = rig.engine.index.queue("third").counts, [0]
+    while counts[State.READY] < CHUNKS:
+        assert rig.engine.with_exact_index(lambda: counts[State.READY]) in (None, CHUNKS)
+        found.append(counts[State.READY])
+        rig.ask()
+        found.append(counts[State.READY])
+        assert len(found) < MOST_COMMITS
+    assert max(after - before for before, after in pairwise(found)) <= 10
+    assert len(found) > 4
+
+
+def test_a_crash_between_two_slices_of_a_publication_loses_none() -> None:
+    rig = _published()
+    rig.ask()
+    assert 0 < rig.engine.index.queue("third").total < CHUNKS
+    rig = rig.restart()
+    _rest(rig)
+    assert rig.engine.index.queue("third").total == CHUNKS
+
+
+def _steps_of_deletion(queues: int) -> int:
+    rig = Rig({f"q-{number}": QueueSettings() for number in range(queues)})
+    rig.ask()
+
+    def delete() -> None:
+        rig.ask(DeleteQueue(name="q-7"))
+        _rest(rig)
+
+    return steps_of(delete)
+
+
+def test_the_deletion_of_a_queue_costs_the_same_however_many_there_are() -> None:
+    assert _steps_of_deletion(200) <= _steps_of_deletion(20) + 50
+
+
+def test_a_queue_that_was_changed_often_and_deleted_stays_deleted() -> None:
+    rig = Rig()
+    other = rig.join("p2")
+    for millis in range(1, 6):
+        rig.ask(UpdateQueue(name="q", changes={"delivery_delay": Millis(millis)}))
+    rig.ask(DeleteQueue(name="q"))
+    _rest(other)
+    assert not [each for each in rig.disk.scan("config") if each.name.startswith("q.")]
 
 
 def test_the_oldest_message_is_known_whatever_is_leased() -> None:

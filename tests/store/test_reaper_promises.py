@@ -6,7 +6,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from spoolrack_store.engine import reaper
 from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.operations import Delete, Purge, Receive, Send
@@ -59,12 +58,12 @@ def test_a_start_unlinks_what_the_last_process_has_left(tmp_path: Path) -> None:
         _until_empty(tmp_path / "remove")
 
 
-def test_of_a_large_purge_each_commit_hands_over_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reaper, "SLICE", 3)
+def test_of_a_large_purge_each_commit_hands_over_a_slice() -> None:
     rig = SetRig()
     for _ in range(10):
         rig.send(b"a")
     rig.ask(Purge(queue="q"))
+    rig.engine.moves.effort.files = 3
     left = []
     for _ in range(5):
         rig.commit()

@@ -134,10 +134,7 @@ class DashboardViews:
         return _answer(
             {
                 "bounds": bounds,
-                "queues": [
-                    {"name": name, "counts": ages.counts, "is_exact": ages.is_exact}
-                    for name, ages in found.items()
-                ],
+                "queues": [{"name": name, "counts": ages.counts} for name, ages in found.items()],
                 "are_all": len(names) <= MOST_QUEUES,
             }
         )
@@ -159,7 +156,7 @@ class DashboardViews:
         found = serializers.page(queue, self._clock.wall(), self._permits.permissions(request, name))
         found |= {"at": self._clock.monotonic(), "by": store.overview.owner, "bounds": bounds}
         if ages is not None:
-            found["ages"] = {"counts": ages.counts, "is_exact": ages.is_exact}
+            found["ages"] = {"counts": ages.counts}
         sources = await self._context.read(store.overview.dead_letter_sources, name)
         # A caller without permission on the source queues sees none of them, but that this is a
         # dead-letter queue.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import Final
 
 from ..engine.moves import Part
@@ -25,8 +26,6 @@ from .moves import Moves
 log = logging.getLogger(__name__)
 
 LOOK_EVERY: Final = Millis(HOUR)
-SLICE: Final = 1_000
-"""Files that one tick unlinks: requests wait for it."""
 
 
 def archived_files(disk: Disk, ids: Collection[str]) -> dict[str, str]:
@@ -52,6 +51,11 @@ class Archive(Part):
         self._catalog = catalog
         self._background = background
         self._next_look = moves.clock.monotonic()
+        self._days: list[str] = []
+        """Folders of days that are kept no longer."""
+        self._names: list[str] | None = None
+        """The names in the last of them that are still there; None: it isn't listed yet."""
+        self.pending = (self._days,)
 
     def path_of(self, entry: Entry) -> str:
         """Return the path in the archive for the file of a name that may be unlinked; "": it isn't
@@ -64,19 +68,31 @@ class Archive(Part):
 
     def tick(self) -> None:
         now = self._moves.clock.monotonic()
-        if not self._background.unlinks or now < self._next_look:
+        if not self._background.unlinks or now < self._next_look or self._days:
             return
         try:
-            over = list(self._days_over())
+            self._days += self._days_over()
         except OSError as error:
             raise explained(error) from error
-        for folder in over:
+        self._next_look = Millis(now + LOOK_EVERY)
+
+    def advance(self) -> None:
+        """Unlink files of days that are over, as many as the commit may."""
+        left = self._moves.effort.share()
+        while self._days and left > 0:
+            folder = self._days[-1]
             try:
-                if not self._unlink(folder):
-                    return  # The next tick goes on.
+                left -= self._unlink(folder, left)
+                if self._names:
+                    continue
+                self._moves.disk.remove_folder(folder)
+                left -= 1
+            except FileNotFoundError:
+                pass  # Another process was faster.
             except OSError as error:
                 log.warning("%s stays in the archive for now: %s", folder, error)
-        self._next_look = Millis(now + LOOK_EVERY)
+            self._days.pop()
+            self._names = None
 
     def _days_over(self) -> Iterator[str]:
         """Yield the folders of days that are kept no longer."""
@@ -91,12 +107,14 @@ class Archive(Part):
                 if day.kind is FileKind.FOLDER and end is not None and end + retention <= wall:
                     yield f"{ARCHIVE}/{queue.name}/{day.name}"
 
-    def _unlink(self, folder: str) -> bool:
-        """Unlink the files of a day, and its folder; return False if there are too many for now."""
-        found = self._moves.disk.scan(folder)
-        for each in found[:SLICE]:
-            self._moves.disk.unlink(f"{folder}/{each.name}")
-        if len(found) > SLICE:
-            return False
-        self._moves.disk.remove_folder(folder)
-        return True
+    def _unlink(self, folder: str, most: int) -> int:
+        """Unlink up to `most` files of a day; return how many."""
+        disk = self._moves.disk
+        if self._names is None:
+            self._names = [each.name for each in disk.scan(folder)]
+        count = min(most, len(self._names))
+        for _ in range(count):
+            with suppress(FileNotFoundError):  # Another process was faster.
+                disk.unlink(f"{folder}/{self._names.pop()}")
+            self._moves.effort.spend()
+        return count

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -47,8 +47,6 @@ from .moves import Moves
 log = logging.getLogger(__name__)
 
 CONFIG: Final = "config"
-SLICE: Final = 1_000
-"""Names of deleted queues that one commit moves to `remove/`."""
 _FILE: Final = re.compile(rf"(?P<queue>{QUEUE_NAME})\.(?P<version>[1-9][0-9]{{0,14}})\.json")
 
 
@@ -87,6 +85,8 @@ class _Tombstone:
     """The queue's `created_at` and its salt."""
     written: int
     """The commit that makes it durable."""
+    oldest: int | None
+    """The first version of the settings that may be there; None: `config/` has to be listed."""
     emptied: int | None = None
     """The commit that makes durable that the queue has no message; None: it may have some."""
     cleared: int | None = None
@@ -107,6 +107,11 @@ class Catalog(Part):
         """Those of the queues that expire."""
         self.names = SortedNames()
         """The names of `records`, in order."""
+        self._by_age = SortedNames()
+        self.sources: dict[str, dict[str, None]] = {}
+        """By dead-letter queue, whether it exists or not, the queues that name it."""
+        self._writers: dict[str, None] = {}
+        """Those as which schedules of queues publish."""
         self.reset: set[str] = set()
         """Queues that this process gave the default settings, because theirs were lost."""
         self._tombstones: dict[str, _Tombstone] = {}
@@ -196,11 +201,7 @@ class Catalog(Part):
         """Return whether a schedule publishes as this writer, or a power cut may bring one back."""
         if self._ended_writers.get(writer, 0) > self._moves.synced:
             return True
-        return any(
-            each.writer == writer
-            for record in self.records.values()
-            for each in record.schedules.values()
-        )
+        return writer in self._writers
 
     def _end_writers(self, before: QueueRecord | None, after: QueueRecord | None = None) -> None:
         """Note the schedules that a queue has no more, until that is durable."""
@@ -402,20 +403,40 @@ class Catalog(Part):
         return True
 
     def _keep(self, record: QueueRecord) -> None:
-        if record.name not in self.records:
-            self.names.add(record.name)
+        self._moves.index.changed.add(record.name)
+        self._drop_indexes(record.name)
         self.records[record.name] = record
+        self.names.add(record.name)
+        self._by_age.add(_age(record))
+        self._writers.update(dict.fromkeys(each.writer for each in record.schedules.values()))
         if record.settings.expires:
             self.expiring[record.name] = None
-        else:
-            self.expiring.pop(record.name, None)
-        self._moves.index.changed.add(record.name)
+        if target := record.settings.dead_letter_queue:
+            self.sources.setdefault(target, {})[record.name] = None
 
     def _forget(self, name: str) -> QueueRecord | None:
         self._moves.index.changed.add(name)
+        self._drop_indexes(name)
+        return self.records.pop(name, None)
+
+    def _drop_indexes(self, name: str) -> None:
+        """Take a record out of what is known of all records together."""
+        record = self.records.get(name)
+        if record is None:
+            return
         self.names.remove(name)
         self.expiring.pop(name, None)
-        return self.records.pop(name, None)
+        self._by_age.remove(_age(record))
+        for each in record.schedules.values():
+            self._writers.pop(each.writer, None)
+        sources = self.sources.get(record.settings.dead_letter_queue, {})
+        sources.pop(name, None)
+        if not sources:
+            self.sources.pop(record.settings.dead_letter_queue, None)
+
+    def oldest_first(self) -> Iterator[str]:
+        """Yield the names of all queues, the oldest first. None may be made or deleted meanwhile."""
+        return (key[_AGE_DIGITS:] for key in self._by_age)
 
     def _version(self, name: str) -> int:
         tombstone, record = self._tombstones.get(name), self.records.get(name)
@@ -448,17 +469,23 @@ class Catalog(Part):
     # Deletion of a queue by its tombstone.
 
     def _add_tombstone(self, name: str, version: int, made: tuple[Millis, str]) -> None:
-        self._drop_superseded(name)
-        self._end_writers(self._forget(name))
+        superseded = self._drop_superseded(name)
+        before = self._forget(name)
+        self._end_writers(before)
         self.reset.discard(name)
         there = self._tombstones.get(name)
         if there is None or (there.version, there.made) != (version, made):
-            self._tombstones[name] = _Tombstone(version, made, self._moves.commit)
+            oldest = None
+            if before is not None and (before.created_at, before.salt) == made:
+                oldest = min([before.version, *superseded])
+            self._tombstones[name] = _Tombstone(version, made, self._moves.commit, oldest)
 
-    def _drop_superseded(self, name: str) -> None:
-        """Older settings go with the folder, once no message is left."""
-        for path in [path for path in self._old if _queue_of(path) == name]:
+    def _drop_superseded(self, name: str) -> list[int]:
+        """Older settings go with the folder, once no message is left: return their versions."""
+        found = [path for path in self._old if _queue_of(path) == name]
+        for path in found:
             del self._old[path]
+        return [_version_of(path) for path in found]
 
     def tick(self) -> None:
         """Check for settings files that were removed by hand."""
@@ -492,12 +519,20 @@ class Catalog(Part):
         for path, commit in list(self._old.items()):
             if commit <= synced:
                 self._unlink(path)
+        left = self._moves.effort.share()
         for name, tombstone in list(self._tombstones.items()):
+            if left <= 0:
+                break
             if tombstone.written <= synced:
                 try:
-                    self._advance_deletion(name, tombstone)
+                    files = self._advance_deletion(name, tombstone, left)
                 except StoreError as error:
                     log.warning("the deleted queue %s has to wait: %s", name, error)
+                    self._tombstones[name] = self._tombstones.pop(name)  # Behind the others.
+                    left -= 1
+                else:
+                    left -= max(1, files)
+                    self._moves.effort.spend(files)
 
     def _unlink(self, path: str) -> None:
         try:
@@ -507,11 +542,12 @@ class Catalog(Part):
             return
         del self._old[path]
 
-    def _advance_deletion(self, name: str, tombstone: _Tombstone) -> None:
-        """Do the next step: its messages, its folder and older settings, the tombstone."""
+    def _advance_deletion(self, name: str, tombstone: _Tombstone, most: int) -> int:
+        """Do the next step: up to `most` of its messages, its folder and older settings, the tombstone.
+        Return how many files that took."""
         moves = self._moves
         if tombstone.emptied is None:
-            left = list(islice(self._left(name), SLICE))
+            left = list(islice(self._left(name), most))
             for entry in left:
                 # The copy of a dead letter never counted: the message stays where it is.
                 is_copy = entry.batch.stem.deaths and entry.name.state is State.SENT
@@ -519,16 +555,21 @@ class Catalog(Part):
                     moves.unlink(entry)
                 else:
                     moves.delete(entry, entry.held)
-            if len(left) < SLICE:
+            if len(left) < most:
                 tombstone.emptied = moves.commit
-        elif tombstone.emptied > moves.synced:
-            pass  # A folder that is gone can't be synced, and what left it could come back.
-        elif tombstone.cleared is None:
-            if self._clear(name, tombstone.version):
-                tombstone.cleared = moves.commit
-        elif tombstone.cleared <= moves.synced:
+            return len(left)
+        if tombstone.emptied > moves.synced:
+            return 0  # A folder that is gone can't be synced, and what left it could come back.
+        if tombstone.cleared is None:
+            if not self._clear(name, tombstone):
+                return 0
+            tombstone.cleared = moves.commit
+            return 1
+        if tombstone.cleared <= moves.synced:
             moves.unlink_file(_path(name, tombstone.version))
             del self._tombstones[name]
+            return 1
+        return 0
 
     def _left(self, name: str) -> Iterator[Entry]:
         """Yield what holds messages of the queue, and what any process has in `new/`."""
@@ -545,10 +586,12 @@ class Catalog(Part):
                     if entry.held:
                         yield entry
 
-    def _clear(self, name: str, version: int) -> bool:
-        """Remove the folder and the older settings; return False if the folder has names that the next
-        commits unlink."""
+    def _clear(self, name: str, tombstone: _Tombstone) -> bool:
+        """Remove the folder and the older settings; return False if the next commits have to unlink
+        some of that."""
         moves, folder = self._moves, f"queues/{name}"
+        if any(_queue_of(path) == name for path in self._old):
+            return False
         try:
             for each in moves.disk.scan(folder):
                 if self._is_known(f"{folder}/{each.name}"):
@@ -561,11 +604,17 @@ class Catalog(Part):
         except OSError as error:
             raise explained(error) from error
         moves.syncer.folder_changed("queues")
-        for each in self._moves.scan(CONFIG):
-            match = _FILE.fullmatch(each.name)
-            if match is not None and match["queue"] == name and int(match["version"]) < version:
-                moves.unlink_file(f"{CONFIG}/{each.name}")
+        for version in self._older(name, tombstone):
+            moves.unlink_file(_path(name, version))
         return True
+
+    def _older(self, name: str, tombstone: _Tombstone) -> Iterable[int]:
+        """Return the versions of the settings that may be there beside the tombstone."""
+        if tombstone.oldest is not None:
+            return range(tombstone.oldest, tombstone.version)
+        found = map(_FILE.fullmatch, [each.name for each in self._moves.scan(CONFIG)])
+        versions = [int(each["version"]) for each in found if each and each["queue"] == name]
+        return [version for version in versions if version < tombstone.version]
 
     def _is_known(self, path: str) -> bool:
         try:
@@ -583,8 +632,20 @@ class Catalog(Part):
         disk.sync_folder(CONFIG)
 
 
+_AGE_DIGITS: Final = 16
+
+
+def _age(record: QueueRecord) -> str:
+    """Return the text by which queues are in the order of their age."""
+    return f"{record.created_at:0{_AGE_DIGITS}d}{record.name}"
+
+
 def _path(name: str, version: int) -> str:
     return f"{CONFIG}/{name}.{version}.json"
+
+
+def _version_of(path: str) -> int:
+    return int(path.rsplit(".", 2)[1])
 
 
 def _queue_of(path: str) -> str:

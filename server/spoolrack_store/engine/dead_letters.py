@@ -92,7 +92,8 @@ class DeadLetters(Part):
     @property
     def room(self) -> int:
         """How many more messages may begin to die: the rest wait until these have moved."""
-        return max(0, AT_ONCE - len(self._transfers) - len(self._moves.index.superseded))
+        begun = len(self._transfers) + len(self._moves.index.superseded)
+        return max(0, min(AT_ONCE - begun, self._moves.effort.share()))
 
     def is_dead(self, entry: Entry) -> bool:
         """Return whether an entry's messages must move to a dead-letter queue, and it exists."""
@@ -136,6 +137,7 @@ class DeadLetters(Part):
                 log.error("message %s goes to quarantine: %s", entry.batch.stem.message_id(index), why)
                 self._moves.move(entry, 1 << index, State.QUARANTINED)
                 continue
+            self._moves.effort.spend()
             self._transferring[entry] = self._transferring.get(entry, 0) | 1 << index
             transfer = self._transfers.get(copy)
             if transfer is not None:
@@ -207,6 +209,7 @@ class DeadLetters(Part):
                         self._moves.index.put_back_due(source, self._clock.monotonic())
                 elif is_here and (source.batch, transfer.index) not in self._moves.index.superseded:
                     self._moves.move(copy, 1, State.READY)
+                    self._moves.effort.spend()
                     self._moves.statistics.count(source.name.queue, "dead_letter", 1)
                 elif copy in copy.batch.entries:
                     self._moves.unlink(copy)
@@ -240,6 +243,7 @@ class DeadLetters(Part):
         for entry, members in together.items():
             try:
                 self._moves.delete(entry, members)
+                self._moves.effort.spend()
             except NameVanished:
                 continue  # Another name of its batch may have them.
             except StoreError as error:

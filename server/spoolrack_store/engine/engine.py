@@ -32,7 +32,7 @@ from ..engine.leaser import Leaser
 from ..engine.moves import DUE_NOW, RETRY, Moves, Part, Turn, run_in, unlink_all
 from ..engine.queue_views import QueueViews
 from ..engine.reader import CACHE_BYTES, Reader
-from ..engine.reaper import SLICE, Reaper
+from ..engine.reaper import Reaper
 from ..engine.recovery import (
     finish_listing,
     finish_sends,
@@ -589,6 +589,7 @@ class Engine:
             self.sharing.leave()
 
     def _apply(self, requests: Sequence[Request[Any]], tick: bool) -> Work:
+        self.moves.effort.renew()
         if tick:
             self._guarded(self.sharing.require_lock)
             self.moves.reserve.fill()
@@ -611,7 +612,7 @@ class Engine:
         ordered, self._sender.ordered = self._sender.ordered, []
         if not self._needs_sync(requests, outcomes):
             return Work(outcomes, 0, None, assigned, ordered)
-        changed = self.moves.syncer.is_dirty or has_reaped
+        changed = self.moves.syncer.is_dirty or has_reaped or self.moves.effort.is_used
         number, commit = self.moves.begin_sync()
         self.sharing.rests_on_others = False
         return Work(outcomes, number, commit, assigned, ordered, changed)
@@ -703,7 +704,7 @@ class Engine:
                 if part.has_durable:
                     self._guarded(part.advance)
             has_more = self.reservations.is_in_slices and self.reservations.has_durable
-            return None if has_more else answer()
+            return None if has_more or self.stages.is_in_slices else answer()
         finally:
             self.sharing.leave()
 
@@ -781,8 +782,11 @@ class Engine:
 
     def _unlink_stale(self) -> None:
         """Unlink names outside `remove/` that hold nothing, as far as that is durable."""
-        for batch in list(islice(self.index.loose, SLICE)):
-            unlink_all(self.moves, list(batch.stale(self.moves.synced)))
+        effort = self.moves.effort
+        for batch in list(islice(self.index.loose, effort.share())):
+            stale = list(batch.stale(self.moves.synced))
+            unlink_all(self.moves, stale)
+            effort.spend(len(stale))
             if not batch.is_loose:
                 self.index.loose.pop(batch, None)  # A name that held nothing went as another came.
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from operator import attrgetter
 from random import Random
 from types import MappingProxyType
@@ -51,10 +51,6 @@ log = logging.getLogger(__name__)
 WHOLE_LEASES: Final = 2
 """After so many receives a message is leased under a name of its own: one of its neighbours may kill
 consumers."""
-DUE_AT_ONCE: Final = 1_000
-"""Names that one commit brings back."""
-EXPIRED_AT_ONCE: Final = 1_000
-"""Names of a queue that one commit deletes for their age."""
 
 
 @dataclass(slots=True, eq=False)
@@ -111,11 +107,13 @@ class Leaser(Part):
         self._began = clock.monotonic()
         self._random = random
         self._written: Mapping[str, Sequence[Entry]] = {}
-        self.pending = (moves.index.hidden, moves.index.grouped, reader.refused)
+        self._expiring: dict[str, None] = {}
+        """Queues that have messages older than their retention."""
+        self.pending = (moves.index.hidden, moves.index.grouped, reader.refused, self._expiring)
         self.assigned: list[Entry] = []
         """Entries that the commit has written and leased."""
         self._held_up: set[str] = set()
-        """Queues in which this commit has met more dead messages than may move at a time."""
+        """Queues in which this commit has met more dead or old messages than may move at a time."""
 
     # Receives.
 
@@ -197,10 +195,12 @@ class Leaser(Part):
 
         It is no more than `bytes_left`, but perhaps `at_least_one`, and no more files than
         `max_effort` allows. They are `chosen` now, as are those that die. While receiving is paused
-        there are none.
+        there are none, and as long as messages have to `expire` before.
         """
-        self.expire(record)
         if record.settings.receiving == "paused":
+            return []
+        if record.name in self._expiring:
+            self._held_up.add(record.name)
             return []
         picked: list[tuple[Entry, int]] = []
         dead: dict[Entry, int] = {}
@@ -283,25 +283,39 @@ class Leaser(Part):
         if not self._background.brings_back:
             return
         for record in self._catalog.records.values():
-            self.expire(record)
+            if self._too_old(record) is not None:
+                self._expiring[record.name] = None
+        self._continue_expiry()
 
-    def expire(self, record: QueueRecord) -> None:
-        """Delete ready messages that are older than the queue's retention, the oldest first."""
-        retention = record.settings.retention
-        if not retention:
-            return
-        queue = self._index.queue(record.name)
-        for _ in range(EXPIRED_AT_ONCE):
-            entry = queue.head()
-            if entry is None or sent_at(entry.batch.stem.id) + retention > self._clock.wall():
-                return
+    def expire(self, record: QueueRecord) -> bool:
+        """Delete ready messages that are older than the queue's retention, the oldest first, as many
+        as the commit may; return whether there are more."""
+        self._expiring.pop(record.name, None)
+        left = self._moves.effort.share()
+        while (entry := self._too_old(record)) is not None:
+            if left <= 0:
+                self._expiring[record.name] = None  # Behind the other queues.
+                return True
             count = entry.held.bit_count()
             try:
                 self._moves.delete(entry, entry.held)
             except StoreError as error:
                 log.warning("%s is too old, and has to wait: %s", entry.name.path, error)
-                return
+                return False
+            left -= 1
+            self._moves.effort.spend()
             self._moves.statistics.count(record.name, "expire", count)
+        return False
+
+    def _too_old(self, record: QueueRecord) -> Entry | None:
+        """Return the queue's oldest ready entry, if it is older than the retention."""
+        retention = record.settings.retention
+        if not retention:
+            return None
+        entry = self._index.queue(record.name).head()
+        if entry is None or sent_at(entry.batch.stem.id) + retention > self._clock.wall():
+            return None
+        return entry
 
     def _fitting(
         self, entry: Entry, members: int, room: int, bytes_left: int, *, is_first: bool
@@ -662,7 +676,7 @@ class Leaser(Part):
             self._index.put_back_due(entry, now)
 
     def next_due(self) -> Millis | None:
-        if self._index.grouped:
+        if self._index.grouped or self._expiring:
             return DUE_NOW
         again = min(self._reader.refused.values()) if self._reader.refused else None
         due = self._index.next_due()
@@ -677,7 +691,9 @@ class Leaser(Part):
         again."""
         now = self._clock.monotonic()
         self._reader.try_again(now)
-        for entry in self._index.pop_due(Millis(now - self._background.wait), DUE_AT_ONCE):
+        effort = self._moves.effort
+        for entry in self._index.pop_due(Millis(now - self._background.wait), effort.share()):
+            effort.spend()
             token = entry.name.token
             if not entry.held or (token and is_set_token(token)):
                 continue  # It was listed twice: see `Index.disappear`; a set says when it ends.
@@ -691,7 +707,17 @@ class Leaser(Part):
                 self._index.put_back_due(entry, Millis(now + RETRY))
             finally:
                 self._index.is_answer = True
+        self._continue_expiry()
         self._read_groups()
+
+    def _continue_expiry(self) -> None:
+        """Delete more of what is too old, a part in each queue."""
+        for name in list(islice(self._expiring, self._moves.effort.share())):
+            record = self._catalog.records.get(name)
+            if record is None:
+                del self._expiring[name]
+            else:
+                self.expire(record)
 
     def _expire_lease(self, entry: Entry) -> None:
         """Bring back what an entry holds whose lease or delay is over; with a back-off, hide it on.

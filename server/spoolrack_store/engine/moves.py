@@ -141,6 +141,40 @@ _NOTE_NAME_BYTES: Final = 200
 """Of a note's name before its end, so that it stays below what file systems allow."""
 
 
+FILES: Final = 300
+"""The effort of a commit, in files. A part that works alone moves half as many: a lease that ends takes
+0.05 ms of processor time, a message past the retention 0.07."""
+
+
+class Effort:
+    """The files that the background work of a commit may touch: requests wait for a bounded time.
+
+    All parts draw on one effort, in the order of their turns. Each gets half of the rest: none takes it
+    all, and the sum is bounded. Later commits do more. Not thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self.files = FILES
+        self._left = FILES
+
+    def renew(self) -> None:
+        """Begin a commit."""
+        self._left = self.files
+
+    @property
+    def is_used(self) -> bool:
+        """Whether background work has touched a file."""
+        return self._left < self.files
+
+    def share(self) -> int:
+        """Return how many files a part may touch: one at least, so that no work stands still."""
+        return max(1, self._left // 2)
+
+    def spend(self, files: int = 1) -> None:
+        """Count files that background work has touched."""
+        self._left = max(0, self._left - files)
+
+
 class NameVanished(DiskError):
     """The file {detail} was moved away or removed by hand: its messages are where the other names of
     its batch say, if there are any."""
@@ -160,6 +194,8 @@ class Moves:
         self.syncer = Syncer(disk)
         self.statistics: Final = self.syncer.statistics
         """Counts of all work since the start."""
+        self.effort = Effort()
+        """Background work draws on it."""
         self.commit = 1
         """The number of the commit under way."""
         self.synced = 0

@@ -73,23 +73,13 @@ class QueueViews:
         return [self.queue(records[name]) for name in found if name.startswith(prefix)]
 
     def ages(self, name: str, bounds: Sequence[Millis]) -> Ages | None:
-        """Return a queue's ready messages by age; None if there is no such queue.
-
-        All messages of a file were sent in one millisecond, so that a file is counted by its id.
-        """
+        """Return a queue's ready messages by age; None if there is no such queue."""
         if name not in self._catalog.records:
             return None
         index, now = self._moves.index.queue(name), self._moves.clock.wall()
-        names = index.ready.names
-        # In the order of ids the oldest come first.
-        starts = [_id_from(now - bound) for bound in reversed(bounds)]
-        places = [0, *names.counts_below(starts), len(names)]
-        firsts = list(names.since(""))
-        counts = [
-            sum(index.ready.at(first).held.bit_count() for first in firsts[start:end])
-            for start, end in pairwise(places)
-        ]
-        return Ages(counts=tuple(reversed(counts)), is_exact=True)
+        older = [index.sent.before(now - bound) for bound in bounds]
+        counts = [more - less for more, less in pairwise([index.counts[State.READY], *older, 0])]
+        return Ages(counts=tuple(counts))
 
     def metrics_of(self, name: str) -> QueueMetrics | None:
         """Return a queue's metrics; None if there is no such queue."""
@@ -111,8 +101,7 @@ class QueueViews:
 
     def dead_letter_queues(self) -> frozenset[str]:
         """Return the names of all dead-letter queues in settings, whether they exist or not."""
-        records = self._catalog.records.values()
-        return frozenset(record.settings.dead_letter_queue for record in records) - {""}
+        return frozenset(self._catalog.sources)
 
     def overdue(self) -> Millis:
         """Return for how long the first due message has been overdue; 0 if none is."""
@@ -209,9 +198,3 @@ def _oldest(index: QueueIndex) -> Entry | None:
 
 def _first_id(entry: Entry) -> str:
     return entry.first_id
-
-
-def _id_from(moment: int) -> str:
-    """Return what stands below all ids of the Unix time `moment` and later, and above earlier ones."""
-    digits = f"{max(moment, 0):012x}"
-    return f"{digits[:8]}-{digits[8:]}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from itertools import islice
-from typing import Final
 
 from ..files.layout import BODY
 from ..model.batch_file import Entry
@@ -22,9 +21,6 @@ from .moves import Moves
 from .reader import Reader
 
 log = logging.getLogger(__name__)
-
-SLICE: Final = 1_000
-"""Batches that one commit looks at: requests wait for it."""
 
 
 class Reaper:
@@ -53,7 +49,7 @@ class Reaper:
         # deleted.
         elsewhere = {source.stem.message_id(place) for source, place in index.superseded}
         reapable: list[Entry] = []
-        for batch in list(islice(index.over, SLICE)):
+        for batch in list(islice(index.over, self._moves.effort.files)):
             del index.over[batch]
             entries = batch.reapable(synced)
             if entries and not (batch.stem.deaths and batch.stem.id in elsewhere):

@@ -373,14 +373,16 @@ class Redriver(Part):
 
     def advance(self) -> None:
         """Do a bounded part of the due moves."""
-        now, left = self._clock.monotonic(), AT_ONCE
+        now, left = self._clock.monotonic(), min(AT_ONCE, self._moves.effort.share())
         for id, drive in list(self._active.items()):
             if not _is_due(drive, now, self._moves.synced):
                 continue
             try:
                 self._count_synced(drive)
                 if drive.goes_on and drive.due <= now and left > 0:
-                    left -= self._advance(drive, now, left)
+                    looked = self._advance(drive, now, left)
+                    left -= looked
+                    self._moves.effort.spend(looked)
             except StoreError as error:
                 log.warning("the redrive %s has to wait: %s", id, error)
                 drive.due = Millis(now + RETRY)

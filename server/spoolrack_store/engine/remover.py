@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from ..model.batch_file import Entry
 from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StoreError
@@ -20,8 +19,6 @@ from .moves import Moves, NameVanished
 from .recovery import appear
 from .sender import Sender
 
-PURGED_AT_ONCE: Final = 250
-"""Names that one commit deletes for a purge."""
 Results = list[StoreError | None]
 _Place = tuple[Entry, int, Delete, int, Results]
 """A message to be deleted: its entry and index, the position in a request, the results of that."""
@@ -107,7 +104,9 @@ class Remover:
             job = _PurgeJob(deque(self._index.queue(queue).entries))
             job.left += self._sender.unpublished(queue)
             job.left += self._sent_by_others(queue)
-        for _ in range(min(PURGED_AT_ONCE, len(job.left))):
+        effort = self._moves.effort
+        for _ in range(min(effort.share(), len(job.left))):
+            effort.spend()
             # By their file: a lease may have given them another name since.
             for entry in list(job.left.popleft().batch.entries):
                 if entry.name.queue == queue and _is_waiting(entry):

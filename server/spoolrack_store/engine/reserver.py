@@ -252,6 +252,8 @@ class Reserver(Part):
         self._catalog.require_same(request)
         queue, token = self._catalog.require(partial_set.queue), partial_set.token
         self._leave_out_unleased(partial_set)
+        if self._leaser.expire(queue):
+            return UNFINISHED
         batches, runs = self._moves.index.batches, partial_set.runs
         left = MAX_EFFORT - sum(effort(members) for _, members, _ in runs)
         # Of a strict group, only one slice could lease.

@@ -95,6 +95,8 @@ class Sender(Part):
         self._deduplication = deduplication
         self._coming: dict[str, dict[str, tuple[SendResults, int]]] = {}
         """By queue the keys that this commit is about to take: whose message, and its position."""
+        self._latest: dict[tuple[str, _Kind], _File] = {}
+        """By queue and kind the file to which this commit has added last."""
         self._repeated: list[tuple[SendResults, int, SendResults, int]] = []
         """Messages with such a key: the answer, the position, and those of the first one."""
         self._written: list[tuple[int, Entry]] = []
@@ -120,6 +122,7 @@ class Sender(Part):
                 outcomes.append(error)
         self._room.refresh()
         is_lone = len(files) == 1 and len(files[0].bodies) == 1
+        self._latest.clear()
         for file in files:
             self._write(file, is_lone)
         if self._coming:
@@ -317,10 +320,10 @@ class Sender(Part):
         self, record: QueueRecord, size: int, entering: dict[str, tuple[int, int]]
     ) -> None:
         queue = self._moves.index.queue(record.name)
-        messages, bytes = entering.get(record.name, (0, 0))
-        written, written_bytes = self.written(record.name)
-        held = queue.total + messages + written, queue.bytes + bytes + written_bytes
-        record.require_room(held, (1, size))
+        if record.name not in entering:
+            entering[record.name] = self.written(record.name)  # No more before all have found room.
+        messages, bytes = entering[record.name]
+        record.require_room((queue.total + messages, queue.bytes + bytes), (1, size))
         entering[record.name] = messages + 1, bytes + size
 
     def _place(
@@ -334,16 +337,10 @@ class Sender(Part):
         files: list[_File],
         keys: Mapping[int, str],
     ) -> None:
-        for file in reversed(files):
-            if file.queue == request.queue and (file.delay, file.priority) == kind:
-                # An earlier file may have room, and has earlier ids: a message put there would
-                # overtake.
-                is_new = not file.fits(len(positions), size)
-                break
-        else:
-            is_new = True
-        if is_new:
-            file = _File(request.queue, *kind, most)
+        file = self._latest.get((request.queue, kind))
+        # An earlier file may have room, and has earlier ids: a message put there would overtake.
+        if file is None or not file.fits(len(positions), size):
+            file = self._latest[request.queue, kind] = _File(request.queue, *kind, most)
             files.append(file)
         file.written = request.written
         has_columns = request.attributes or keys or request.groups

@@ -160,6 +160,8 @@ class Stages(Part):
         self._unfinished: dict[_End, None] = {}
         """The records with which something is to be done."""
         self.pending = (self._unfinished, self._open)
+        self._is_cut = False
+        """Whether a commit has left chunks of a publication to the next one."""
 
     # Requests.
 
@@ -597,35 +599,48 @@ class Stages(Part):
 
     def advance(self) -> None:
         self._drop_expired()
+        left, self._is_cut = self._moves.effort.share(), False
         for end in list(self._unfinished):
             if end.commit > self._moves.synced:
                 continue
             try:
-                self._finish(end)
+                left -= self._finish(end, left)
             except StoreError as error:
                 log.warning("the order in %s has to wait: %s", end.path, error)
 
-    def _finish(self, end: _End) -> None:
-        """Do what a durable record says, as far as it isn't done."""
+    @property
+    def is_in_slices(self) -> bool:
+        """Whether the next commit moves more chunks of a publication."""
+        return self._is_cut and self.has_durable
+
+    def _finish(self, end: _End, most: int) -> int:
+        """Do what a durable record says, as far as it isn't done, with up to `most` chunks; return how
+        many."""
         if end.unlinked:
             if end.unlinked <= self._moves.synced:
                 del self._unfinished[end]
                 # Another record may end the same life, or the life may have begun anew.
                 for life in [life for life in end.lives if self._ended.get(life) is end]:
                     del self._ended[life]
-            return
-        for chunk in self._chunks_of(end):
+            return 0
+        chunks = self._chunks_of(end)
+        for chunk in chunks[:most]:
             self._finish_chunk(chunk, end.manifest)
+            self._moves.effort.spend()
+        if len(chunks) > most:
+            self._is_cut = True
+            return most
         if not end.gone:
             end.gone = self._moves.commit
         if end.gone > self._moves.synced:
-            return
+            return len(chunks)
         last, is_old = self._last_of(end.writer), self._is_to_be_forgotten(end)
         if last is end and not is_old:
             del self._unfinished[end]
         elif last is None or is_old or last.commit <= self._moves.synced:
             self._moves.unlink_file(end.path)
             self._leave_end(end)
+        return len(chunks)
 
     def _finish_chunk(self, chunk: Chunk, manifest: Manifest | None) -> None:
         if manifest is None or not self._deliver(chunk, manifest):

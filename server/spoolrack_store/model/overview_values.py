@@ -20,9 +20,8 @@ class Ages:
     """The ready messages of one queue by age."""
 
     counts: tuple[int, ...]
-    """The youngest first: those younger than the first bound, and so on; the last: older than all."""
-    is_exact: bool
-    """Whether no count was estimated. The sum always is exact."""
+    """The youngest first: those younger than the first bound, and so on; the last: older than all.
+    Each age is told to an eighth of a second; the sum is exact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

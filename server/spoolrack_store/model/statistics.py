@@ -7,7 +7,7 @@ late at most. Counts of messages cost one addition for all messages of a request
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -106,10 +106,9 @@ class Statistics:
         elif isinstance(request, Reserve) and isinstance(outcome, Reservation) and outcome.is_new:
             self.count(request.queue, "reserve", outcome.messages)
 
-    def keep_only(self, queues: Sequence[str]) -> None:
+    def keep_only(self, queues: Container[str]) -> None:
         """Drop the counts of all queues but these, so that deleted queues take no memory."""
-        known = set(queues)
-        for queue in [queue for queue in list(self.messages) if queue not in known]:
+        for queue in [queue for queue in list(self.messages) if queue not in queues]:
             self.messages.pop(queue, None)
 
 

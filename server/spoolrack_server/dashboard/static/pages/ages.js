@@ -66,12 +66,12 @@ export function Ages() {
           <tr class="total"><th scope="row">All of these</th><td class="right" data-label="Total">${format.short(total(sums))}</td><${Cells} names=${names} counts=${sums} most=${Math.max(most, ...sums)} /></tr>
           ${shown.map((row) => html`<tr key=${row.name}>
             <th scope="row"><a data-row href="#/queue/${encodeURIComponent(row.name)}">${row.name}</a></th>
-            <td class="right" data-label="Total">${row.is_exact ? "" : html`<span title="The total is exact; how it is spread over ages was estimated from a sample of the batches.">≈ </span>`}${format.short(row.total)}</td>
+            <td class="right" data-label="Total">${format.short(row.total)}</td>
             <${Cells} names=${names} counts=${row.counts} most=${most} />
           </tr>`)}
         </tbody>
       </table></div>
-      <p class="hint">A column to the right means old: a band that moves right is a queue that nobody empties. ≈ says that ages were estimated from a sample of the batches, to about 6 %; totals are exact.</p>`)}
+      <p class="hint">A column to the right means old: a band that moves right is a queue that nobody empties.</p>`)}
     </${Told}>
   `;
 }

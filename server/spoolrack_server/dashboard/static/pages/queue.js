@@ -61,7 +61,7 @@ export function QueuePage({ name }) {
           <${Settings} queue=${queue} onEdit=${may("manage") && (() => setDialog("settings"))} />
         </div>
         <${Standstill} queue=${queue} />
-        ${queue.ages && html`<section class="card" aria-labelledby="ages"><h2 id="ages">Ready by age${!queue.ages.is_exact && " (estimated)"}</h2>
+        ${queue.ages && html`<section class="card" aria-labelledby="ages"><h2 id="ages">Ready by age</h2>
           <div class="wide"><table class="ages stack">
             <thead><tr>${bucketNames(queue.bounds).map((bucket) => html`<th key=${bucket} scope="col" class="right">${bucket}</th>`)}</tr></thead>
             <tbody><tr><${Cells} names=${bucketNames(queue.bounds)} counts=${queue.ages.counts} most=${Math.max(1, ...queue.ages.counts)} /></tr></tbody>

@@ -1,0 +1,74 @@
+"""The cost of what dashboards and metrics ask, counted as lines of the store that run: it grows with
+the answer, and with nothing that waits.
+"""
+
+from __future__ import annotations
+
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.operations import DeleteQueue, UpdateQueue
+from spoolrack_store.model.settings import QueueSettings
+
+from tests.support.dead_letter_rig import Rig
+from tests.support.steps import steps_of
+
+BOUNDS = [Millis(15_000 << place) for place in range(5)]
+
+
+def _steps_of_ages(messages: int) -> int:
+    rig = Rig({"q": QueueSettings(messages_per_file=1)})
+    rig.send(*[b"x"] * messages)
+    rig.after(20_000)
+    views = rig.engine.views
+    ages = views.ages("q", BOUNDS)
+    assert ages is not None
+    assert ages.counts == (0, messages, 0, 0, 0, 0)
+    return steps_of(lambda: views.ages("q", BOUNDS))
+
+
+def test_the_ages_of_a_queue_cost_the_same_however_many_messages_wait() -> None:
+    assert _steps_of_ages(1_000) == _steps_of_ages(10)
+
+
+def test_ages_are_told_to_an_eighth_of_a_second() -> None:
+    rig = Rig({"q": QueueSettings(messages_per_file=1)})
+    for _ in range(30):
+        rig.send(b"x")
+        rig.after(10_000)
+    views, bounds = rig.engine.views, [Millis(100_000), Millis(200_000)]
+    rig.after(128)
+    ages = views.ages("q", bounds)
+    assert ages is not None
+    assert ages.counts == (9, 10, 11)
+    rig.receive(most=11)
+    ages = views.ages("q", bounds)
+    assert ages is not None
+    assert ages.counts == (9, 10, 0)
+
+
+def _steps_of_looks(queues: int) -> int:
+    names = {f"q-{number}": QueueSettings() for number in range(queues)}
+    dying = QueueSettings(max_receives=1, dead_letter_queue="q-0")
+    rig = Rig({**names, "dying": dying})
+    engine = rig.engine
+
+    def look() -> None:
+        engine.views.dead_letter_queues()
+        engine.catalog.has_writer("w")
+        list(engine.catalog.sources["q-0"])
+        engine.views.queues("", "", 3)
+
+    return steps_of(look)
+
+
+def test_what_is_asked_of_all_queues_costs_the_same_however_many_there_are() -> None:
+    assert _steps_of_looks(200) == _steps_of_looks(20)
+
+
+def test_the_sources_of_a_dead_letter_queue_are_the_queues_that_name_it() -> None:
+    rig = Rig()
+    assert rig.engine.catalog.sources == {"dead": {"q": None, "other": None}}
+    rig.ask(DeleteQueue(name="q"))
+    rig.ask(UpdateQueue(name="third", changes={"max_receives": 1, "dead_letter_queue": "dead"}))
+    rig.ask(UpdateQueue(name="other", changes={"max_receives": 0, "dead_letter_queue": ""}))
+    assert rig.engine.catalog.sources == {"dead": {"third": None}}
+    assert rig.engine.views.dead_letter_queues() == {"dead"}
