@@ -30,9 +30,9 @@ COST_MUTANTS: Final = (
         breaks="a file is written under the name that it is found by",
         edits=edit(
             "engine/moves.py:Moves.make",
-            "partial(self.disk.create, name.path, parts, sync=False)",
-            'lambda: [self.disk.create(f"{name.path}+", parts, sync=False), '
-            'self.disk.rename_new(f"{name.path}+", name.path)][0]',
+            "partial(self.disk.create, path, parts, sync=False)",
+            'lambda: [self.disk.create(f"{path}+", parts, sync=False), '
+            'self.disk.rename_new(f"{path}+", path)][0]',
         ),
         caught_by=_BUDGET,
     ),

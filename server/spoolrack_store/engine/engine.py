@@ -589,7 +589,8 @@ class Engine:
             self.sharing.leave()
 
     def _apply(self, requests: Sequence[Request[Any]], tick: bool) -> Work:
-        self.moves.effort.renew()
+        effort = self.moves.effort
+        effort.left = effort.files
         if tick:
             self._guarded(self.sharing.require_lock)
             self.moves.reserve.fill()

@@ -691,13 +691,13 @@ class Index:
         return id in self._by_id
 
     def _register(self, batch: BatchFile) -> None:
-        key = _key_of(batch)
+        key = batch.stem.id + "n" if batch.stem.count else batch.stem.id
         there = self._by_id.setdefault(key, batch)
         if there is not batch:
             self._doubles.setdefault(key, [there]).append(batch)
 
     def _unregister(self, batch: BatchFile) -> None:
-        key = _key_of(batch)
+        key = batch.stem.id + "n" if batch.stem.count else batch.stem.id
         doubles = self._doubles.get(key)
         if doubles is None:
             del self._by_id[key]
@@ -859,10 +859,6 @@ def _held(entry: Entry) -> int:
 
 def _first_of(found: tuple[str, Entry]) -> str:
     return found[0]
-
-
-def _key_of(batch: BatchFile) -> str:
-    return batch.stem.id + "n" if batch.stem.count else batch.stem.id
 
 
 def _counts(batch: BatchFile) -> tuple[bool, int, str]:

@@ -155,24 +155,21 @@ class Effort:
 
     def __init__(self) -> None:
         self.files = FILES
-        self._left = FILES
-
-    def renew(self) -> None:
-        """Begin a commit."""
-        self._left = self.files
+        self.left = FILES
+        """A commit begins with all `files`."""
 
     @property
     def is_used(self) -> bool:
         """Whether background work has touched a file."""
-        return self._left < self.files
+        return self.left < self.files
 
     def share(self) -> int:
         """Return how many files a part may touch: one at least, so that no work stands still."""
-        return max(1, self._left // 2)
+        return max(1, self.left // 2)
 
     def spend(self, files: int = 1) -> None:
         """Count files that background work has touched."""
-        self._left = max(0, self._left - files)
+        self.left = max(0, self.left - files)
 
 
 class NameVanished(DiskError):

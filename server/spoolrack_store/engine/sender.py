@@ -344,7 +344,9 @@ class Sender(Part):
             files.append(file)
         file.written = request.written
         has_columns = request.attributes or keys or request.groups
-        for first, count in _in_a_row(positions):
+        is_one = positions[-1] - positions[0] == len(positions) - 1
+        rows = [(positions[0], len(positions))] if is_one else _in_a_row(positions)
+        for first, count in rows:
             file.places.append((stored, first, count))
             for position in range(first, first + count) if has_columns else ():
                 index = len(file.bodies) + position - first
@@ -392,8 +394,6 @@ class Sender(Part):
 
 def _in_a_row(positions: Sequence[int]) -> list[tuple[int, int]]:
     """Return the runs of `positions`, which ascend: the first of each, and how many."""
-    if positions[-1] - positions[0] == len(positions) - 1:
-        return [(positions[0], len(positions))]
     found: list[tuple[int, int]] = []
     for position in positions:
         if found and sum(found[-1]) == position:
