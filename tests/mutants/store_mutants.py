@@ -1050,13 +1050,13 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-part-takes-the-whole-effort-of-a-commit",
         breaks="the background work of a commit is bounded in sum",
-        edits=edit("engine/moves.py:Effort.share", "self._left // 2", "self._left"),
+        edits=edit("engine/moves.py:Effort.share", "self.left // 2", "self.left"),
         caught_by=(_BOUNDED,),
     ),
     Mutant(
         name="effort-is-not-spent",
         breaks="the background work of a commit is bounded in sum",
-        edits=edit("engine/moves.py:Effort.spend", "self._left - files", "self._left"),
+        edits=edit("engine/moves.py:Effort.spend", "self.left - files", "self.left"),
         caught_by=(_BOUNDED,),
     ),
     Mutant(
