@@ -22,6 +22,7 @@ PAGES = {
     name: (CHECKOUT / name).read_text()
     for name in ("README.md", "docs/quickstart.md", "docs/README.md")
 }
+_OF_MAKE = {"ARGS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
 EXAMPLES = {"README.md": (1, 3), "docs/quickstart.md": (2, 10)}
 """The least number of Python snippets, and of commands, of a page."""
 
@@ -100,7 +101,11 @@ def test_the_two_commands_of_the_readme_are_what_ci_runs_and_what_serves(tmp_pat
     serving = subprocess.Popen(
         ["unshare", "--net", "--", "bash", "-c", f"ip link set lo up && exec {serve}"],
         cwd=CHECKOUT,
-        env={**os.environ, "DATA": f"{tmp_path}/data"},
+        # As in a terminal: without what the make that runs the tests gives to its own commands.
+        env={
+            **{name: os.environ[name] for name in os.environ.keys() - _OF_MAKE},
+            "DATA": f"{tmp_path}/data",
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

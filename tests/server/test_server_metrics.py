@@ -41,6 +41,9 @@ async def bury(client: Client, clock: ManualClock) -> None:
     await client.receive()
     clock.advance(60_000)
     assert not await client.receive()
+    # The commits after that one move it.
+    while not (await client.stub.GetQueue(rpc.GetQueueRequest(name="dead"))).queue.counts.ready_count:
+        await asyncio.sleep(0)
 
 
 async def test_every_metric_of_the_list_is_in_a_scrape_and_no_other(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from spoolrack_store.engine.redriver import AT_ONCE, STAND_BY
+from spoolrack_store.files.changes import Poisoned
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     InvalidRequest,
@@ -809,3 +810,16 @@ def test_a_lease_that_is_extended_and_released_as_it_ends_makes_one_dead_letter(
         rig.ask()
     assert rig.ids("dead") == ids
     assert len(rig.deaths(ids[0])) == 1
+
+
+def test_a_log_begins_anew_only_when_all_that_a_failed_sync_concerns_have_left(rig: Rig) -> None:
+    """A process that hasn't heard of it yet would go on with an index that hears of no change."""
+    (id,) = rig.send(b"a")
+    unaware = rig.join("p2")
+    rig.engine.sharing.poison()
+    with pytest.raises(Poisoned):
+        rig.join("p3")
+    with pytest.raises(Poisoned):
+        unaware.ask()
+    unaware.engine.sharing.poison()
+    assert rig.join("p4").ids("q") == [id]

@@ -381,10 +381,18 @@ class Sharing:
         return not self.is_over and (not self._is_whole or self._changes.has_news)
 
     def poison(self) -> None:
-        """Stop all processes that have the root open. On a dead disk each detects that by itself."""
+        """Stop all processes that have the root open, and leave it: this one commits no more. The next
+        process to open the root begins a new log once all have left. On a dead disk each process
+        detects that by itself."""
         try:
             self._changes.poison()
-        except SyncFailed as error:
+            if self._lock is None and self._acquire_lock():
+                try:
+                    self._changes.members = self._changes.read_members()
+                    self.close()
+                finally:
+                    self._release()
+        except (SyncFailed, StoreError) as error:
             log.error("other processes of the root can't be told that a sync has failed: %s", error)
 
     def _decide(self) -> None:

@@ -215,7 +215,7 @@ def _identify(disk: LocalDisk, root: str, random: Random) -> str:
         # The process that drew it may have died before it was durable.
         _sync(lambda: disk.sync_file(IDENTITY))
     else:
-        with suppress(FileNotFoundError):
+        if id is not None:
             disk.unlink(IDENTITY)
             log.warning("%s in %s was no identity, which is drawn anew", IDENTITY, root)
         id = str(UUID(int=random.getrandbits(128), version=4))
@@ -235,12 +235,12 @@ def _sync(make_durable: Callable[[], None]) -> None:
         raise
 
 
-def read_identity(disk: Disk) -> str:
-    """Return the root's identity; "" if it has none yet, or a power cut has torn the file."""
+def read_identity(disk: Disk) -> str | None:
+    """Return the root's identity; "" if a power cut has torn its file, None if it has none yet."""
     try:
         id = disk.read(IDENTITY, 100).decode(errors="replace").strip()
     except FileNotFoundError:
-        return ""
+        return None
     return id if is_id(id) else ""
 
 

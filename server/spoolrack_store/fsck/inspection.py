@@ -73,7 +73,7 @@ def _inspect_root(notes: Notes) -> None:
         elif kinds[name] is not FileKind.FILE:
             notes.by_hand(name, "this is a file in every root, and it is none")
     if kinds.get(IDENTITY) is FileKind.FILE:
-        notes.report.identity = read_identity(notes.disk)
+        notes.report.identity = read_identity(notes.disk) or ""
         if not notes.report.identity:
             notes.leave(IDENTITY, "it is no identity: the next start draws another one")
     for name in sorted(kinds.keys() - set(KNOWN) - _ALSO_ALLOWED):
