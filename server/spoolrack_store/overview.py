@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 
 from .engine.engine import Engine
-from .files.changes import Poisoned
-from .files.disk import Disk, SyncFailed
+from .files.disk import Disk
 from .files.layout import owner as owner_file
 from .files.root import owners_of
 from .model.clock import Millis
@@ -41,9 +39,7 @@ class Overview:
         """Return the ready messages by age of each of `queues` that exists; `bounds` are ages, and
         ascend. Commits continue between two queues."""
         with self._changing:
-            if not self._engine.has_exact_index:
-                with suppress(Poisoned, SyncFailed):  # The next commit says so.
-                    self._engine.with_exact_index(lambda: None)
+            self._engine.refresh()
         found: dict[str, Ages] = {}
         for name in queues:
             with self._changing:

@@ -10,15 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import islice
 from typing import Final
 
 from .committer import Committer
 from .engine.engine import Engine
 from .files import layout
-from .files.changes import Poisoned
-from .files.disk import Disk, Space, SyncFailed
+from .files.disk import Disk, Space
 from .model.statistics import QueueMetrics, RootMetrics, Statistics
 
 log = logging.getLogger(__name__)
@@ -87,9 +85,7 @@ class StoreMetrics:
     def _refresh(self) -> None:
         """Know what was answered and what other processes did, unless one of them holds the lock."""
         with self._changing:
-            if not self._engine.has_exact_index:
-                with suppress(Poisoned, SyncFailed):  # The next commit says so.
-                    self._engine.with_exact_index(lambda: None)
+            self._engine.refresh()
 
     def names(self, most: int | None = None) -> list[str]:
         """Return the first queues, or all, the oldest first, so that the order is stable."""

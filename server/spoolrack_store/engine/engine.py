@@ -47,7 +47,7 @@ from ..engine.reserver import Reserver
 from ..engine.schedule_catalog import ScheduleCatalog
 from ..engine.sender import Sender
 from ..engine.stages import Stages
-from ..files.changes import LOCK, PATH, Change, ChangeKind, Changes, Memory, Overtaken
+from ..files.changes import LOCK, PATH, Change, ChangeKind, Changes, Memory, Overtaken, Poisoned
 from ..files.disk import Commit, Disk, Lock, SyncFailed, explained
 from ..files.layout import owner as owner_file
 from ..files.root import owners_of
@@ -716,6 +716,12 @@ class Engine:
             return None if has_more or self.stages.is_in_slices else answer()
         finally:
             self.sharing.leave()
+
+    def refresh(self) -> None:
+        """Know what was answered and what other processes did, unless one of them holds the lock."""
+        if not self.has_exact_index:
+            with suppress(Poisoned, SyncFailed):  # The next commit says so.
+                self.with_exact_index(lambda: None)
 
     @property
     def has_exact_index(self) -> bool:
