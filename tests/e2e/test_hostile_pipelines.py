@@ -189,9 +189,11 @@ def test_any_request_is_answered_without_an_internal_error(
         request = made(kind, random)
         if "sequence_number" in kind.DESCRIPTOR.fields_by_name and random.random() < 0.5:
             request.stream, request.sequence_number = "r", number
-        if method == "Publish" and number % 10 == 0:
-            # Chance hardly makes one that is accepted.
+        # Chance hardly makes one that is accepted.
+        if number % 10 == 0 and method == "Publish":
             request = staging.PublishRequest(writer="hostile", epoch=number, stages=["s"])
+        if number % 10 == 0 and method == "CommitReservations":
+            request = reservation.CommitReservationsRequest(stream="r", last_sequence_number=number)
         # The others, too, so that there is something to meet.
         message = pb.OutgoingMessage(body=random.randbytes(10))
         for name, asked in (
