@@ -1,6 +1,6 @@
 """How many modules of the store a lone message crosses: a reader has to open no more to follow it.
 
-A module is one idea: what these numbers hold down is an idea that no lone message needs.
+A module is one idea, so the numbers count the ideas that a lone message needs.
 """
 
 from __future__ import annotations

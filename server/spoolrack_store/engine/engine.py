@@ -170,7 +170,7 @@ class Engine:
             Turn(CreateQueue, lambda asked: self.views.queue(self.catalog.create(asked))),
             Turn(UpdateQueue, lambda asked: self.views.queue(self.catalog.update(asked))),
             Turn(DeleteQueue, self.catalog.delete),
-            # What a receive of this commit may get.
+            # A receive of this commit may get sent messages.
             Turn(Send, self._sender.send, together=True),
             Turn(Stage, self.stages.stage),
             Turn(Publish, self.stages.publish),
@@ -189,7 +189,7 @@ class Engine:
             Turn(RejectMessages, self._leaser.reject),
             Turn(GiveBack, self._leaser.give_back),
             *self.reservations.turns,
-            # What is ready by now goes, before it can be leased.
+            # A purge takes the ready messages before they can be leased.
             Turn(Purge, self._remover.purge),
             # Last: all that became ready.
             Turn(Receive, self._receive, together=True),
