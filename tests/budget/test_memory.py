@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from random import Random
 
@@ -31,6 +32,38 @@ def _paths(count: int) -> list[str]:
             Name(stem=stem, state=State.READY, queue="a-queue-with-a-name", members=stem.full).path
         )
     return found
+
+
+def test_a_lone_message_behind_many_others_takes_few_bytes_and_no_object() -> None:
+    names = sorted(path.rpartition("/")[2] for path in _paths(0))
+    index = Index()
+    objects = len(gc.get_objects())
+    tracemalloc.start()
+    try:
+        ids, others = index.pack_listed("a-queue-with-a-name", names, 1)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (len(ids), others) == (FILES, [])
+    assert index.queue("a-queue-with-a-name").total == FILES
+    assert taken / FILES < 300, f"{taken / FILES:.0f} bytes"
+    assert len(gc.get_objects()) - objects < FILES / 10, "the collector looks at each of them"
+
+
+def test_a_lone_message_that_others_follow_is_packed() -> None:
+    paths = _paths(0)
+    index = Index()
+    index.unpacked = 0
+    tracemalloc.start()
+    try:
+        for path in paths:
+            index.appear(parse(path), 1)
+            index.pack(1)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(index.packed_paths) == FILES
+    assert taken / FILES < 350, f"{taken / FILES:.0f} bytes"
 
 
 @pytest.mark.parametrize(("count", "ceiling"), [(0, 800), (100, 12)])

@@ -16,15 +16,13 @@ from typing import Any, ClassVar, Final
 
 from spoolrack_store.committer import LOOK_EVERY
 from spoolrack_store.engine.engine import Engine, Work
-from spoolrack_store.engine.entries import Entry, resolve
-from spoolrack_store.engine.index import CountsByAge
+from spoolrack_store.engine.entries import resolve
 from spoolrack_store.engine.part import FILES, RETRY
 from spoolrack_store.files.disk import FileKind
 from spoolrack_store.model.batch_file import Damaged, body, decode
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.members import indexes
-from spoolrack_store.model.message_ids import sent_at
 from spoolrack_store.model.names import NotAName
 from spoolrack_store.model.operations import (
     UNFINISHED,
@@ -60,9 +58,10 @@ from spoolrack_store.model.transitions import State
 from tests.crash.set_story import ids_of
 from tests.crash.troubled_story import CODES, TroubledDisk
 from tests.support.cuts import Bytes, Cut, Keep
-from tests.support.engine_story import DELAY, HOLD, Broken, Clock, parse, purge_of
+from tests.support.engine_story import DELAY, HOLD, Broken, Clock, parse, purge_of, unpacked_by
 from tests.support.linked_disk import Died, Memory, made
 from tests.support.power_disk import Model
+from tests.support.recount import drifts, paths_in
 
 SETTINGS: Final = {
     "s": QueueSettings(archive_retention=Millis(HOUR)),
@@ -326,6 +325,7 @@ class EverythingStory:
             is_living=lambda owner: owner in self.engines,
             cache_bytes=self.cache_bytes,
         )
+        engine.index.unpacked = unpacked_by(owner)
         engine.reservations.slice_effort = self.slice_effort
         engine.moves.effort.files = self.effort
         self.told.append(f"{owner} starts")
@@ -597,7 +597,7 @@ class EverythingStory:
     def _check(self, engine: Engine) -> None:
         """Check that the index of a process that has just committed equals the folders."""
         mine = engine.moves.owner
-        known = {entry.name.path for batch in engine.index.batches.values() for entry in batch.entries}
+        known = paths_in(engine.index)
         there = set()
         for path in self._message_files():
             try:
@@ -621,25 +621,8 @@ class EverythingStory:
             raise Broken(
                 f"{mine} doesn't know of {sorted(there - known)}, and believes {sorted(known - there)}"
             )
-        leases: dict[str, dict[Entry, None]] = {}
-        for batch in engine.index.batches.values():
-            for entry in batch.entries:
-                if entry.held and entry.name.token >= "g" and entry.name.state is State.LEASED:
-                    leases.setdefault(entry.name.token, {})[entry] = None
-        if leases != engine.index.leases_of:
-            raise Broken(f"leased for sets is {leases}, and known is {engine.index.leases_of}")
-        for queue, index in engine.index.queues.items():
-            held, sent = dict.fromkeys(index.counts, 0), CountsByAge()
-            for batch in engine.index.batches.values():
-                for entry in batch.entries:
-                    if entry.name.queue == queue and entry.name.state in held:
-                        held[entry.name.state] += entry.held.bit_count()
-                        if entry.name.state is State.READY:
-                            sent.add(sent_at(batch.stem.id), entry.held.bit_count())
-            if held != index.counts:
-                raise Broken(f"{queue} counts {index.counts}, and holds {held}")
-            if (sent.fine, sent.coarse) != (index.sent.fine, index.sent.coarse):
-                raise Broken(f"{queue} counts {index.sent.fine} by age, and holds {sent.fine}")
+        if drifted := drifts(engine.index, self.clock.monotonic()):
+            raise Broken(f"{mine}: {drifted}")
 
     def _check_groups(self, got: set[bytes], found: dict[bytes, str]) -> None:
         """Hold each delivery of a strict group to the sends that were answered before its own."""

@@ -48,9 +48,9 @@ def _never_ages(patched: pytest.MonkeyPatch) -> None:
     """Deliver a higher priority always first."""
     honest = PriorityOrder._key
 
-    def key(self: PriorityOrder, stem: Stem, id: str) -> str:
+    def key(self: PriorityOrder, priority: int, id: str) -> str:
         self.aging = 0
-        return honest(self, stem, id)
+        return honest(self, priority, id)
 
     patched.setattr(PriorityOrder, "_key", key)
 

@@ -27,6 +27,7 @@ from spoolrack_store.model.operations import (
 from tests.support.engine_story import GONE, Broken, Seen, Story
 from tests.support.linked_disk import LinkedDisk
 from tests.support.memory_disk import MemoryLock, fails
+from tests.support.recount import drifts, paths_in
 
 CODES = (
     *(errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EACCES, errno.ENOMEM),
@@ -147,8 +148,7 @@ class TroubledStory(Story):
                 kept.pop(id, None)  # type: ignore[attr-defined]
 
     def _check(self, engine: Engine) -> None:
-        known = {entry.name.path for batch in engine.index.batches.values() for entry in batch.entries}
-        if not known & self.taken:
+        if not paths_in(engine.index) & self.taken:
             super()._check(engine)
 
     def _trouble(self) -> None:
@@ -323,11 +323,5 @@ class TroubledStory(Story):
                 raise Broken(f"{id} is {there}, and should be one of {states}")
 
     def _check_figures(self, engine: Engine) -> None:
-        for queue, index in engine.index.queues.items():
-            held = dict.fromkeys(index.counts, 0)
-            for batch in engine.index.batches.values():
-                for entry in batch.entries:
-                    if entry.name.queue == queue and entry.name.state in held:
-                        held[entry.name.state] += entry.held.bit_count()
-            if held != index.counts:
-                raise Broken(f"{queue} counts {index.counts}, and holds {held}")
+        if drifted := drifts(engine.index, self.clock.monotonic()):
+            raise Broken(f"{engine.moves.owner}: {drifted}")

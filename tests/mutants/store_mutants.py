@@ -23,6 +23,7 @@ _GROUP_ORDER: Final = "tests/store/test_group_order_shared.py"
 _FRONT: Final = "tests/store/test_front_store.py"
 _LOOKS: Final = "tests/store/test_questions.py"
 _HAND: Final = "tests/store/test_trouble_hand.py"
+_PACKED: Final = "tests/store/test_packed_messages.py"
 _PAUSES: Final = "tests/store/test_paused_queues.py"
 _PREFETCHED: Final = "tests/store/test_prefetched_messages.py"
 _QUEUES: Final = "tests/store/test_store_queues.py"
@@ -108,9 +109,9 @@ STORE_MUTANTS: Final = (
         name="a-written-body-is-one-of-a-dead-process",
         breaks="a start leaves alone the bodies that living processes write",
         edits=edit(
-            "engine/recovery.py:_names_in",
-            "        if owner and (owner == moves.owner or moves.is_living(owner)):\n",
-            "        if owner == moves.owner:\n",
+            "engine/recovery.py:_name_of",
+            "    if owner and (owner == moves.owner or moves.is_living(owner)):\n",
+            "    if owner == moves.owner:\n",
         ),
         caught_by=(_BODIES,),
     ),
@@ -223,7 +224,7 @@ STORE_MUTANTS: Final = (
         name="delay-is-stranded-by-a-restart",
         breaks="a leased or delayed message is ready when it is due, also after a restart",
         edits=edit(
-            "engine/recovery.py:_listed",
+            "engine/recovery.py:list_root",
             "(*FOLDERS, *_queue_folders(moves))",
             '("new", "remove", "quarantine", *_queue_folders(moves))',
         ),
@@ -287,7 +288,7 @@ STORE_MUTANTS: Final = (
         breaks="a due message returns to its old place",
         edits=edit(
             "engine/index.py:SortedNames.add",
-            "        insort(chunk, name)\n",
+            "        chunk.insert(place, name)\n",
             "        chunk.append(name)\n",
         ),
         caught_by=(_WORK,),
@@ -639,9 +640,9 @@ STORE_MUTANTS: Final = (
         name="a-window-never-ends",
         breaks="an id may be sent again when its window is over",
         edits=edit(
-            "engine/deduplication.py:Deduplication._since",
-            "self._clock.wall() - record.settings.deduplication_window + 1",
-            "0 * record.settings.deduplication_window",
+            "engine/deduplication.py:Deduplication._first_of",
+            "self._clock.wall() - window + 1",
+            "0 * window",
         ),
         caught_by=(_DEDUPLICATION,),
     ),
@@ -1082,6 +1083,97 @@ STORE_MUTANTS: Final = (
         caught_by=("tests/store/test_question_costs.py",),
     ),
     Mutant(
+        name="bytes-of-a-queue-drift",
+        breaks="the bytes of a queue are those of its messages",
+        edits=edit(
+            "engine/index.py:Index._count",
+            "queue.bytes -= entry.batch.counted_bytes_of(was)",
+            "queue.bytes -= entry.batch.counted_bytes_of(held)",
+        ),
+        caught_by=(_STORIES,),
+    ),
+    Mutant(
+        name="the-order-of-leases-drifts",
+        breaks="the oldest lease of a queue is known",
+        edits=edit(
+            "engine/index.py:EntryOrder._remove",
+            "        if doubles is None:\n            self.names.remove(key)\n",
+            "        if doubles is None:\n            self.names.remove(key[:-1])\n",
+        ),
+        caught_by=(_STORIES,),
+    ),
+    Mutant(
+        name="the-number-of-hidden-entries-drifts",
+        breaks="times of entries that hold nothing any more are dropped at half",
+        edits=edit(
+            "engine/index.py:Index._count",
+            "self._hiding += bool(held) - bool(was)",
+            "self._hiding += bool(held)",
+        ),
+        caught_by=(_STORIES,),
+    ),
+    Mutant(
+        name="available-messages-of-groups-drift",
+        breaks="a group counts what a receive could lease",
+        edits=edit(
+            "engine/index.py:GroupOrder._offer",
+            "self.available += offered - group.offered",
+            "self.available += offered",
+        ),
+        caught_by=("tests/crash/test_group_crashes.py",),
+    ),
+    # Packed messages.
+    Mutant(
+        name="a-packed-message-is-not-found-by-its-id",
+        breaks="a message that waits is found by its id",
+        edits=edit(
+            "engine/index.py:Index.batch",
+            "        if id in self._packed:\n            self._unpack(id)\n",
+            "",
+        ),
+        caught_by=(_PACKED,),
+    ),
+    Mutant(
+        name="another-name-of-a-packed-message-is-taken-for-another-file",
+        breaks="a message is in one state, whichever process has moved it",
+        edits=edit(
+            "engine/index.py:Index.appear",
+            "        if name.stem.id in self._packed:\n            self._unpack(name.stem.id)\n",
+            "",
+        ),
+        caught_by=(_STORIES,),
+    ),
+    Mutant(
+        name="packs-what-a-purge-holds",
+        breaks="a purge deletes what was there when it began",
+        edits=edit("engine/engine.py:Engine._apply", "self._remover.purges or ", ""),
+        caught_by=(_PACKED,),
+    ),
+    Mutant(
+        name="packs-what-becomes-a-dead-letter",
+        breaks="a message that dies is in one queue",
+        edits=edit("engine/engine.py:Engine._apply", " or self._dead_letters.is_copying", ""),
+        caught_by=(_STORIES,),
+    ),
+    Mutant(
+        name="a-listing-packs-what-has-another-name",
+        breaks="a name that was left behind holds nothing",
+        edits=edit(
+            "engine/index.py:Index.pack_listed",
+            'id in packed or (by_id and (id in by_id or batch_of(id) + "n" in by_id))',
+            "id in packed",
+        ),
+        caught_by=(_STORIES,),
+    ),
+    Mutant(
+        name="ids-may-fall-below-those-of-packed-messages",
+        breaks="a send after a restart stands behind all that waits, though the clock went back",
+        edits=edit(
+            "engine/recovery.py:_pack", "        if moves.ids.rise_above(id):\n", "        if id:\n"
+        ),
+        caught_by=(_PACKED,),
+    ),
+    Mutant(
         name="a-deleted-queue-stays-the-source-of-its-dead-letter-queue",
         breaks="the sources of a dead-letter queue are the queues that name it",
         edits=edit("engine/catalog.py:Catalog._drop_indexes", "        sources.pop(name, None)\n", ""),
@@ -1182,8 +1274,8 @@ STORE_MUTANTS: Final = (
         breaks="a message that a redrive brings back is received, though its first file is still there",
         edits=edit(
             "engine/index.py:EntryOrder.change",
-            "            if key in self._by_first:\n",
-            "            if False:\n",
+            "            if self.names.add(key):\n",
+            "            if self.names.add(key) or True:\n",
         ),
         caught_by=("tests/store/test_redrive_promises.py",),
     ),
@@ -1441,8 +1533,8 @@ STORE_MUTANTS: Final = (
         breaks="a queue with a waiting receive doesn't expire",
         edits=edit(
             "engine/expiry.py:Expiry._look",
-            "if self.is_awaited(name) or (queue and any(",
-            "if (queue and any(",
+            "if self.is_awaited(name) or (queue and queue.total):",
+            "if queue and queue.total:",
         ),
         caught_by=(_EXPIRY,),
     ),

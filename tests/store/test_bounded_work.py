@@ -339,4 +339,4 @@ def test_the_oldest_message_is_known_whatever_is_leased() -> None:
     head = index.head(State.LEASED)
     assert head is not None
     assert head.first_id == min(leased)
-    assert [id for id, _ in index.since("", [State.LEASED])] == sorted(leased)
+    assert [id for id, _ in index.orders[State.LEASED].since("")] == sorted(leased)

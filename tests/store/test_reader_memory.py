@@ -12,7 +12,7 @@ BODIES = [b"a" * 100, b"b" * 300]
 
 
 def test_a_file_that_leaves_the_cache_takes_its_line_along_and_counts_as_before() -> None:
-    rig = Rig(made(["q"], can_sync_all=True, model=Model.ANY_SUBSET), cache_bytes=1_000)
+    rig = Rig(made(["q"], can_sync_all=True, model=Model.ANY_SUBSET), cache_bytes=1_600)
     rig.add("q")
     for _ in range(5):
         rig.commit(Send(queue="q", bodies=BODIES))

@@ -273,7 +273,7 @@ def test_a_message_published_to_a_deleted_queue_is_unlinked(rig: Rig, end: str) 
     rig.stage("s", 1, b"c", queue="other")
     rig.publish("w", 0, "s")
     if end == "deleted":
-        del rig.engine.catalog.records["q"]
+        rig.engine.catalog._forget("q")
     else:
         record = rig.engine.catalog.records["q"]
         rig.engine.catalog.records["q"] = replace(record, created_at=Millis(5))

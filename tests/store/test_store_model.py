@@ -48,6 +48,7 @@ from tests.store.store_model import StoreModel
 from tests.support.engine_story import Clock
 from tests.support.linked_disk import LinkedDisk, Memory, made, reap
 from tests.support.power_disk import Model
+from tests.support.recount import drifts, names_in
 
 QUEUES = ("a", "b", "c")
 NEVER_MADE = "00000000-0000-7000-8000-000000000000"
@@ -458,9 +459,11 @@ class StoreStory(RuleBasedStateMachine):
         engine = self.rig.engine
         known = {}
         for name in engine.catalog.records:
-            for _, entry in engine.index.queue(name).since("", COUNTED):
-                for index in indexes(entry.held):
-                    id, of = entry.batch.stem.message_id(index), entry.name
+            for of, held in names_in(engine.index):
+                if of.queue != name or of.state not in COUNTED:
+                    continue
+                for index in indexes(held):
+                    id = of.stem.message_id(index)
                     assert (name, id) not in known
                     known[name, id] = (of.state.value, of.receives, of.first, of.due)
         modelled = {
@@ -496,11 +499,8 @@ class StoreStory(RuleBasedStateMachine):
             for batch in resolve(map(parse, paths)).values()
             for entry in batch.entries
         }
-        known = {
-            (entry.name.state, entry.name.path, entry.held)
-            for batch in self.rig.engine.index.batches.values()
-            for entry in batch.entries
-        }
+        known = {(name.state, name.path, held) for name, held in names_in(self.rig.engine.index)}
+        assert drifts(self.rig.engine.index, self.rig.clock.monotonic()) == []
         assert known == there
         assert not {state for state, _, _ in there} & {State.SENT, State.QUARANTINED}
 

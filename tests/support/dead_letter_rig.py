@@ -9,6 +9,7 @@ from typing import Any
 from spoolrack_store.engine.catalog import QueueRecord
 from spoolrack_store.engine.dead_letters import records_of
 from spoolrack_store.engine.engine import Engine
+from spoolrack_store.engine.reader import CACHE_BYTES
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import StoreError
@@ -44,6 +45,7 @@ class Rig:
         clock: Clock | None = None,
         owner: str = "p1",
         living: set[str] | None = None,
+        cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self.queues = QUEUES if queues is None else queues
         self.disk = disk or made(tuple(self.queues), can_sync_all=True, model=Model.ANY_SUBSET)
@@ -57,6 +59,7 @@ class Rig:
             random=Random(owner),
             owner=owner,
             is_living=self.living.__contains__,
+            cache_bytes=cache_bytes,
         )
         for queue, settings in self.queues.items():
             self.engine.catalog.add(queue, settings)

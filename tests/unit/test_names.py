@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.members import MOST, all_of, from_text, indexes, pieces, to_text
-from spoolrack_store.model.names import MAX_BYTES, Name, NotAName, Stem, is_queue_name, parse
+from spoolrack_store.model.names import MAX_BYTES, PLAIN, Name, NotAName, Stem, is_queue_name, parse
 from spoolrack_store.model.receipts import (
     is_set_token,
     make_set_token,
@@ -87,6 +87,14 @@ def test_a_name_reads_as_it_was_written(name: Name) -> None:
     assert found == name
     assert found.path == name.path
     assert name.bytes <= MAX_BYTES
+
+
+@given(names())
+def test_exactly_the_ready_names_of_plain_messages_can_be_packed(name: Name) -> None:
+    match = PLAIN.fullmatch(name.path.rpartition("/")[2])
+    assert (match is not None) == (name.state is State.READY and name.stem.is_plain)
+    if match is not None:
+        assert match.groups("0") == (name.stem.id, str(name.stem.size), str(name.stem.attributes))
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,11 @@ class DeadLetters(Part):
         begun = len(self._transfers) + len(self._moves.index.superseded)
         return max(0, min(AT_ONCE - begun, self._moves.effort.share()))
 
+    @property
+    def is_copying(self) -> bool:
+        """Whether entries are held until their copies are published."""
+        return bool(self._transfers)
+
     def is_dead(self, entry: Entry) -> bool:
         """Return whether an entry's messages must move to a dead-letter queue, and it exists."""
         record = self._catalog.records.get(entry.name.queue)

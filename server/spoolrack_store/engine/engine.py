@@ -226,6 +226,10 @@ class Engine:
     def _apply(self, requests: Sequence[Request[Any]], tick: bool) -> Work:
         effort = self.moves.effort
         effort.left = effort.files
+        if len(self.index.to_be_packed) > self.index.unpacked and not (
+            self._remover.purges or self._dead_letters.is_copying
+        ):
+            self.index.pack(self.moves.synced)
         if tick:
             self._guarded(self.sharing.require_lock)
             self.moves.reserve.fill()

@@ -103,7 +103,7 @@ class Expiry(Part):
         """Return whether a queue has been idle for long enough."""
         name, now = record.name, self._moves.clock.monotonic()
         queue = self._moves.index.queues.get(name)
-        if self.is_awaited(name) or (queue and any(entry.held for entry in queue.entries)):
+        if self.is_awaited(name) or (queue and queue.total):
             self._count(record, use)
         changed_ns = self._changed_ns(name)
         if changed_ns != use.changed_ns:

@@ -8,6 +8,11 @@ disk.
 the order of messages, and a message is found by its id with two binary searches and no further table: a
 waiting message costs its name and one reference. Pure.
 
+A packed message is a lone ready one behind `UNPACKED` others, or found by a listing: the index keeps the
+path of its only name, and its place in the order of its queue. So a deep backlog takes few bytes, and
+the collector of garbage sees none of it. Its objects are made when something asks for it, and it is
+packed again if it stays. Packing is safe between commits alone, while no part holds an entry.
+
 Ready messages are leased in an order. Without groups it is the order of the sends. With groups, those
 that have something to lease take turns, in the order in which they were leased from last, and each
 group is in the order of its sends. In a queue whose `group_order` is strict a group is open up to its
@@ -25,18 +30,19 @@ waits; a receive costs the groups that it takes from.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, bisect_right, insort
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import chain, islice
+from operator import itemgetter
 from typing import Final
 
 from ..model.batch_file import Line
 from ..model.clock import Millis
 from ..model.members import below, first_of, indexes, lowest
 from ..model.message_ids import ID_LENGTH, batch_of, index_of, sent_at
-from ..model.names import MAX_PRIORITY, Name, Stem
+from ..model.names import MAX_PRIORITY, PLAIN, Name, parse
 from ..model.receipts import is_set_token
 from ..model.settings import QueueSettings
 from ..model.transitions import State
@@ -44,6 +50,10 @@ from .entries import BatchFile, Entry, Groups, LeaseShare
 
 _CHUNK: Final = 512
 _FEW: Final = 64
+UNPACKED: Final = 5_000
+"""So many messages that may be packed have their objects: those that go soon cost no packing."""
+_PACKS: Final = 1_000
+"""Messages that one commit packs at most."""
 
 Runs = Generator[tuple[Entry, int], None, None]
 """Messages to be leased, as runs of one entry: the entry, and the mask of the run."""
@@ -66,20 +76,31 @@ class SortedNames:
         for chunk in self._chunks:
             yield from chunk
 
-    def add(self, name: str) -> None:
-        self._count += 1
-        at = self._chunk_of(name)
-        if at < 0:
-            if not self._chunks:
-                self._chunks.append([name])
-                return
-            at = 0
+    def add(self, name: str) -> bool:
+        """Add `name`; return False if it is there already."""
+        at = max(0, self._chunk_of(name))
+        if not self._chunks:
+            self._chunks.append([])
         chunk = self._chunks[at]
-        insort(chunk, name)
+        place = bisect_left(chunk, name)
+        if place < len(chunk) and chunk[place] == name:
+            return False
+        self._count += 1
+        chunk.insert(place, name)
         if len(chunk) > 2 * _CHUNK:
             # An append at the very end is the usual case: a full chunk is left as it is.
             keep = 2 * _CHUNK if chunk[-1] == name else _CHUNK
             self._chunks[at : at + 1] = [chunk[:keep], chunk[keep:]]
+        return True
+
+    def extend(self, ordered: Sequence[str]) -> None:
+        """Add names that are in order, and not there yet."""
+        if self._chunks and ordered and ordered[0] < self._chunks[-1][-1]:
+            ordered = sorted((*self, *ordered))
+            self._chunks.clear()
+            self._count = 0
+        self._chunks += (list(ordered[at : at + _CHUNK]) for at in range(0, len(ordered), _CHUNK))
+        self._count += len(ordered)
 
     def remove(self, name: str) -> bool:
         """Remove `name`; return whether it was there."""
@@ -121,30 +142,28 @@ _ABOVE_ALL: Final = "\U0010ffff"
 class EntryOrder:
     """Entries in the order of the first message that each of them holds.
 
+    A packed message stands here by its id alone, and has its entry from when it is looked at.
+
     Two entries may hold one message: a dead letter that is back in its queue, and the file that it was
     copied from, until that is deleted.
     """
 
-    __slots__ = ("_by_first", "_doubles", "names")
+    __slots__ = ("_by_first", "_doubles", "_unpack", "names")
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self, unpack: Callable[[str], Entry] | None = None) -> None:
+        """`unpack` makes the entry of a packed message, and calls `show`."""
+        self._unpack = unpack
         self._by_first: dict[str, Entry] = {}
         self._doubles: dict[str, list[Entry]] = {}
         """Those whose first message another entry stands for."""
-        self._fill((self._key(entry.batch.stem, entry.first_id), entry) for entry in entries)
-
-    def _fill(self, found: Iterable[tuple[str, Entry]]) -> None:
-        for key, entry in found:
-            if self._by_first.setdefault(key, entry) is not entry:
-                self._doubles.setdefault(key, []).append(entry)
-        self.names = SortedNames(self._by_first)
+        self.names = SortedNames()
 
     def __bool__(self) -> bool:
-        return bool(self._by_first)
+        return len(self.names) > 0
 
     def __iter__(self) -> Iterator[Entry]:
-        """Yield all entries, in no order."""
-        return chain(self._by_first.values(), *self._doubles.values())
+        """Yield all entries. The order must not change meanwhile."""
+        return (entry for _, entry in self.since(""))
 
     def change(self, entry: Entry, before: int, after: int) -> None:
         """Move an entry from the place of its members `before` to that of `after`."""
@@ -157,14 +176,14 @@ class EntryOrder:
         if first == was:
             return
         if was:
-            self._remove(self._key(stem, was), entry)
+            self._remove(self._key(stem.priority, was), entry)
         if first:
-            key = self._key(stem, first)
-            if key in self._by_first:
-                self._doubles.setdefault(key, []).append(entry)
-            else:
-                self.names.add(key)
+            key = self._key(stem.priority, first)
+            if self.names.add(key):
                 self._by_first[key] = entry
+            else:
+                self.at(key)
+                self._doubles.setdefault(key, []).append(entry)
 
     def _remove(self, key: str, entry: Entry) -> None:
         doubles = self._doubles.get(key)
@@ -179,15 +198,32 @@ class EntryOrder:
         if not doubles:
             del self._doubles[key]
 
-    def _key(self, stem: Stem, id: str) -> str:
+    def extend(self, ids: Sequence[str]) -> None:
+        """Add packed messages, in order."""
+        self.names.extend([self._key(0, id) for id in ids])
+
+    def hide(self, entry: Entry) -> None:
+        """Forget the entry of a message that is packed now."""
+        del self._by_first[self._key(0, entry.batch.stem.id)]
+
+    def show(self, entry: Entry) -> None:
+        """Know the entry of a message that was packed."""
+        self._by_first[self._key(0, entry.batch.stem.id)] = entry
+
+    def _key(self, priority: int, id: str) -> str:
         """Return the text that is in the order of the messages, and ends in the id."""
         return id
 
     def copy_from(self, other: EntryOrder) -> None:
         """Copy the entries of another order."""
-        found = list(other.since(""))
         self._by_first, self._doubles = {}, {}
-        self._fill((self._key(entry.batch.stem, key[-ID_LENGTH:]), entry) for key, entry in found)
+        keys: list[str] = []
+        for was, entry in other.sightings(""):
+            key = self._key(0 if entry is None else entry.batch.stem.priority, was[-ID_LENGTH:])
+            keys.append(key)
+            if entry is not None and self._by_first.setdefault(key, entry) is not entry:
+                self._doubles.setdefault(key, []).append(entry)
+        self.names = SortedNames(dict.fromkeys(keys))
 
     def first(self) -> str | None:
         """Return the id of the first message."""
@@ -195,13 +231,25 @@ class EntryOrder:
 
     def at(self, first: str) -> Entry:
         """Return an entry whose first message is `first`."""
-        return self._by_first[first]
+        entry = self._by_first.get(first)
+        if entry is None:
+            assert self._unpack is not None
+            entry = self._unpack(first[-ID_LENGTH:])
+        return entry
 
     def since(self, id: str) -> Iterator[tuple[str, Entry]]:
         """Yield the entries from `id` on, each with the id of its first message. The order must not
         change meanwhile."""
         for first in self.names.since(id):
-            yield first, self._by_first[first]
+            entry = self._by_first.get(first)
+            yield first, self.at(first) if entry is None else entry
+            for double in self._doubles.get(first, ()) if self._doubles else ():
+                yield first, double
+
+    def sightings(self, id: str) -> Iterator[tuple[str, Entry | None]]:
+        """Yield the same with None in place of each packed message."""
+        for first in self.names.since(id):
+            yield first, self._by_first.get(first)
             for double in self._doubles.get(first, ()) if self._doubles else ():
                 yield first, double
 
@@ -231,7 +279,8 @@ class EntryOrder:
                 run = below(members, index_of(ahead))
                 if run != members:
                     rest = members & ~run
-                    heappush(split, (self._key(stem, stem.message_id(lowest(rest))), entry, rest))
+                    id = stem.message_id(lowest(rest))
+                    heappush(split, (self._key(stem.priority, id), entry, rest))
                     members = run
             members &= ~but.get(entry, 0)
             if members:
@@ -248,13 +297,13 @@ class PriorityOrder(EntryOrder):
 
     __slots__ = ("aging",)
 
-    def __init__(self, entries: Iterable[Entry] = (), *, aging: int = 0) -> None:
+    def __init__(self, unpack: Callable[[str], Entry] | None = None, *, aging: int = 0) -> None:
         """`aging` in milliseconds; 0: a higher priority is always first."""
+        super().__init__(unpack)
         self.aging = aging
-        super().__init__(entries)
 
-    def _key(self, stem: Stem, id: str) -> str:
-        rank = sent_at(stem.id) + (MAX_PRIORITY - stem.priority) * (self.aging or _ALWAYS)
+    def _key(self, priority: int, id: str) -> str:
+        rank = sent_at(id) + (MAX_PRIORITY - priority) * (self.aging or _ALWAYS)
         return f"{rank:014x}{id}"
 
 
@@ -435,6 +484,10 @@ COUNTED: Final = (State.READY, State.LEASED, State.DELAYED)
 _WAITS: Final = (State.LEASED, State.DELAYED)
 
 
+_MOMENT_OF: Final = itemgetter(slice(13))
+"""The part of an id that is its time: many ids share one."""
+
+
 class CountsByAge:
     """Counts of messages by the time at which they were sent, to an eighth of a second.
 
@@ -458,6 +511,11 @@ class CountsByAge:
             else:
                 counts.pop(span, None)
 
+    def add_all(self, ids: Iterable[str]) -> None:
+        """Add messages by their ids."""
+        for moment, count in Counter(map(_MOMENT_OF, ids)).items():
+            self.add(sent_at(moment), count)
+
     def before(self, moment: int) -> int:
         """Return the number of messages that were sent before a Unix time."""
         fine, coarse = moment >> 7, moment >> 17
@@ -469,11 +527,13 @@ class QueueIndex:
     """The messages of one queue."""
 
     __slots__ = (
-        *("bytes", "counts", "entered", "groups", "left", "orders", "priorities", "ready", "sent"),
+        *("_unpack", "bytes", "counts", "entered", "groups", "left", "orders", "priorities", "ready"),
+        "sent",
     )
 
-    def __init__(self) -> None:
-        self.ready = EntryOrder()
+    def __init__(self, unpack: Callable[[str], Entry] | None = None) -> None:
+        self._unpack = unpack
+        self.ready = EntryOrder(unpack)
         self.groups: GroupOrder | None = None
         """Whose turn it is, once the queue had a message with a group."""
         self.priorities: PriorityOrder | None = None
@@ -495,8 +555,18 @@ class QueueIndex:
 
     @property
     def entries(self) -> Iterator[Entry]:
-        """All that hold a message here, in the three states, in no order."""
+        """All that hold a message here, in the three states."""
         return chain(*self.orders.values())
+
+    def order_by_priority(self) -> None:
+        """Order the ready messages by their priorities from now on."""
+        self.priorities = PriorityOrder(self._unpack)
+        self.priorities.copy_from(self.ready)
+
+    @property
+    def ready_orders(self) -> tuple[EntryOrder, ...]:
+        """The orders in which a packed message stands."""
+        return (self.ready,) if self.priorities is None else (self.ready, self.priorities)
 
     def head(self, state: State = State.READY) -> Entry | None:
         """Return the entry that holds the oldest message in a state."""
@@ -504,10 +574,11 @@ class QueueIndex:
         first = order.first()
         return None if first is None else order.at(first)
 
-    def since(self, id: str, states: Collection[State]) -> Iterator[tuple[str, Entry]]:
+    def sightings(self, id: str, states: Collection[State]) -> Iterator[tuple[str, Entry | None]]:
         """Yield the entries in `states` whose first message isn't below `id`, in order, each with the
-        id of its first message. The index must not change meanwhile."""
-        return heapq.merge(*(self.orders[state].since(id) for state in states), key=_first_of)
+        id of its first message; None in place of a packed one, which is ready. The index must not
+        change meanwhile."""
+        return heapq.merge(*(self.orders[state].sightings(id) for state in states), key=_first_of)
 
     def available(self, settings: QueueSettings) -> int:
         """Return the number of messages that a receive could lease."""
@@ -538,7 +609,12 @@ class Index:
 
     def __init__(self) -> None:
         self.batches: dict[str, BatchFile] = {}
-        """By the texts of their stems."""
+        """All files but those of packed messages, by the texts of their stems."""
+        self._packed: dict[str, str] = {}
+        """The paths of packed messages, by their ids."""
+        self.to_be_packed: deque[str] = deque()
+        """Ids of messages that may be packed, those that have waited longest first; some are gone."""
+        self.unpacked = UNPACKED
         self._by_id: dict[str, BatchFile] = {}
         """By the id of the file, and for a batch an "n", as its first message has the same id."""
         self._doubles: dict[str, list[BatchFile]] = {}
@@ -562,6 +638,8 @@ class Index:
         self._hiding = 0
         """Entries that hold leased or delayed messages."""
         self._pushed = 0
+        self._listed = 0
+        """The commit that makes durable what the last listing has packed."""
         self.leases_of: dict[str, dict[Entry, None]] = {}
         """The leases of reserved sets, by their tokens."""
         self.is_answer = True
@@ -570,11 +648,13 @@ class Index:
     def queue(self, name: str) -> QueueIndex:
         found = self.queues.get(name)
         if found is None:
-            found = self.queues[name] = QueueIndex()
+            found = self.queues[name] = QueueIndex(self._unpack)
         return found
 
     def batch(self, id: str) -> tuple[BatchFile, int] | None:
         """Return the file that has the message `id`, and the message's index in it."""
+        if id in self._packed:
+            self._unpack(id)
         lone = self._by_id.get(id)
         batch = self._by_id.get(batch_of(id) + "n")
         index = index_of(id)
@@ -595,6 +675,8 @@ class Index:
 
     def appear(self, name: Name, commit: int, *, due: int = 0) -> Entry:
         """Add a name; `due` is the monotonic time at which its lease or delay ends."""
+        if name.stem.id in self._packed:
+            self._unpack(name.stem.id)
         batch = self.batches.get(name.stem.text)
         is_new = batch is None
         if batch is None:
@@ -618,6 +700,8 @@ class Index:
                 self.loose[batch] = None
         if name.state in COUNTED:
             self._count(entry, entry.held)
+            if name.state is State.READY and not name.stem.count:
+                self.to_be_packed.append(name.stem.id)
         if name.state in _WAITS:
             self.put_back_due(entry, due)
         if name.state is State.REMOVED:
@@ -674,12 +758,97 @@ class Index:
 
     def entry_at(self, name: Name) -> Entry | None:
         """Return the entry with the path of `name`."""
-        batch = self.batches.get(name.stem.text)
+        batch = self.file(name.stem.text)
         return None if batch is None else batch.entry_at(name)
+
+    def file(self, text: str) -> BatchFile | None:
+        """Return the file whose stem has this text."""
+        id = text[:ID_LENGTH]
+        if id in self._packed:
+            self._unpack(id)
+        return self.batches.get(text)
 
     def has_file_of(self, id: str) -> bool:
         """Return whether there is a file of this message alone, in any state."""
-        return id in self._by_id
+        return id in self._by_id or id in self._packed
+
+    # Packed messages.
+
+    def pack(self, synced: int) -> None:
+        """Pack messages that have waited long, so that no more than `unpacked` aren't. No part may hold
+        their entries."""
+        for _ in range(min(_PACKS, len(self.to_be_packed) - self.unpacked)):
+            batch = self._by_id.get(self.to_be_packed[0])
+            if batch is not None and batch.changed > synced:
+                return  # Nor are those behind it durable.
+            self.to_be_packed.popleft()
+            if batch is None or len(batch.entries) != 1:
+                continue
+            (entry,) = batch.entries
+            name, stem = entry.name, batch.stem
+            queue = self.queues[name.queue]
+            if (
+                name.state is State.READY
+                and stem.is_plain
+                and entry.held
+                and name.version == batch.top
+                and queue.groups is None
+                and stem.id not in self._doubles
+                and batch_of(stem.id) + "n" not in self._by_id
+            ):
+                for order in queue.ready_orders:
+                    order.hide(entry)
+                del self.batches[stem.text], self._by_id[stem.id]
+                self._packed[stem.id] = name.path
+
+    def pack_listed(
+        self, queue: str, names: Sequence[str], commit: int
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        """Take in the names of a listing of the queue's folder, in order, those that can be packed;
+        return their ids, and the other names."""
+        packed, by_id, index = self._packed, self._by_id, self.queue(queue)
+        if index.groups is not None:
+            return (), names
+        others: list[str] = []
+        ids: list[str] = []
+        size = 0
+        for name in names:
+            match = PLAIN.fullmatch(name)
+            if match is None:
+                others.append(name)
+                continue
+            id, body, attributes = match[1], match[2], match[3] or "0"
+            if id in packed or (by_id and (id in by_id or batch_of(id) + "n" in by_id)):
+                others.append(name)
+                continue
+            packed[id] = f"queues/{queue}/{name}"
+            ids.append(id)
+            size += int(body) + int(attributes)
+        if ids:
+            self._listed = commit
+            index.bytes += size
+            index.counts[State.READY] += len(ids)
+            for order in index.ready_orders:
+                order.extend(ids)
+            index.sent.add_all(ids)
+            self.changed.add(queue)
+        return ids, others
+
+    @property
+    def packed_paths(self) -> Collection[str]:
+        """The paths of all packed messages."""
+        return self._packed.values()
+
+    def _unpack(self, id: str) -> Entry:
+        """Make the objects of a packed message."""
+        name = parse(self._packed.pop(id))
+        batch = self.batches[name.stem.text] = self._by_id[id] = BatchFile(name.stem)
+        entry, _ = batch.add(name, self._listed)
+        entry.counted = entry.held
+        for order in self.queues[name.queue].ready_orders:
+            order.show(entry)
+        self.to_be_packed.append(id)
+        return entry
 
     def _register(self, batch: BatchFile) -> None:
         key = batch.stem.id + "n" if batch.stem.count else batch.stem.id
@@ -837,7 +1006,7 @@ class Index:
             if queue.priorities is not None:
                 queue.priorities.change(entry, was, held)
             elif stem.priority and held:
-                queue.priorities = PriorityOrder(queue.ready)
+                queue.order_by_priority()
         if queue.groups is not None:
             queue.groups.change(entry, was, held)
         elif stem.is_grouped and held:
@@ -848,7 +1017,7 @@ def _held(entry: Entry) -> int:
     return entry.held
 
 
-def _first_of(found: tuple[str, Entry]) -> str:
+def _first_of(found: tuple[str, Entry | None]) -> str:
     return found[0]
 
 

@@ -191,17 +191,19 @@ class Questions:
         found: list[_Location] = []
         certain = looks = 0
         unread: set[BatchFile] = set()
-        for first, together in groupby(index.since(start, states), lambda each: batch_of(each[0])):
-            entries = [entry for _, entry in together]
+        sightings = index.sightings(start, states)
+        for first, together in groupby(sightings, lambda each: batch_of(each[0])):
+            seen = list(together)
             is_between = first > after and (
                 wanted.sent_before is None or sent_at(first) < wanted.sent_before
             )
             if skip and is_between and not superseded:
                 # Without a look at each message: commits wait meanwhile.
-                held = sum(entry.held.bit_count() for entry in entries)
+                held = sum(1 if entry is None else entry.held.bit_count() for _, entry in seen)
                 if held <= skip:
                     skip -= held
                     continue
+            entries = [entry or index.ready.at(id) for id, entry in seen]
             for id, entry, place in sorted(_messages_of(entries), key=itemgetter(0)):
                 if wanted.sent_before is not None and sent_at(id) >= wanted.sent_before:
                     return found, ""
@@ -227,8 +229,10 @@ class Questions:
         due = name.due
         if name.token and is_set_token(name.token):
             due = self._engine.reservations.due_of(name.token)
-        content = self._engine.reader.kept(batch)
-        return _Location(name, batch.stem.message_id(index), index, due, batch.line, content)
+        content, line = self._engine.reader.kept(batch), batch.line
+        if content is not None and line is None:
+            line = self._engine.reader.line(entry)
+        return _Location(name, batch.stem.message_id(index), index, due, line, content)
 
     # Content of messages: commits go on meanwhile.
 

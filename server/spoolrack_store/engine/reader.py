@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from typing import Final
+from zlib import crc32
 
 from ..files.disk import NOT_A_FILE, OUT_OF_HANDLES, Disk, explained
-from ..model.batch_file import Damaged, Line, body, decode, joined_bodies
+from ..model.batch_file import Damaged, Line, body, decode, joined_bodies, lone_line
 from ..model.clock import Clock, Millis
 from ..model.errors import DiskError
 from ..model.members import indexes
 from ..model.message_content import Attributes
-from ..model.names import body_path
+from ..model.names import Stem, body_path
 from ..model.operations import MAX_BODY_IN_MEMORY
 from .entries import BatchFile, Entry
 from .index import Index
@@ -25,6 +26,8 @@ from .part import RETRY
 log = logging.getLogger(__name__)
 
 CACHE_BYTES: Final = 16 * 1024 * 1024
+CACHE_ENTRY: Final = 256
+"""Bytes that a file in the cache takes beside its content."""
 
 
 class Reader:
@@ -38,33 +41,36 @@ class Reader:
         """Files that the disk refused to read, and the monotonic time at which they are tried again."""
         self._last: tuple[BatchFile, bytes] | None = None
         """A file too large for the cache that was read for the next `message`."""
-        self._cache: OrderedDict[BatchFile, bytes] = OrderedDict()
-        """The content of files, bodies first, the longest unused one first."""
+        self._cache: OrderedDict[str, bytes] = OrderedDict()
+        """The content of files, bodies first, by the texts of their stems, the oldest first."""
         self._cached = 0
         self._cache_bytes = cache_bytes
 
     def keep(self, batch: BatchFile, line: Line, content: bytes) -> None:
         """Cache a file that was just written or read; `content` may end with the bodies."""
-        self._index.learn(batch, line)
-        if len(content) <= self._cache_bytes and batch not in self._cache:
-            self._cache[batch] = content
-            self._cached += len(content)
+        if batch.stem.line:
+            self._index.learn(batch, line)
+        if len(content) <= self._cache_bytes and batch.stem.text not in self._cache:
+            self._cache[batch.stem.text] = content
+            self._cached += len(content) + CACHE_ENTRY
             while self._cached > self._cache_bytes:
-                oldest, dropped = self._cache.popitem(last=False)
-                self._cached -= len(dropped)
-                # A million waiting messages would have a hundred megabytes of lines.
-                self._index.learn(oldest, None)
+                text, dropped = self._cache.popitem(last=False)
+                self._cached -= len(dropped) + CACHE_ENTRY
+                oldest = self._index.batches.get(text)
+                if oldest is not None and oldest.line is not None:
+                    # A million waiting messages would have a hundred megabytes of lines.
+                    self._index.learn(oldest, None)
 
     def kept(self, batch: BatchFile) -> bytes | None:
         """Return the cached content of a file: its bodies first."""
-        return self._cache.get(batch)
+        return self._cache.get(batch.stem.text)
 
     def evict(self, batch: BatchFile) -> None:
         """Drop a file's content: all its messages are gone."""
         self.refused.pop(batch, None)
-        content = self._cache.pop(batch, None)
+        content = self._cache.pop(batch.stem.text, None)
         if content is not None:
-            self._cached -= len(content)
+            self._cached -= len(content) + CACHE_ENTRY
 
     def try_again(self, now: Millis) -> None:
         """Allow reads of files whose retry time has come."""
@@ -78,7 +84,7 @@ class Reader:
         A file that the disk refuses is tried again after a while. A damaged one counts as readable.
         """
         batch = entry.batch
-        if batch in self._cache:
+        if batch.stem.text in self._cache:
             return True
         now = self._clock.monotonic()
         if self.refused.get(batch, now) > now:
@@ -101,6 +107,8 @@ class Reader:
         """Return the line about the messages of the entry's file; raise `Damaged`, or `DiskError`."""
         batch = entry.batch
         if batch.line is None:
+            if _is_lone(batch.stem):
+                return lone_line(batch.stem)
             self._read(entry)
         assert batch.line is not None
         return batch.line
@@ -122,7 +130,7 @@ class Reader:
         return joined_bodies(self.line(entry), self._content(entry), first, last)
 
     def _content(self, entry: Entry) -> bytes:
-        content = self._cache.get(entry.batch)
+        content = self._cache.get(entry.batch.stem.text)
         if content is None:
             if self._last is None or self._last[0] is not entry.batch:
                 self._last = entry.batch, self._read(entry)
@@ -132,7 +140,12 @@ class Reader:
     def bodies(self, entry: Entry, members: int) -> list[tuple[int, bytes | Damaged]]:
         """Return the index and the body of each of `members`, or the fault of that body; raise
         `Damaged`, or `DiskError`, if the file can't be read."""
-        line, batch = self.line(entry), entry.batch
+        batch = entry.batch
+        if _is_lone(batch.stem):
+            content = self._content(entry)
+            is_whole = crc32(content) == batch.stem.crc
+            return [(0, content if is_whole else Damaged("its checksum differs"))]
+        line = self.line(entry)
         if line.is_external:
             if batch.stem.size > MAX_BODY_IN_MEMORY:
                 return [(0, b"")]
@@ -150,7 +163,6 @@ class Reader:
     def _read(self, entry: Entry) -> bytes:
         content = self._read_file(entry.name.path)
         line = decode(entry.batch.stem, content, len(content))
-        self._index.learn(entry.batch, line)
         self.keep(entry.batch, line, content)
         return content
 
@@ -163,3 +175,8 @@ class Reader:
             if error.errno in NOT_A_FILE:
                 raise Damaged("it is no file") from error
             raise explained(error) from error
+
+
+def _is_lone(stem: Stem) -> bool:
+    """Return whether the file is a lone message's body, and nothing else."""
+    return not (stem.line or stem.count)

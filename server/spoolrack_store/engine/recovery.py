@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import islice
+from operator import attrgetter
 from typing import Final
 
 from ..files.disk import FileKind, Found, explained
@@ -15,7 +17,7 @@ from ..files.layout import BODIES, BODY, NEW, QUARANTINE, body_owner
 from ..model.batch_file import Damaged, body, decode
 from ..model.errors import DiskError, StoreError
 from ..model.members import indexes
-from ..model.message_ids import is_id
+from ..model.message_ids import ID_LENGTH, is_id
 from ..model.names import Name, NotAName, Stem, body_path, is_queue_name, parse
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
@@ -31,6 +33,9 @@ FOLDERS: Final = ("delay", "remove", "quarantine")
 """Beside the queues' folders and `new/`."""
 FOLLOWED: Final = 2_000
 """Names of a listing after which the log is read."""
+_NAME_OF: Final = attrgetter("name")
+_SORTED: Final = 20_000
+"""Names that are sorted at a time."""
 TOLD: Final = 100_000
 """Names of a listing after which its progress is logged."""
 
@@ -44,14 +49,27 @@ def list_root(moves: Moves, follow: Callable[[], None]) -> dict[str, Entry]:
     index = moves.index
     known = {entry.name.path: entry for batch in index.batches.values() for entry in batch.entries}
     sent = {path: entry for path, entry in known.items() if entry.name.state is State.SENT}
-    is_again = bool(known)
-    for number, name in enumerate(_listed(moves), 1):
-        if known.pop(name.path, None) is None:
-            appear(moves, name)
-        if not number % FOLLOWED:
-            follow()
-            if not number % TOLD:
-                log.info("%d names of the root are read", number)
+    packed = set(index.packed_paths)
+    is_again = bool(known or packed)
+    count = followed = told = 0
+    for folder in (*FOLDERS, *_queue_folders(moves)):
+        found = _in_order(_found_in(moves, folder))
+        while part := list(islice(found, FOLLOWED)):
+            for each in _pack(moves, folder, part, packed):
+                name = _name_of(moves, folder, each)
+                if name is not None and known.pop(name.path, None) is None:
+                    appear(moves, name)
+            count += len(part)
+            if count >= followed + FOLLOWED:
+                followed = count
+                follow()
+            if count >= told + TOLD:
+                told = count
+                log.info("%d names of the root are read", count)
+    for path in packed:
+        entry = index.entry_at(parse(path))
+        if entry is not None:
+            index.disappear(entry, moves.commit)
     for path in known.keys() - sent.keys():
         index.disappear(known[path], moves.commit)
     index.find_superseded(moves.commit)
@@ -190,28 +208,63 @@ def _remove_bodies_left(moves: Moves, sent_by_others: Collection[str]) -> None:
         moves.removed.add([(body_path(id), f"{kept}{BODY}" if kept else "")])
 
 
-def _listed(moves: Moves) -> Iterator[Name]:
-    for folder in (*FOLDERS, *_queue_folders(moves)):
-        yield from _names_in(moves, folder)
+def _in_order(found: list[Found], prefix: int = 8) -> Iterator[Found]:
+    """Yield what is in a folder by name. It sorts few at a time: during one sort of a million no other
+    thread could answer whether the server lives."""
+    if len(found) <= _SORTED or prefix > ID_LENGTH:
+        yield from sorted(found, key=_NAME_OF)
+        return
+    buckets: dict[str, list[Found]] = {}
+    while found:
+        each = found.pop()
+        buckets.setdefault(each.name[:prefix], []).append(each)
+    for beginning in sorted(buckets):
+        yield from _in_order(buckets.pop(beginning), prefix + 3)
+
+
+def _pack(moves: Moves, folder: str, part: list[Found], known: set[str]) -> list[Found]:
+    """Take in the names of a part of a folder that can be packed, in order; return the others. Paths
+    that are there are taken out of `known`."""
+    queue = folder.removeprefix("queues/")
+    if queue == folder:
+        return part
+    rest = [each for each in part if each.kind is not FileKind.FILE]
+    names = [each.name for each in part if each.kind is FileKind.FILE]
+    if known:
+        there = known.intersection([f"{folder}/{name}" for name in names])
+        names = [name for name in names if f"{folder}/{name}" not in there]
+        known -= there
+    ids, others = moves.index.pack_listed(queue, names, moves.commit)
+    for id in reversed(ids):
+        if moves.ids.rise_above(id):
+            break
+    return rest + [Found(name, FileKind.FILE) for name in others]
 
 
 def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
     for each in _found_in(moves, folder):
-        path = f"{folder}/{each.name}"
-        try:
-            if each.kind is FileKind.FILE:
-                yield parse(path)
-                continue
-            why = "it is no file"
-        except NotAName:
-            why = "its name is none of ours"
-        if folder == NEW and each.kind is FileKind.FILE and adoptable(each.name):
-            continue
-        owner = body_owner(each.name) if folder == NEW else ""
-        if owner and (owner == moves.owner or moves.is_living(owner)):
-            continue  # A body that is still being written.
-        if folder != QUARANTINE:
-            moves.foreign[path] = why
+        name = _name_of(moves, folder, each)
+        if name is not None:
+            yield name
+
+
+def _name_of(moves: Moves, folder: str, each: Found) -> Name | None:
+    """Return the name of a message; None for anything else, which is noted as foreign if it is."""
+    path = f"{folder}/{each.name}"
+    try:
+        if each.kind is FileKind.FILE:
+            return parse(path)
+        why = "it is no file"
+    except NotAName:
+        why = "its name is none of ours"
+    if folder == NEW and each.kind is FileKind.FILE and adoptable(each.name):
+        return None
+    owner = body_owner(each.name) if folder == NEW else ""
+    if owner and (owner == moves.owner or moves.is_living(owner)):
+        return None  # A body that is still being written.
+    if folder != QUARANTINE:
+        moves.foreign[path] = why
+    return None
 
 
 def _found_in(moves: Moves, folder: str) -> list[Found]:

@@ -27,8 +27,9 @@ _Place = tuple[Entry, int, Delete, int, Results]
 
 @dataclass(slots=True)
 class _PurgeJob:
-    left: deque[Entry]
-    """The entries still to be looked at, as they were when the purge began."""
+    left: deque[Entry | str]
+    """The entries still to be looked at, as they were when the purge began; the ids of packed
+    messages."""
     deleted: int = 0
     refused: StoreError | None = None
     """The first error of the disk."""
@@ -43,8 +44,8 @@ class Remover:
         self._catalog = catalog
         self._leaser = leaser
         self._sender = sender
-        self._purges: dict[Purge, _PurgeJob] = {}
-        """Those that go on in the next commit."""
+        self.purges: dict[Purge, _PurgeJob] = {}
+        """Those that go on in the next commit; until then no entry may be packed."""
         self._sent: list[Name] | None = None
         """Names in `new/`, if this commit has looked."""
 
@@ -99,25 +100,33 @@ class Remover:
         in `new/`, a slice in each commit; return their number. If the disk refuses a name, the others
         are deleted, and the first error is raised."""
         queue = request.queue
-        job = self._purges.pop(request, None)
+        job = self.purges.pop(request, None)
         self._catalog.require(queue)
         if job is None:
-            job = _PurgeJob(deque(self._index.queue(queue).entries))
+            sightings = self._index.queue(queue).sightings("", COUNTED)
+            job = _PurgeJob(deque(entry or id for id, entry in sightings))
             job.left += self._sender.unpublished(queue)
             job.left += self._sent_by_others(queue)
         effort = self._moves.effort
         for _ in range(min(effort.share(), len(job.left))):
             effort.spend()
             # By their file: a lease may have given them another name since.
-            for entry in list(job.left.popleft().batch.entries):
+            for entry in self._entries_of(job.left.popleft()):
                 if entry.name.queue == queue and _is_waiting(entry):
                     self._purge(request, entry, job)
         if job.left:
-            self._purges[request] = job
+            self.purges[request] = job
             return UNFINISHED
         if job.refused is not None:
             raise job.refused
         return job.deleted
+
+    def _entries_of(self, found: Entry | str) -> Sequence[Entry]:
+        """Return all entries of the file of an entry, or of a packed message."""
+        if isinstance(found, Entry):
+            return found.batch.entries
+        file = self._index.batch(found)
+        return () if file is None else file[0].entries
 
     def _purge(self, request: Purge, entry: Entry, job: _PurgeJob) -> None:
         if not request.matches(_state_to_be(entry.name), sent_at(entry.batch.stem.id)):

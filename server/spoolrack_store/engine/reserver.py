@@ -513,7 +513,7 @@ class Reserver(Part):
 
     def _leased_runs(self, held: HeldSet, text: str, wanted: int) -> list[tuple[int, int, Entry]]:
         """Return the messages of a file that are still in the set, by unbroken runs of indexes."""
-        batch = self._moves.index.batches.get(text)
+        batch = self._moves.index.file(text)
         found = [
             (first, last, entry)
             for entry in ([] if batch is None else batch.entries)
@@ -700,8 +700,8 @@ class Reserver(Part):
         if not is_committed and not held.is_discarded:
             del self._over[held]
             return
-        batches = self._moves.index.batches
-        changed = [batches[text].changed for text, _ in held.record.files if text in batches]
+        files = (self._moves.index.file(text) for text, _ in held.record.files)
+        changed = [file.changed for file in files if file is not None]
         if max(changed, default=0) <= self._moves.synced:
             self._moves.unlink_file(held.path)
             self._drop(held)
@@ -821,7 +821,7 @@ class Reserver(Part):
         """Yield what holds messages of a set: the entry, these messages, and their receives when the
         set was made."""
         for (text, members), receives in zip(held.record.files, held.record.receives, strict=True):
-            batch = self._moves.index.batches.get(text)
+            batch = self._moves.index.file(text)
             for entry in [] if batch is None else batch.entries:
                 if entry.held & members:
                     yield entry, entry.held & members, receives

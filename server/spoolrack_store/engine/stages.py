@@ -472,7 +472,7 @@ class Stages(Part):
         self._drop_doubles()
         for end in self._ends.values():
             for chunk in self._chunks_of(end):
-                if end.manifest is not None and chunk.stem.text in self._moves.index.batches:
+                if end.manifest is not None and self._moves.index.file(chunk.stem.text) is not None:
                     # Some of it was moved on, and a power cut has undone only its rename.
                     self._finish_chunk(chunk, end.manifest)
         for folder in self.folders:

@@ -147,6 +147,11 @@ def is_torn(content: bytes) -> bool:
     return not any(content[(len(content) - 1) // _BLOCK * _BLOCK :])
 
 
+def lone_line(stem: Stem) -> Line:
+    """Return what the name of a lone file without a line says in place of it."""
+    return Line([stem.size], [stem.crc], keys={0: stem.key} if stem.key else {})
+
+
 def decode(stem: Stem, tail: bytes, length: int) -> Line:
     """Parse the line in `tail`, the last bytes of a file of `length` bytes.
 
@@ -158,7 +163,7 @@ def decode(stem: Stem, tail: bytes, length: int) -> Line:
     if not stem.line:
         if stem.count:
             raise Damaged("a batch has no line of its messages")
-        return Line([stem.size], [stem.crc], keys={0: stem.key} if stem.key else {})
+        return lone_line(stem)
     encoded = tail[len(tail) - stem.line :]
     if zlib.crc32(encoded) != stem.crc:
         raise Damaged("the checksum of its line differs")

@@ -74,17 +74,17 @@ class IdMaker:
                 self._fraction = self._random.getrandbits(_START_BITS)
         return _format(self._millis, self._fraction)
 
-    def rise_above(self, id: str) -> None:
-        """Make only ids above `id` from now on, if its time is plausible.
+    def rise_above(self, id: str) -> bool:
+        """Make only ids above `id` from now on, if its time is plausible; return whether it is.
 
         Called with what a restart finds on disk: a clock that went back while the process was away
         must not put new messages before old ones.
         """
         if id <= self._seen:
-            return
+            return True
         millis = sent_at(id)
         if millis > self._clock.wall() + PLAUSIBLE_LEAD:
-            return
+            return False
         self._seen = id
         digits = id.replace("-", "")
         version, high = int(digits[12], 16), int(digits[13:16], 16)
@@ -97,6 +97,7 @@ class IdMaker:
         fraction = (high << _LOW_BITS) | low
         if (millis, fraction) > (self._millis, self._fraction):
             self._millis, self._fraction = millis, fraction
+        return True
 
 
 class FileIds:
@@ -113,9 +114,9 @@ class FileIds:
         self._last = id
         return id
 
-    def rise_above(self, id: str) -> None:
+    def rise_above(self, id: str) -> bool:
         """Make only ids above `id`, if its time is plausible: see `IdMaker.rise_above`."""
-        self._maker.rise_above(id[:-3] + "fff")
+        return self._maker.rise_above(id[:-3] + "fff")
 
 
 def _format(millis: int, fraction: int) -> str:

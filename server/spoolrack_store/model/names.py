@@ -55,6 +55,12 @@ _NAME: Final = re.compile(
     r"(?:,t(?P<redriven>[0-9]{13}))?(?:,o(?P<owner>[a-z0-9]{1,16}))?"
     r"(?:@(?P<due>[0-9]{13})(?:~(?P<token>[0-9a-v]{13}))?)?"
 )
+PLAIN: Final = re.compile(
+    rf"({UUID.pattern}),s(0|[1-9][0-9]{{0,14}})(?:,a([1-9][0-9]{{0,14}}))?,c[0-9a-f]{{8}}"
+    r"(?:,m[1-9][0-9]{0,14})?(?:,v(?:[2-9]|[1-9][0-9]{1,8}))?(?:,r[1-9][0-9]{0,8})?"
+    r"(?:,f(?:0|[1-9][0-9]{0,12}))?"
+)
+"""The name of a ready file that `is_plain`: its id, size and attributes."""
 _PATH: Final = re.compile(
     rf"(?P<folder>new|delay|remove|quarantine)/(?P<queue>{QUEUE_NAME}):(?P<name>.+)"
 )
@@ -118,6 +124,13 @@ class Stem:
     def full(self) -> int:
         """The mask of all its messages."""
         return (1 << (self.count or 1)) - 1
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is of a lone message without a key, group, priority, death, or body apart."""
+        return self.key is None and not (
+            self.count or self.deaths or self.is_grouped or self.priority or self.is_external
+        )
 
     @property
     def counted(self) -> int:

@@ -1,0 +1,204 @@
+"""A lone ready message that waits behind many others is kept as the path of its name, without objects;
+nothing else about it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from spoolrack_store.engine import recovery
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.operations import (
+    UNFINISHED,
+    Delete,
+    Purge,
+    Receive,
+    Send,
+    messages_of,
+)
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.transitions import State
+
+from tests.support.dead_letter_rig import LEASE, Rig
+from tests.support.recount import drifts, paths_in
+
+COUNT = 40
+BODIES = [b"%d" % number for number in range(COUNT)]
+LONE = {name: QueueSettings(messages_per_file=1) for name in ("q", "r")}
+
+
+def _packed_ids(rig: Rig) -> list[str]:
+    return sorted(id for id, path in rig.engine.index._packed.items() if path.startswith("queues/q/"))
+
+
+def _rest(rig: Rig) -> None:
+    for _ in range(5):
+        rig.ask()
+    assert drifts(rig.engine.index, rig.clock.monotonic()) == []
+
+
+def _by_traffic() -> tuple[Rig, list[str]]:
+    rig = Rig(LONE, cache_bytes=0)
+    rig.engine.index.unpacked = 0
+    ids = [id for body in BODIES for id in rig.send(body)]
+    rig.send(b"later", queue="r")
+    _rest(rig)
+    return rig, ids
+
+
+def _by_a_start() -> tuple[Rig, list[str]]:
+    rig = Rig(LONE)
+    ids = [id for body in BODIES for id in rig.send(body)]
+    _rest(rig)
+    assert _packed_ids(rig) == []
+    rig = rig.restart()
+    _rest(rig)
+    return rig, ids
+
+
+@pytest.fixture(params=[_by_traffic, _by_a_start])
+def packed(request: pytest.FixtureRequest) -> tuple[Rig, list[str]]:
+    make: Callable[[], tuple[Rig, list[str]]] = request.param
+    rig, ids = make()
+    assert _packed_ids(rig) == ids
+    return rig, ids
+
+
+def test_packed_messages_are_received_in_order_and_deleted(packed: tuple[Rig, list[str]]) -> None:
+    rig, ids = packed
+    got = [each for _ in range(4) for each in messages_of(rig.receive(most=10))]
+    assert [each.id for each in got] == ids
+    assert [each.body for each in got] == BODIES
+    rig.ask(Delete(queue="q", receipts=[each.receipt or "" for each in got]))
+    _rest(rig)
+    assert rig.engine.index.queue("q").total == 0
+
+
+def test_a_message_that_comes_back_is_packed_with_its_receives(packed: tuple[Rig, list[str]]) -> None:
+    rig, ids = packed
+    rig.engine.index.unpacked = 0
+    rig.engine.reader._cache_bytes = 0
+    rig.receive(most=COUNT)
+    rig.after(LEASE)
+    _rest(rig)
+    rig.send(b"later", queue="r")
+    _rest(rig)
+    assert _packed_ids(rig) == ids
+    assert [each.receives for each in messages_of(rig.receive(most=COUNT))] == [2] * COUNT
+
+
+def test_a_packed_message_is_found_by_its_id(packed: tuple[Rig, list[str]]) -> None:
+    rig, ids = packed
+    index = rig.engine.index
+    found = index.holder(ids[7])
+    assert found is not None
+    assert found[0].first_id == ids[7]
+    assert index.has_file_of(ids[8])
+    rig.ask(Delete(queue="q", ids=[ids[9]]))
+    _rest(rig)
+    assert rig.ids("q") == ids[:9] + ids[10:]
+
+
+def test_a_purge_deletes_packed_messages_while_others_are_unpacked(
+    packed: tuple[Rig, list[str]],
+) -> None:
+    rig, ids = packed
+    rig.engine.moves.effort.files = 8
+    rig.engine.index.unpacked = 0
+    assert len(rig.receive(most=4)) == 4
+    assert rig.engine.index.holder(ids[20]) is not None  # It has objects as the purge begins.
+    purge = Purge(queue="q", states=frozenset({State.READY}))
+    while (outcome := rig.ask(purge)) is UNFINISHED:
+        rig.ask()
+    assert outcome == COUNT - 4
+    rig.after(LEASE)
+    _rest(rig)
+    assert rig.ids("q") == ids[:4]
+
+
+def test_a_listing_is_the_same_and_counts_without_unpacking(packed: tuple[Rig, list[str]]) -> None:
+    rig, ids = packed
+    queue = rig.engine.index.queue("q")
+    sightings = list(queue.sightings(ids[10], [State.READY, State.LEASED]))
+    assert [id for id, _ in sightings] == ids[10:]
+    assert [entry for _, entry in sightings] == [None] * (COUNT - 10)
+    assert rig.engine.views.metrics_of("q").ready == COUNT  # type: ignore[union-attr]
+    assert _packed_ids(rig) == ids[1:]  # The oldest was looked at.
+
+
+def test_a_priority_overtakes_packed_messages(packed: tuple[Rig, list[str]]) -> None:
+    rig, ids = packed
+    rig.ask(Send(queue="q", bodies=[b"urgent"], priorities={0: 5}))
+    _rest(rig)
+    assert _packed_ids(rig) == ids
+    assert [each.body for each in messages_of(rig.receive(most=3))] == [b"urgent", b"0", b"1"]
+
+
+def test_groups_and_packed_messages_share_a_queue(packed: tuple[Rig, list[str]]) -> None:
+    rig, _ = packed
+    rig.ask(Send(queue="q", bodies=[b"grouped"], groups={0: "g"}))
+    _rest(rig)
+    got = [each.body for _ in range(50) for each in messages_of(rig.receive(most=1))]
+    assert sorted(got) == sorted([*BODIES, b"grouped"])
+
+
+def test_a_process_that_lists_again_keeps_what_is_packed(packed: tuple[Rig, list[str]]) -> None:
+    rig, ids = packed
+    rig.disk.unlink(next(iter(rig.engine.index.packed_paths)))  # By hand.
+    other = rig.join("p2")
+    assert [each.id for each in messages_of(other.receive(most=3))] == ids[1:4]
+    recovery.list_root(rig.engine.moves, lambda: None)
+    there = {
+        f"{folder}/{each.name}"
+        for folder in ("queues/q", "queues/r", "delay")
+        for each in rig.disk.scan(folder)
+    }
+    assert paths_in(rig.engine.index) == there
+    assert drifts(rig.engine.index, rig.clock.monotonic()) == []
+    assert len(_packed_ids(rig)) == COUNT - 4
+
+
+def test_what_was_sent_before_the_longest_wait_is_packed_and_the_rest_is_not() -> None:
+    rig = Rig(LONE, cache_bytes=0)
+    rig.engine.index.unpacked = 10
+    ids = [id for body in BODIES for id in rig.send(body)]
+    rig.send(b"later", queue="r")
+    _rest(rig)
+    assert _packed_ids(rig) == ids[: COUNT - 9]
+
+
+def test_a_packed_message_stays_in_the_body_cache() -> None:
+    rig = Rig(LONE)
+    rig.engine.index.unpacked = 10
+    ids = [id for body in BODIES for id in rig.send(body)]
+    _rest(rig)
+    assert ids[0] in _packed_ids(rig)
+    for each in rig.disk.scan("queues/q"):
+        assert rig.disk.read(f"queues/q/{each.name}")
+    rig.disk.read = None  # type: ignore[assignment,method-assign]  # Nothing is read from now on.
+    assert [each.body for each in messages_of(rig.receive(most=COUNT))] == BODIES
+
+
+def test_a_message_past_its_retention_is_deleted_though_it_is_packed() -> None:
+    settings = QueueSettings(messages_per_file=1, retention=Millis(60_000))
+    rig = Rig({"q": settings}, cache_bytes=0)
+    rig.engine.index.unpacked = 0
+    for body in BODIES:
+        rig.send(body)
+    _rest(rig)
+    rig.after(60_001)
+    for _ in range(5):
+        rig.ask(tick=True)
+    assert rig.ask(Receive(queue="q", max_messages=COUNT)) == []
+    assert rig.engine.index.queue("q").total == 0
+
+
+def test_what_is_sent_after_a_restart_stands_behind_packed_messages_though_the_clock_went_back() -> (
+    None
+):
+    rig, ids = _by_a_start()
+    rig.clock.now -= 3_600_000
+    rig = rig.restart("p10")
+    assert _packed_ids(rig) == ids
+    assert rig.send(b"new")[0] > ids[-1]

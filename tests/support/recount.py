@@ -1,0 +1,106 @@
+"""Count anew, from the names of an index, all that it keeps by increments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from spoolrack_store.engine.entries import Entry
+from spoolrack_store.engine.index import COUNTED, CountsByAge, GroupOrder, Index, QueueIndex
+from spoolrack_store.model.members import lowest
+from spoolrack_store.model.message_ids import sent_at
+from spoolrack_store.model.names import Name, parse
+from spoolrack_store.model.receipts import is_set_token
+from spoolrack_store.model.transitions import State
+
+WAITS = (State.LEASED, State.DELAYED)
+
+
+def names_in(index: Index) -> Iterator[tuple[Name, int]]:
+    """Yield each name that the index knows, and which of its messages it holds."""
+    for batch in index.batches.values():
+        for entry in batch.entries:
+            yield entry.name, entry.held
+    for path in index.packed_paths:
+        yield parse(path), 1
+
+
+def paths_in(index: Index) -> set[str]:
+    return {name.path for name, _ in names_in(index)}
+
+
+def drifts(index: Index, now: int) -> list[str]:
+    """Return what the index keeps that isn't what its names say at the monotonic time `now`."""
+    entries = [entry for batch in index.batches.values() for entry in batch.entries]
+    found: list[str] = []
+
+    def compare(what: str, kept: object, counted: object) -> None:
+        if kept != counted:
+            found.append(f"{what} are kept as {kept}, and counted {counted}")
+
+    for name, queue in index.queues.items():
+        there = [each for each in names_in(index) if each[0].queue == name and each[1]]
+        _compare_queue(name, queue, there, [e for e in entries if e.name.queue == name], compare)
+    leases: dict[str, dict[Entry, None]] = {}
+    hiding = [entry for entry in entries if entry.held and entry.name.state in WAITS]
+    for entry in hiding:
+        if entry.name.token and is_set_token(entry.name.token):
+            leases.setdefault(entry.name.token, {})[entry] = None
+    compare("the leases of sets", index.leases_of, leases)
+    compare("the number of hidden entries", index._hiding, len(hiding))
+    scheduled = {id(entry) for _, _, entry in index.hidden}
+    lost = [e for e in hiding if id(e) not in scheduled and e.due > now]  # Else it is on its way back.
+    compare("the hidden entries that come back at no time", [], lost)
+    loose = {batch for batch in index.batches.values() if batch.is_loose and not batch.is_over}
+    compare("the loose files", set(index.loose), loose)
+    known = set(chain(index._by_id.values(), *index._doubles.values()))
+    compare("the files by id", known, set(index.batches.values()))
+    compare("the packed messages that have objects", index._packed.keys() & index._by_id.keys(), set())
+    return found
+
+
+def _compare_queue(
+    name: str, queue: QueueIndex, there: list[tuple[Name, int]], entries: list[Entry], compare: object
+) -> None:
+    assert callable(compare)
+    counts, sent = dict.fromkeys(COUNTED, 0), CountsByAge()
+    firsts: dict[State, set[str]] = {state: set() for state in COUNTED}
+    priorities: set[str] = set()
+    size = 0
+    for each, held in there:
+        if each.state not in counts:
+            continue
+        stem, first = each.stem, each.stem.message_id(lowest(held))
+        counts[each.state] += held.bit_count()
+        firsts[each.state].add(first)
+        if not stem.count:
+            size += stem.counted
+        if each.state is State.READY:
+            sent.add(sent_at(stem.id), held.bit_count())
+            if queue.priorities is not None:
+                priorities.add(queue.priorities._key(stem.priority, first))
+    for entry in entries:
+        held = entry.held if entry.name.state in counts else 0
+        compare(f"the messages of {entry.name.path}", entry.counted, held)
+        if entry.batch.stem.count and entry.counted:
+            size += entry.batch.counted_bytes_of(entry.counted)
+    compare(f"{name}'s counts", queue.counts, counts)
+    compare(f"{name}'s bytes", queue.bytes, size)
+    compare(f"{name}'s ages", (queue.sent.fine, queue.sent.coarse), (sent.fine, sent.coarse))
+    for state, order in queue.orders.items():
+        compare(f"{name}'s {state.value} order", list(order.names), sorted(firsts[state]))
+        compare(f"the length of {name}'s {state.value} order", len(order.names), len(firsts[state]))
+    if queue.priorities is not None:
+        compare(f"{name}'s order of priorities", list(queue.priorities.names), sorted(priorities))
+    if queue.groups is not None:
+        anew = GroupOrder(entry for entry in entries if entry.counted)
+        anew._is_strict, anew._aging = queue.groups._is_strict, queue.groups._aging
+        for group in anew._groups.values():
+            anew._offer(group)
+        compare(f"{name}'s available messages", queue.groups.available, anew.available)
+        compare(f"{name}'s groups", _groups_of(queue.groups), _groups_of(anew))
+
+
+def _groups_of(order: GroupOrder) -> dict[str, tuple[int, int, str | None]]:
+    groups = order._groups.items()
+    return {name: (group.waiting, group.offered, group.hidden.first()) for name, group in groups}
