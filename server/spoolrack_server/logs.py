@@ -133,7 +133,7 @@ class _Handover(logging.Handler):
     """Gives the records of the standard `logging` to a log of ours."""
 
     def __init__(self, log: Log) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__()
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -142,6 +142,12 @@ class _Handover(logging.Handler):
         )
 
 
+_PROGRESS: Final = "spoolrack_store.engine.recovery"
+"""Logs how far the start of a large root is."""
+
+
 def adopt_library_logs(log: Log) -> None:
-    """Pass warnings and errors of the libraries (grpc, aiohttp, asyncio) to `log`."""
+    """Pass warnings and errors of the libraries (grpc, aiohttp, asyncio) to `log`, and the progress of
+    the start."""
     logging.basicConfig(level=logging.WARNING, handlers=[_Handover(log)], force=True)
+    logging.getLogger(_PROGRESS).setLevel(logging.INFO)

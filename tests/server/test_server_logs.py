@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 
 import pytest
-from spoolrack_server.logs import LogFormat, make_log
+from spoolrack_server.logs import LogFormat, adopt_library_logs, make_log
+from spoolrack_store.engine import recovery, stages
 
 
 @pytest.mark.parametrize("format", ["logfmt", "json"])
@@ -62,3 +64,18 @@ def test_an_event_is_one_write_so_that_servers_can_share_a_stream() -> None:
     stream = Counted()
     make_log(stream=stream).info("stopped")
     assert (stream.writes, stream.getvalue()[-1]) == (1, "\n")
+
+
+def test_the_progress_of_a_start_is_in_the_log_of_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.root, "handlers", [])
+    level = logging.root.level
+    stream = io.StringIO()
+    try:
+        adopt_library_logs(make_log(stream=stream))
+        recovery.log.info("%d names of the root are read", 100_000)
+        stages.log.info("the stage s has expired")
+    finally:
+        logging.root.setLevel(level)
+        recovery.log.setLevel(logging.NOTSET)
+    (line,) = stream.getvalue().splitlines()
+    assert "100000 names of the root are read" in line
