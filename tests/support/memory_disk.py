@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import count
 from typing import BinaryIO
 
-from spoolrack_store.files.disk import Facts, FileKind, Found, Space
+from spoolrack_store.files.disk import Facts, FileKind, Found, Space, read_one_by_one
 
 ROOM = 1 << 40
 
@@ -96,6 +96,9 @@ class MemoryDisk:
         if not isinstance(node, File):
             raise fails(errno.EINVAL, path)
         return node.content if limit is None else node.content[:limit]
+
+    def read_all(self, paths: Sequence[str]) -> Iterator[bytes | OSError]:
+        return read_one_by_one(self, paths)
 
     def open(self, path: str) -> BinaryIO:
         return BytesIO(self.read(path))

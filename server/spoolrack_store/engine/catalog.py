@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -109,6 +110,8 @@ class Catalog(Part):
         self.names = SortedNames()
         """The names of `records`, in order."""
         self._by_age = SortedNames()
+        self._windows: Counter[Millis] = Counter()
+        """How many queues have each deduplication window."""
         self.sources: dict[str, dict[str, None]] = {}
         """By dead-letter queue, whether it exists or not, the queues that name it."""
         self._writers: dict[str, None] = {}
@@ -311,10 +314,11 @@ class Catalog(Part):
         for name in (self.records.keys() | self._tombstones.keys()) - found.keys():
             self._drop(name)
         unread: dict[str, int] = {}
-        for name, versions in sorted(found.items()):
-            versions.sort(reverse=True)
+        queues = sorted((name, sorted(versions, reverse=True)) for name, versions in found.items())
+        newest = self._moves.disk.read_all([_path(name, versions[0]) for name, versions in queues])
+        for (name, versions), content in zip(queues, newest, strict=True):
             for place, version in enumerate(versions):
-                if self._read(name, version):
+                if self._read(name, version, None if place else content):
                     for older in versions[place + 1 :]:
                         self._old[_path(name, older)] = self._moves.commit
                     break
@@ -369,12 +373,16 @@ class Catalog(Part):
             else:
                 self._missed.add(name)  # No process unlinks settings that count.
 
-    def _read(self, name: str, version: int) -> bool:
-        """Take in one version; return whether it is there and whole. One that isn't whole goes to
-        quarantine: no other process can be writing it."""
+    def _read(self, name: str, version: int, content: bytes | OSError | None = None) -> bool:
+        """Take in one version, whose content may be read already; return whether it is there and whole.
+        One that isn't whole goes to quarantine: no other process can be writing it."""
         path = _path(name, version)
         try:
-            said = decode(self._moves.disk.read(path, afresh=True), path)
+            if isinstance(content, OSError):
+                raise content
+            said = decode(
+                self._moves.disk.read(path, afresh=True) if content is None else content, path
+            )
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -410,6 +418,7 @@ class Catalog(Part):
         self.names.add(record.name)
         self._by_age.add(_age(record))
         self._writers.update(dict.fromkeys(each.writer for each in record.schedules.values()))
+        self._windows[record.settings.deduplication_window] += 1
         if record.settings.expires:
             self.expiring[record.name] = None
         if target := record.settings.dead_letter_queue:
@@ -427,6 +436,7 @@ class Catalog(Part):
             return
         self.names.remove(name)
         self.expiring.pop(name, None)
+        self._windows -= Counter([record.settings.deduplication_window])
         self._by_age.remove(_age(record))
         for each in record.schedules.values():
             self._writers.pop(each.writer, None)
@@ -434,6 +444,11 @@ class Catalog(Part):
         sources.pop(name, None)
         if not sources:
             self.sources.pop(record.settings.dead_letter_queue, None)
+
+    @property
+    def longest_window(self) -> Millis:
+        """The longest time for which a queue remembers deduplication ids."""
+        return max(self._windows, default=Millis(0))
 
     def oldest_first(self) -> Iterator[str]:
         """Yield the names of all queues, the oldest first. None may be made or deleted meanwhile."""

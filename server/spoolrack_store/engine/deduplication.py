@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from ..files.disk import explained
 from ..model.batch_file import Damaged, Line, decode_whole
-from ..model.clock import Clock
+from ..model.clock import Clock, Millis
 from ..model.errors import DiskError, StoreError, TooManyDeduplicationIds
 from ..model.keys import MAX_KEYS, first_number_of, id_number, id_text
 from ..model.message_ids import FileIds, is_id
@@ -180,7 +180,7 @@ class Deduplication(Part):
             name = parse(path)
         except NotAName:
             return
-        known = self._moves.index.batches.get(name.stem.text)
+        known = self._moves.index.file(name.stem.text)
         # Of a living process the index knows what was leased as it was sent, and no more.
         if name.stem.key is None or (known is not None and known.was_sent):
             return
@@ -314,11 +314,14 @@ class Deduplication(Part):
 
     def _since(self, record: QueueRecord) -> int:
         """Return the number of the first id whose key counts."""
-        return first_number_of(self._clock.wall() - record.settings.deduplication_window + 1)
+        return self._first_of(record.settings.deduplication_window)
 
     def _oldest(self) -> int:
         """Return the number of the first id whose key counts in any queue."""
-        return min(map(self._since, self._catalog.records.values()), default=1 << 128)
+        return self._first_of(self._catalog.longest_window)
+
+    def _first_of(self, window: Millis) -> int:
+        return first_number_of(self._clock.wall() - window + 1)
 
 
 def _drop_before(taken: Taken, since: int) -> None:

@@ -53,6 +53,8 @@ from .reader import Reader
 
 log = logging.getLogger(__name__)
 
+_LOOKS: Final = 1_000
+"""Queues that a tick looks at for messages past their retention, in turns."""
 WHOLE_LEASES: Final = 2
 """After so many receives a message is leased under a name of its own: one of its neighbours may kill
 consumers."""
@@ -114,6 +116,8 @@ class Leaser(Part):
         self._written: Mapping[str, Sequence[Entry]] = {}
         self._expiring: dict[str, None] = {}
         """Queues that have messages older than their retention."""
+        self._looked_at = ""
+        """The last queue whose oldest message was compared with its retention."""
         self.pending = (moves.index.hidden, moves.index.grouped, reader.refused, self._expiring)
         self.assigned: list[Entry] = []
         """Entries that the commit has written and leased."""
@@ -287,9 +291,11 @@ class Leaser(Part):
     def tick(self) -> None:
         if not self._background.brings_back:
             return
-        for record in self._catalog.records.values():
-            if self._too_old(record) is not None:
-                self._expiring[record.name] = None
+        names = list(islice(self._catalog.names.since(self._looked_at), _LOOKS))
+        self._looked_at = names[-1] if len(names) == _LOOKS else ""
+        for name in names:
+            if self._too_old(self._catalog.records[name]) is not None:
+                self._expiring[name] = None
         self._continue_expiry()
 
     def expire(self, record: QueueRecord) -> bool:

@@ -24,6 +24,10 @@ MANY_RECEIVES: Final = 3
 """The oldest message is said to block its queue after so many receives."""
 
 
+_NO_MESSAGES: Final = QueueIndex()
+"""Of a queue that never had one: many have none, and need no memory."""
+
+
 class QueueViews:
     """The read-only views of queues. Not thread-safe."""
 
@@ -86,7 +90,7 @@ class QueueViews:
         """Return a queue's metrics; None if there is no such queue."""
         if name not in self._catalog.records:
             return None
-        index = self._moves.index.queue(name)
+        index = self._moves.index.queues.get(name, _NO_MESSAGES)
         head = index.head()
         return QueueMetrics(
             name=name,

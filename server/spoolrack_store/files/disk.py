@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import BinaryIO, Final, Protocol
@@ -82,6 +82,15 @@ class Space:
         return few_files or self.bytes < size + max(watermark.bytes, KEPT_BYTES)
 
 
+def read_one_by_one(disk: Disk, paths: Sequence[str]) -> Iterator[bytes | OSError]:
+    """Do what `Disk.read_all` does, without reading ahead."""
+    for path in paths:
+        try:
+            yield disk.read(path, afresh=True)
+        except OSError as error:
+            yield error
+
+
 class NotSynced(OSError):
     """The sync of a new file failed. The file is gone, but the disk has lost data."""
 
@@ -115,6 +124,10 @@ class Disk(Protocol):
         `afresh` from the disk itself, but for what still waits to be written: after a sync that failed
         the system may show from memory what the disk never got.
         """
+
+    def read_all(self, paths: Sequence[str]) -> Iterator[bytes | OSError]:
+        """Yield the content of each of these files, read `afresh`, or the error of that; the disk reads
+        the next ones meanwhile."""
 
     def open(self, path: str) -> BinaryIO:
         """Open a regular file, to be read in pieces; EINVAL for anything else. The caller closes it.

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from typing import BinaryIO
 
-from .disk import Facts, FileKind, Found, Lock, Space
+from .disk import Facts, FileKind, Found, Lock, Space, read_one_by_one
 from .local_disk import LocalDisk
 
 
@@ -86,6 +86,9 @@ class OverlayDisk(LocalDisk):
         if node.place is not None:
             return self._disk.read(node.place, limit, afresh=afresh)
         return node.content if limit is None else node.content[:limit]
+
+    def read_all(self, paths: Sequence[str]) -> Iterator[bytes | OSError]:
+        return read_one_by_one(self, paths)
 
     def open(self, path: str) -> BinaryIO:
         node = self._file(path)

@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final
 
 from .clock import DAY, HOUR, LAST_MOMENT, SECOND, Millis, span_text
@@ -340,6 +341,19 @@ def _of_type(name: str, value: object, kind: type, rule: str) -> None:
         raise InvalidSetting(name=name, value=value, rule=rule)
 
 
+def _settings(**values: Any) -> QueueSettings:
+    """Return the settings with these values: of many queues that have the same, one object."""
+    try:
+        return _known_settings(**values)
+    except TypeError:  # A value that can't be in a table is no setting's.
+        return QueueSettings(**values)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _known_settings(**values: Any) -> QueueSettings:
+    return QueueSettings(**values)
+
+
 def encode(record: Record) -> bytes:
     """Return the content of a settings file; without settings it is the tombstone of a deleted
     queue."""
@@ -382,7 +396,7 @@ def decode(content: bytes, name: str) -> Record:
         _of_type("labels", labels, dict, "must be an object")
         check_labels(labels)
         schedules = from_json(values.get("schedules", {}))
-        settings = QueueSettings(**{key: value for key, value in values.items() if key in SCHEMA})
+        settings = _settings(**{key: value for key, value in values.items() if key in SCHEMA})
     except InvalidSetting as error:
         raise DamagedSettings(file=name, why=str(error)) from error
     except ValueError as error:
