@@ -45,7 +45,6 @@ from .model.reservation_requests import MarkRead, Page, Reservation
 from .model.schedule_requests import QueuedSchedule
 from .model.stage_requests import StageInfo
 from .model.transitions import State
-from .overview import Overview
 from .store_metrics import StoreMetrics
 from .thread_driver import ThreadDriver
 
@@ -149,8 +148,7 @@ class Store:
             ticks=background.ticks,
             listener=self._listener,
         )
-        self.tally = StoreMetrics(engine, disk, self._changing, self._committer, root.id)
-        self.overview = Overview(engine, disk, self._changing)
+        self.metrics = StoreMetrics(engine, disk, self._changing, self._committer, root.id)
         self._questions = Questions(engine, disk, self._changing)
         self._committer.start()
 
@@ -205,7 +203,7 @@ class Store:
         )
         if all(each.consumer or each.stream for each in queue.oldest_leases):
             return queue
-        unknown = self.overview.unknown_consumer()
+        unknown = self.metrics.unknown_consumer()
         return replace(
             queue,
             oldest_leases=[

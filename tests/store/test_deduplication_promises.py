@@ -26,6 +26,7 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.cuts import Cut, Keep
+from tests.support.declared_queues import declare
 from tests.support.engine_story import Clock
 from tests.support.linked_disk import LinkedDisk, Memory, made, reap
 from tests.support.memory_disk import fails
@@ -57,7 +58,7 @@ class Rig:
             is_living=lambda each: each in living,
         )
         for queue, settings in self.queues.items():
-            engine.catalog.add(queue, settings, self.salts[queue])
+            declare(engine, queue, settings, self.salts[queue])
         assert engine.open()
         return engine
 

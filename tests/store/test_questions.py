@@ -447,14 +447,14 @@ def test_owners_ages_and_dead_letter_queues_are_told(tmp_path: Path) -> None:
         clock_of(rig).advance(5_000)
         rig.send(b"1", b"2")
         rig.store.queue("q")
-        overview = rig.store.overview
+        metrics = rig.store.metrics
 
-        owners = overview.owners()
+        owners = metrics.owners()
         assert [each.is_me for each in owners].count(True) == 1
-        assert {each.name for each in owners} == {overview.owner, other.store.overview.owner}
+        assert {each.name for each in owners} == {metrics.owner, other.store.metrics.owner}
         assert all(each.about.startswith("pid ") for each in owners)
-        assert overview.names() == ["in-turn", "poor", "q", "relaxed"]
-        assert overview.dead_letter_sources("q") == ["poor"]
-        assert overview.dead_letter_queues() == {"q"}
-        ages = overview.ages(["q", "missing"], [Millis(1_000), Millis(10_000)])
+        assert metrics.names() == ["in-turn", "poor", "q", "relaxed"]
+        assert metrics.dead_letter_sources("q") == ["poor"]
+        assert metrics.dead_letter_queues() == {"q"}
+        ages = metrics.ages(["q", "missing"], [Millis(1_000), Millis(10_000)])
         assert {name: each.counts for name, each in ages.items()} == {"q": (2, 1, 0)}

@@ -623,15 +623,6 @@ class Catalog(Part):
         except NotAName:
             return False
 
-    def add(self, name: str, settings: QueueSettings, salt: str = "") -> None:
-        """Write a queue's settings before the engine opens, unless some are there."""
-        disk = self._moves.disk
-        if any(each.name.startswith(f"{name}.") for each in disk.scan(CONFIG)):
-            return
-        record = Record(settings=settings, created_at=self._moves.clock.wall(), salt=salt)
-        disk.create(_path(name, 1), [encode(record)], sync=True)
-        disk.sync_folder(CONFIG)
-
 
 _AGE_DIGITS: Final = 16
 

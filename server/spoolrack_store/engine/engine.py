@@ -44,7 +44,6 @@ from ..model.redrive_requests import CancelRedrive, StartRedrive
 from ..model.reservation_requests import Reserve
 from ..model.schedule_requests import CreateSchedule, DeleteSchedule, Fire, PauseSchedule
 from ..model.stage_requests import Abort, Publish, Stage
-from ..model.transitions import State
 from .adoption import Adoption, Foreign
 from .archive import Archive
 from .catalog import Catalog
@@ -381,16 +380,6 @@ class Engine:
     def wants_commit(self) -> bool:
         """Whether work without a request waits for a commit and for no time."""
         return self.next_work(self.moves.clock.monotonic())[0]
-
-    @property
-    def to_be_unlinked(self) -> int:
-        """Number of deleted messages that wait to be unlinked."""
-        return sum(
-            entry.held.bit_count()
-            for batch in self.index.over
-            for entry in batch.entries
-            if entry.name.state is State.REMOVED
-        )
 
     def ready(self, queue: str) -> int | None:
         """Return the number of messages that a receive could lease; None if there is no such queue."""

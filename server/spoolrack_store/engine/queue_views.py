@@ -10,10 +10,9 @@ from typing import Final
 from ..model.clock import Millis
 from ..model.members import lowest
 from ..model.message_ids import sent_at
-from ..model.operations import OLDEST_LEASES, Blocking, Counts, Obstacle, OldLease, Queue
-from ..model.overview_values import Ages, Traffic
+from ..model.operations import OLDEST_LEASES, Blocking, Counts, Obstacle, OldLease, Queue, Traffic
 from ..model.reservation_requests import Reservation
-from ..model.statistics import QueueMetrics
+from ..model.statistics import Ages, QueueMetrics
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .entries import Entry
@@ -99,15 +98,6 @@ class QueueViews:
             entered=index.entered,
             left=index.left,
         )
-
-    def dead_letter_queues(self) -> frozenset[str]:
-        """Return the names of all dead-letter queues in settings, whether they exist or not."""
-        return frozenset(self._catalog.sources)
-
-    def overdue(self) -> Millis:
-        """Return for how long the first due message has been overdue; 0 if none is."""
-        due = self._moves.index.next_due()
-        return Millis(0 if due is None else max(0, self._moves.clock.monotonic() - due))
 
     def _obstacles(self, queue: Queue, held: Sequence[Reservation]) -> list[Obstacle]:
         counts, settings = queue.counts, queue.settings
