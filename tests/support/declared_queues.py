@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.layout import CONFIG
-from spoolrack_store.model.settings import QueueSettings, Record, encode
+from spoolrack_store.model.settings import QueueSettings, Record, encode, settings_path
 
 
 def declare(engine: Engine, name: str, settings: QueueSettings, salt: str = "") -> None:
@@ -13,5 +13,5 @@ def declare(engine: Engine, name: str, settings: QueueSettings, salt: str = "") 
     if any(each.name.startswith(f"{name}.") for each in disk.scan(CONFIG)):
         return
     record = Record(settings=settings, created_at=clock.wall(), salt=salt)
-    disk.create(f"{CONFIG}/{name}.1.json", [encode(record)], sync=True)
+    disk.create(settings_path(name, 1), [encode(record)], sync=True)
     disk.sync_folder(CONFIG)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from ..files.disk import FileKind
+from ..files.layout import OWNERS, PUBLISHED, REDRIVES, RESERVED, STAGED
 from ..model import manifest, redrive_names
 from ..model.batch_file import Damaged, decode_whole, is_torn
 from ..model.names import NotAName, Stem, is_owner
@@ -21,13 +22,6 @@ from .findings import Notes
 
 _Name = TypeVar("_Name")
 _Values = TypeVar("_Values")
-
-OWNERS: Final = "owners"
-RESERVED: Final = "reserved"
-STAGED: Final = "staged"
-PUBLISHED: Final = "published"
-REDRIVES: Final = "redrives"
-KEYS: Final = "keys"
 
 
 def inspect_owners(notes: Notes) -> None:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from ..files.disk import Disk, FileKind
+from ..files.layout import CONFIG
 from ..model.errors import DamagedSettings
-from ..model.names import QUEUE_NAME
-from ..model.settings import Record, decode
+from ..model.settings import Record, decode, parse_settings_path, settings_path
 from .findings import Leftover, Notes, Problem, Remedy
-
-CONFIG: Final = "config"
-_SETTINGS_FILE: Final = re.compile(rf"(?P<queue>{QUEUE_NAME})\.(?P<version>[1-9][0-9]{{0,14}})\.json")
 
 
 class Registry:
@@ -38,11 +32,11 @@ class Registry:
             return  # Its absence is noted where the root is looked at.
         for found in listed:
             path = f"{CONFIG}/{found.name}"
-            match = _SETTINGS_FILE.fullmatch(found.name)
-            if match is None or found.kind is not FileKind.FILE:
+            parsed = parse_settings_path(path)
+            if parsed is None or found.kind is not FileKind.FILE:
                 self.problems.append(Problem(path=path, why="not a settings file"))
                 continue
-            queue, version = match["queue"], int(match["version"])
+            queue, version = parsed
             self.versions[queue] = max(version, self.versions.get(queue, 0))
             try:
                 content = self._disk.read(path)
@@ -77,7 +71,3 @@ class Registry:
             notes.problem(problem)
         for leftover in self.leftovers:
             notes.leave(leftover.path, leftover.why)
-
-
-def settings_path(queue: str, version: int) -> str:
-    return f"{CONFIG}/{queue}.{version}.json"
