@@ -1082,6 +1082,26 @@ STORE_MUTANTS: Final = (
         caught_by=("tests/store/test_question_costs.py",),
     ),
     Mutant(
+        name="a-queue-is-listed-without-its-first-schedule",
+        breaks="a list of schedules has the schedules of all queues",
+        edits=edit(
+            "engine/catalog.py:Catalog._keep",
+            "            self.scheduled.add(record.name)\n",
+            "            pass\n",
+        ),
+        caught_by=(_SCHEDULES,),
+    ),
+    Mutant(
+        name="windows-of-changed-queues-are-not-counted",
+        breaks="a deduplication id is remembered for the longest window of a queue",
+        edits=edit(
+            "engine/catalog.py:Catalog._keep",
+            "        self.windows[record.settings.deduplication_window] += 1\n",
+            "",
+        ),
+        caught_by=(_DEDUPLICATION,),
+    ),
+    Mutant(
         name="a-deleted-queue-stays-the-source-of-its-dead-letter-queue",
         breaks="the sources of a dead-letter queue are the queues that name it",
         edits=edit("engine/catalog.py:Catalog._drop_indexes", "        sources.pop(name, None)\n", ""),

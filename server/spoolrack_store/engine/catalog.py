@@ -11,6 +11,7 @@ don't hold up the tombstone. Each process that has the root open goes on with ea
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -113,9 +114,13 @@ class Catalog(Part):
         """Those of the queues that expire."""
         self.names = SortedNames()
         """The names of `records`, in order."""
+        self.scheduled = SortedNames()
+        """Those of the queues that have schedules, in order."""
         self._by_age = SortedNames()
         self.sources: dict[str, dict[str, None]] = {}
         """By dead-letter queue, whether it exists or not, the queues that name it."""
+        self.windows = Counter[Millis]()
+        """Deduplication windows, and how many queues have each."""
         self._writers: dict[str, None] = {}
         """Those as which schedules of queues publish."""
         self.reset: set[str] = set()
@@ -418,7 +423,10 @@ class Catalog(Part):
         self.records[record.name] = record
         self.names.add(record.name)
         self._by_age.add(_age(record))
+        self.windows[record.settings.deduplication_window] += 1
         self._writers.update(dict.fromkeys(each.writer for each in record.schedules.values()))
+        if record.schedules:
+            self.scheduled.add(record.name)
         if record.settings.expires:
             self.expiring[record.name] = None
         if target := record.settings.dead_letter_queue:
@@ -435,8 +443,10 @@ class Catalog(Part):
         if record is None:
             return
         self.names.remove(name)
+        self.scheduled.remove(name)
         self.expiring.pop(name, None)
         self._by_age.remove(_age(record))
+        self.windows -= Counter((record.settings.deduplication_window,))
         for each in record.schedules.values():
             self._writers.pop(each.writer, None)
         sources = self.sources.get(record.settings.dead_letter_queue, {})

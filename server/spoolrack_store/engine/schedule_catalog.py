@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from random import Random
 from typing import Final
 
@@ -113,16 +114,14 @@ class ScheduleCatalog:
         """Return up to `limit` schedules above the queue and name `after`, in order."""
         if queue:
             self._catalog.require(queue)
-        found = sorted(
-            (record.name, name)
-            for record in self._catalog.records.values()
-            for name in record.schedules
-            if queue in ("", record.name) and (record.name, name) > after
-        )
         records = self._catalog.records
-        return [
-            self._queued(place, name, records[place].schedules[name]) for place, name in found[:limit]
-        ]
+        found = (
+            self._queued(place, name, records[place].schedules[name])
+            for place in ([queue] if queue else self._catalog.scheduled.since(after[0]))
+            for name in sorted(records[place].schedules)
+            if (place, name) > after
+        )
+        return list(islice(found, limit))
 
     def _stage(self, request: Fire) -> Publish | None:
         """Stage the message of a tick; None if it isn't to be sent."""
