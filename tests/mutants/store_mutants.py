@@ -998,6 +998,16 @@ STORE_MUTANTS: Final = (
         caught_by=(_SETS_SLICED,),
     ),
     Mutant(
+        name="an-answer-of-a-waiting-receive-is-kept-for-the-collector",
+        breaks="a receive that has waited leaves no garbage",
+        edits=edit(
+            "committer.py:Committer._park",
+            "if done.cancelled() else None",
+            "if done.cancelled() and waiter else None",
+        ),
+        caught_by=("tests/store/test_store_waiting.py",),
+    ),
+    Mutant(
         name="slices-keep-the-lock-from-other-processes",
         breaks="a process that shares a root leaves the lock to others between two slices",
         edits=edit(
