@@ -358,11 +358,10 @@ class Committer:
             self._finish(_SyncedCommit(work, waiters, requests, began))
         except GeneratorExit:
             raise  # No driver drives it to its end: all is over.
+        except Poisoned as error:
+            self._fail(str(error), waiters, StoreFailed if synced is None else OutcomeUnknown)
         except SyncFailed as error:
             self._fail(str(error), waiters, OutcomeUnknown)
-        except Poisoned:
-            detail = "a sync of another process that has the root open failed, or that process broke"
-            self._fail(detail, waiters, StoreFailed if synced is None else OutcomeUnknown)
         except BaseException as error:
             # A fault of ours: disk and memory may differ now. Or Ctrl-C, where
             # the thread isn't ours alone. No caller may wait for ever.

@@ -129,11 +129,9 @@ class Store:
             if not try_for(OPEN_TRIES, engine.open):
                 holder = describe_holder(*engine.sharing.holder)
                 raise RootInUse(root="the root", holder=f", {holder}, which holds the lock")
-        except Poisoned as error:
-            detail = "a sync of another process that has the root open failed"
-            raise StoreFailed(detail=detail) from error
         except SyncFailed as error:
-            engine.sharing.poison()
+            if not isinstance(error, Poisoned):
+                engine.sharing.poison()
             raise StoreFailed(detail=str(error)) from error
         self._reaper = ReaperThread(engine.moves.removed)
         self._closing = threading.Lock()
@@ -394,7 +392,7 @@ class Store:
             if self._committer.failure is None:
                 try:
                     try_for(CLOSE_TRIES, self._engine.close)
-                except (Poisoned, SyncFailed, StoreError) as error:
+                except (SyncFailed, StoreError) as error:
                     # The next process that opens the root finds this one dead.
                     log.warning("the root is left as by a process that dies: %s", error)
             with self._changing:

@@ -16,7 +16,7 @@ from itertools import compress, islice
 from random import Random
 from typing import Any, Final, TypeVar
 
-from ..files.changes import Changes, Memory, Poisoned
+from ..files.changes import Changes, Memory
 from ..files.disk import Commit, Disk, SyncFailed
 from ..model.background_work import ALL_WORK, BackgroundWork
 from ..model.clock import Clock, Millis
@@ -346,7 +346,7 @@ class Engine:
     def refresh(self) -> None:
         """Know what was answered and what other processes did, unless one of them holds the lock."""
         if not self.has_exact_index:
-            with suppress(Poisoned, SyncFailed):  # The next commit says so.
+            with suppress(SyncFailed):  # The next commit says so.
                 self.with_exact_index(lambda: None)
 
     @property

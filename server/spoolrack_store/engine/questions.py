@@ -10,6 +10,7 @@ import errno
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -17,7 +18,7 @@ from operator import itemgetter
 from typing import BinaryIO, Final, TypeVar
 from zlib import crc32
 
-from ..files.changes import Poisoned, describe_holder
+from ..files.changes import describe_holder, try_for
 from ..files.disk import NOT_A_FILE, Disk, SyncFailed, explained
 from ..model.batch_file import Damaged, Line, decode
 from ..model.batch_file import body as body_in
@@ -65,7 +66,6 @@ _FRESH_TRIES: Final = 200
 _EXACT_TRIES: Final = 6_000
 """For half a minute a read that must be exact waits."""
 _ID_LENGTH: Final = 36
-_NEVER: Final = threading.Event()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +96,10 @@ class Questions:
 
         If another process holds the lock for a second, what this one knows already is the answer.
         """
-        for _ in range(_FRESH_TRIES):
-            with self._changing:
-                if self._engine.has_exact_index:
-                    return answer()
-                try:
-                    found = self._engine.with_exact_index(lambda: (answer(),))
-                except (Poisoned, SyncFailed):
-                    break  # The next commit says so. Known messages may still be looked at.
+        with suppress(SyncFailed):  # The next commit says so. Known messages may still be looked at.
+            found = try_for(_FRESH_TRIES, partial(self._ask, answer), _TRY_EVERY)
             if found is not None:
                 return found[0]
-            # In true time: it is another process that this waits for.
-            _NEVER.wait(_TRY_EVERY)
         with self._changing:
             return answer()
 
@@ -116,20 +108,22 @@ class Questions:
 
         Raise `RootInUse` if another process holds the lock for half a minute, and `StoreFailed`.
         """
-        for _ in range(_EXACT_TRIES):
-            with self._changing:
-                try:
-                    found = self._engine.with_exact_index(lambda: (answer(),))
-                except Poisoned as error:
-                    detail = "a sync of another process that has the root open failed"
-                    raise StoreFailed(detail=detail) from error
-                except SyncFailed as error:
-                    raise StoreFailed(detail=str(error)) from error
-            if found is not None:
-                return found[0]
-            _NEVER.wait(_TRY_EVERY)
+        try:
+            found = try_for(_EXACT_TRIES, partial(self._ask, answer, is_alone=True), _TRY_EVERY)
+        except SyncFailed as error:
+            raise StoreFailed(detail=str(error)) from error
+        if found is not None:
+            return found[0]
         holder = describe_holder(*self._engine.sharing.holder)
         raise RootInUse(root="the root", holder=f", {holder}, which holds the lock")
+
+    def _ask(self, answer: Callable[[], Found], *, is_alone: bool = False) -> tuple[Found] | None:
+        """Return the result of `answer` on an exact index, with `is_alone` under the lock; None if
+        another process holds that, or if it takes another commit."""
+        with self._changing:
+            if self._engine.has_exact_index and not is_alone:
+                return (answer(),)
+            return self._engine.with_exact_index(lambda: (answer(),))
 
     def message(self, queue: str, id: str) -> Message:
         """Return a message; raise `MessageNotFound`, `MessageDamaged`, `DiskError`."""

@@ -89,8 +89,13 @@ class Overtaken(Exception):
     """Other processes appended more than the ring holds since the last read: list the root."""
 
 
-class Poisoned(Exception):
+class Poisoned(SyncFailed):
     """A sync of another process failed: only a restart can tell which changes are durable."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a sync of another process that has the root open failed, or that process broke"
+        )
 
 
 class Changes:
@@ -325,15 +330,15 @@ def describe_holder(pid: int, since: int) -> LockHolder:
     return LockHolder(pid=pid, state=_state_of(pid), since=Millis(since))
 
 
-def try_for(tries: int, act: Callable[[], _Found]) -> _Found:
+def try_for(tries: int, act: Callable[[], _Found], every: float = _TRY_EVERY) -> _Found:
     """Repeat a call under the lock until its result is true; return the last result after so many
-    `tries`."""
+    `tries`, one `every` so many seconds."""
     for _ in range(tries - 1):
         found = act()
         if found:
             return found
         # In true time: it is another process that this waits for.
-        _NEVER.wait(_TRY_EVERY)
+        _NEVER.wait(every)
     return act()
 
 
