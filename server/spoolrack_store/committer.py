@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from .engine.engine import Engine, Work
 from .engine.part import RETRY
-from .files.changes import LockHolder, LockWait, Poisoned
+from .files.changes import LockWait, Poisoned
 from .files.disk import SyncFailed
 from .listener import Listener
 from .model.clock import Clock, Millis, SystemClock
@@ -174,11 +174,6 @@ class Committer:
     def failure(self) -> StoreError | None:
         """Why the store has failed; None if it hasn't."""
         return self._failure
-
-    @property
-    def lock_holder(self) -> LockHolder | None:
-        """The process that has kept this one from committing for a second or more."""
-        return self._lock_wait.holder(self._true_clock.monotonic())
 
     def on_failure(self, callback: Callable[[StoreError], None]) -> None:
         """Call `callback` once, from the committer's thread, if the store fails; at once if it has."""

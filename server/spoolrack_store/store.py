@@ -17,7 +17,7 @@ from .committer import Committer, Driver
 from .engine.engine import Engine
 from .engine.questions import Questions
 from .files.body_file import BodyFile, discard_body, link_body
-from .files.changes import LockHolder, Poisoned, describe_holder, try_for
+from .files.changes import Poisoned, describe_holder, try_for
 from .files.disk import SyncFailed
 from .files.layout import new_body_path
 from .files.layout import owner as owner_file
@@ -44,7 +44,6 @@ from .model.redrive_requests import Redrive
 from .model.reservation_requests import MarkRead, Page, Reservation
 from .model.schedule_requests import QueuedSchedule
 from .model.stage_requests import StageInfo
-from .model.transitions import State
 from .store_metrics import StoreMetrics
 from .thread_driver import ThreadDriver
 
@@ -295,27 +294,6 @@ class Store:
         checked once, in pieces."""
         return self._questions.open_message(queue, id)
 
-    def messages(
-        self,
-        queue: str,
-        *,
-        states: frozenset[State] = frozenset(),
-        after: str = "",
-        limit: int = 100,
-        max_body_bytes: int | None = None,
-    ) -> list[Message]:
-        """Return up to `limit` messages above the id `after`, in order, without leasing them.
-
-        Fewer if their bodies get too many bytes; none only if there are no more. Of each body no more
-        than `max_body_bytes`; None: all. No `states`: in all.
-        """
-        wanted = MessageFilter(states=states)
-        while True:
-            page = self.page(queue, wanted, after=after, limit=limit, max_body_bytes=max_body_bytes)
-            if page.messages or not page.last:
-                return list(page.messages)
-            after = page.last
-
     def page(
         self,
         queue: str,
@@ -341,16 +319,6 @@ class Store:
         return self._root.id
 
     @property
-    def waiting(self) -> int:
-        """Number of receives and reserves that wait for a message."""
-        return self._committer.waiting
-
-    @property
-    def unlinked(self) -> int:
-        """Number of names of deleted messages that this process has unlinked."""
-        return self._engine.moves.removed.unlinked
-
-    @property
     def failure(self) -> StoreError | None:
         """Why the store has failed, until a restart; None if it hasn't."""
         return self._committer.failure
@@ -359,11 +327,6 @@ class Store:
     def quarantined(self) -> int:
         """Number of messages and files put into quarantine since the start."""
         return self._engine.moves.quarantined
-
-    @property
-    def lock_holder(self) -> LockHolder | None:
-        """The process that has kept this one from committing for a second or more."""
-        return self._committer.lock_holder
 
     def on_failure(self, callback: Callable[[StoreError], None]) -> None:
         """Call `callback` once, from a thread of the store, if the store fails."""

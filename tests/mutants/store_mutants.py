@@ -639,9 +639,9 @@ STORE_MUTANTS: Final = (
         name="a-window-never-ends",
         breaks="an id may be sent again when its window is over",
         edits=edit(
-            "engine/deduplication.py:Deduplication._since",
-            "self._clock.wall() - record.settings.deduplication_window + 1",
-            "0 * record.settings.deduplication_window",
+            "engine/deduplication.py:Deduplication._first_within",
+            "self._clock.wall() - window + 1",
+            "0 * window",
         ),
         caught_by=(_DEDUPLICATION,),
     ),

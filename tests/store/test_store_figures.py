@@ -29,6 +29,7 @@ from spoolrack_store.store import Store
 from spoolrack_store.store_metrics import AT_ONCE
 
 from tests.store.front_rig import FrontRig, opened
+from tests.support.listing import messages_in
 
 HOLD = Millis(60_000)
 
@@ -176,7 +177,7 @@ def test_traffic_is_what_was_sent_and_what_was_deleted_but_for_a_purge(rig: Fron
     got = rig.receive(2)
     assert traffic(rig) == (6, 0)
     rig.delete(*got)
-    rig.ask(Delete(queue="q", ids=[rig.store.messages("q", limit=1)[0].id]))
+    rig.ask(Delete(queue="q", ids=[messages_in(rig.store, "q", limit=1)[0].id]))
     assert traffic(rig) == (6, 3)
     rig.ask(Purge(queue="q"))
     assert traffic(rig) == (6, 3)

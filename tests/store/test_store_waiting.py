@@ -231,7 +231,7 @@ def test_a_receive_that_waits_on_a_queue_that_is_deleted_is_told(tmp_path: Path)
         for future in futures:
             with pytest.raises(QueueNotFound, match="no queue q"):
                 future.result(GIVE_UP)
-        assert rig.store.waiting == 0
+        assert rig.store.metrics.root().waiting == 0
 
 
 def test_an_old_message_goes_without_any_request(tmp_path: Path) -> None:

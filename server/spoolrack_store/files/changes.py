@@ -17,7 +17,7 @@ which watch them. The owners are the processes that have the root open: each add
 and lists the root then, without it. So a process that finds no other name in the header needn't append.
 `due` is the end of a lease or a delay in milliseconds since boot.
 
-`LockHolder` describes the process that holds `LOCK`, for operators. The lock is never broken.
+`describe_holder` names the process that holds `LOCK`, for operators. The lock is never broken.
 """
 
 from __future__ import annotations
@@ -310,24 +310,10 @@ _STATES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockHolder:
-    """A process for whose lock others wait."""
-
-    pid: int
-    state: str
-    """Its state as the system reports it; "unknown" of another container's process."""
-    since: Millis
-    """Unix time at which it took the lock."""
-
-    def __str__(self) -> str:
-        since = datetime.fromtimestamp(self.since / 1_000, UTC).isoformat(timespec="milliseconds")
-        return f"process {self.pid} ({self.state}) since {since}"
-
-
-def describe_holder(pid: int, since: int) -> LockHolder:
-    """Describe the process that took the lock last."""
-    return LockHolder(pid=pid, state=_state_of(pid), since=Millis(since))
+def describe_holder(pid: int, since: int) -> str:
+    """Describe the process that took the lock last, and when, in Unix time."""
+    moment = datetime.fromtimestamp(since / 1_000, UTC).isoformat(timespec="milliseconds")
+    return f"process {pid} ({_state_of(pid)}) since {moment}"
 
 
 def try_for(tries: int, act: Callable[[], _Found], every: float = _TRY_EVERY) -> _Found:
@@ -343,6 +329,7 @@ def try_for(tries: int, act: Callable[[], _Found], every: float = _TRY_EVERY) ->
 
 
 def _state_of(pid: int) -> str:
+    """Return a process's state as the system reports it; "unknown" of another container's process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
@@ -383,9 +370,3 @@ class LockWait:
         """Note that the lock was acquired."""
         self._since = self.next_try = None
         self._pause = _FIRST_PAUSE
-
-    def holder(self, now: Millis) -> LockHolder | None:
-        """Return the process that holds the lock, if the wait takes a second or more."""
-        if self._since is None or now - self._since < _SAY_EVERY:
-            return None
-        return describe_holder(*self._holder())
