@@ -30,7 +30,7 @@ from .model.clock import Clock, Millis, SystemClock
 from .model.errors import Draining, OutcomeUnknown, StoreError, StoreFailed
 from .model.operations import UNFINISHED, Outcome, Receive, Request, are_short
 from .model.reservation_requests import undo_of
-from .parking import Parking, Waiter, Waiting
+from .parking import Parking, QueuedRequest, Waiting
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class _SyncedCommit:
     """A commit that is synced, and can't be finished while another process holds the lock."""
 
     work: Work
-    waiters: Sequence[Waiter[Any]]
+    waiters: Sequence[QueuedRequest[Any]]
     requests: Sequence[Request[Any]]
     """Theirs."""
     began: float
@@ -104,7 +104,7 @@ class Committer:
         self._wakened = threading.Condition(self._guard)
         """Only our driver waits on it; to notify all is for callers that Ctrl-C interrupts in a
         notification, and that leave behind a waiter which swallows the next one."""
-        self._waiting: list[Waiter[Any]] = []
+        self._waiting: list[QueuedRequest[Any]] = []
         self._left: deque[tuple[str, int]] = deque()
         """Queues and places of receives whose callers have cancelled them while they waited."""
         self._synced: _SyncedCommit | None = None
@@ -140,7 +140,7 @@ class Committer:
         with self._guard:
             refusal = self._refusal(request)
             if refusal is None:
-                self._waiting.append(Waiter(request, future, self._clock.monotonic()))
+                self._waiting.append(QueuedRequest(request, future, self._clock.monotonic()))
                 self._wake()
         if refusal is not None:
             future.set_exception(refusal)
@@ -314,7 +314,7 @@ class Committer:
             waiting, self._waiting = self._waiting, []
             draining = self._draining
         synced, self._synced = self._synced, None
-        waiters: Sequence[Waiter[Any]] = waiting if synced is None else synced.waiters
+        waiters: Sequence[QueuedRequest[Any]] = waiting if synced is None else synced.waiters
         try:
             if synced is not None:
                 with self._guard:
@@ -331,7 +331,7 @@ class Committer:
             if self._parking.waiting:
                 for waiter in self._parking.pop_late(self._clock.monotonic()):
                     _answer(waiter.future, [] if isinstance(waiter.request, Receive) else None)
-            begun: list[Waiter[Any]] = []
+            begun: list[QueuedRequest[Any]] = []
             if waiting:
                 waiters = begun = self._begin(waiting, draining)
             requests: list[Request[Any]] = list(map(_REQUEST_OF, begun))
@@ -409,11 +409,11 @@ class Committer:
                 self._parking.leave(waiter.request.queue, waiter.place)
                 self._resolve(waiter, outcome)
 
-    def _begin(self, waiting: Sequence[Waiter[Any]], draining: bool) -> list[Waiter[Any]]:
+    def _begin(self, waiting: Sequence[QueuedRequest[Any]], draining: bool) -> list[QueuedRequest[Any]]:
         """Return the requests of this commit. Receives whose messages are on their way back are left to
         the next one, each once."""
-        begun: list[Waiter[Any]] = []
-        early: list[Waiter[Any]] = []
+        begun: list[QueuedRequest[Any]] = []
+        early: list[QueuedRequest[Any]] = []
         for waiter in waiting:
             request = waiter.request
             if not self._begins(waiter, draining):
@@ -432,7 +432,7 @@ class Committer:
                 self._waiting[:0] = early
         return begun
 
-    def _begins(self, waiter: Waiter[Any], draining: bool) -> bool:
+    def _begins(self, waiter: QueuedRequest[Any], draining: bool) -> bool:
         if waiter.has_begun:
             return True
         if not isinstance(waiter.request, Waiting):
@@ -444,7 +444,7 @@ class Committer:
         # A receive may still be cancelled while it waits, so it isn't running before it has leased.
         return not waiter.future.cancelled()
 
-    def _resolve(self, waiter: Waiter[Any], outcome: Outcome) -> None:
+    def _resolve(self, waiter: QueuedRequest[Any], outcome: Outcome) -> None:
         request, future = waiter.request, waiter.future
         if outcome is UNFINISHED:
             self._continue(waiter)
@@ -458,7 +458,7 @@ class Committer:
         else:
             future.set_result(outcome)
 
-    def _continue(self, waiter: Waiter[Any]) -> None:
+    def _continue(self, waiter: QueuedRequest[Any]) -> None:
         """Let the next commit do more of a request. It is done to its end; if its caller is gone, it is
         undone then."""
         if not waiter.has_begun and not waiter.future.set_running_or_notify_cancel():
@@ -468,7 +468,7 @@ class Committer:
         with self._guard:
             self._waiting.append(waiter)
 
-    def _park(self, waiter: Waiter[Waiting]) -> None:
+    def _park(self, waiter: QueuedRequest[Waiting]) -> None:
         left = waiter.request.queue, self._parking.park(waiter)
         self._listen_soon()  # Changes since the commit woke no receive.
         # Not woken for it: the next commit is soon enough.
@@ -484,12 +484,12 @@ class Committer:
             undo = undo_of(outcome)
             if undo is not None:
                 with self._guard:
-                    self._waiting.append(Waiter(undo, Future(), self._clock.monotonic()))
+                    self._waiting.append(QueuedRequest(undo, Future(), self._clock.monotonic()))
 
     def _fail(
         self,
         detail: str,
-        begun: Sequence[Waiter[Any]],
+        begun: Sequence[QueuedRequest[Any]],
         kind: type[OutcomeUnknown | StoreFailed],
     ) -> None:
         """Promise nothing more, and stop the other processes: only a restart can tell what is

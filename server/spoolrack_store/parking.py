@@ -25,7 +25,7 @@ Asked = TypeVar("Asked", bound=Request[Any])
 
 
 @dataclass(slots=True, eq=False)
-class Waiter(Generic[Asked]):
+class QueuedRequest(Generic[Asked]):
     """A caller's request, until it is answered."""
 
     request: Asked
@@ -40,12 +40,12 @@ class Waiter(Generic[Asked]):
     """Its place in the parking, which it keeps after a try without a result; None: it isn't there."""
 
     @property
-    def deadline(self: Waiter[Waiting]) -> Millis | None:
+    def deadline(self: QueuedRequest[Waiting]) -> Millis | None:
         """The monotonic time at which its wait is over; None: never."""
         return None if self.request.wait is None else Millis(self.since + self.request.wait)
 
     @property
-    def has_credit(self: Waiter[Waiting]) -> bool:
+    def has_credit(self: QueuedRequest[Waiting]) -> bool:
         credits = self.request.credits if isinstance(self.request, Receive) else None
         return credits is None or credits.free > 0
 
@@ -60,7 +60,7 @@ class Parking:
         """`changed` are the queues that may have become able to give something: the index adds them,
         and each look takes them out."""
         self._changed = changed
-        self._queues: dict[str, dict[int, Waiter[Waiting]]] = {}
+        self._queues: dict[str, dict[int, QueuedRequest[Waiting]]] = {}
         """By queue and place; places rise."""
         self._hopeful: dict[str, None] = {}
         """Queues with waiting requests that could give something at the last look."""
@@ -73,7 +73,7 @@ class Parking:
     def is_awaited(self, queue: str) -> bool:
         return queue in self._queues
 
-    def park(self, waiter: Waiter[Waiting]) -> int:
+    def park(self, waiter: QueuedRequest[Waiting]) -> int:
         """Let a request wait; return its place."""
         queue, deadline, waiter.place = waiter.request.queue, waiter.deadline, next(self._place)
         self._queues.setdefault(queue, {})[waiter.place] = waiter
@@ -99,7 +99,7 @@ class Parking:
 
     def worth_a_try(
         self, ready: Callable[[str], int | None], asked: Iterable[Request[Any]] = ()
-    ) -> list[Waiter[Waiting]]:
+    ) -> list[QueuedRequest[Waiting]]:
         """Return the requests that can perhaps be answered now, in their order; they keep their places.
 
         `ready` says how many messages a queue could give; None if there is no such queue any more,
@@ -120,7 +120,7 @@ class Parking:
         while self._changed:
             # Not an iteration: another thread may add to it.
             self._hopeful[self._changed.pop()] = None
-        chosen: list[Waiter[Waiting]] = []
+        chosen: list[QueuedRequest[Waiting]] = []
         for queue in [*self._hopeful, *(wanted.keys() | sent.keys()) - self._hopeful.keys()]:
             waiting = self._queues.get(queue)
             most = None if waiting is None else ready(queue)
@@ -141,7 +141,7 @@ class Parking:
     def _waits(self, _: Millis, place: int, queue: str) -> bool:
         return place in self._queues.get(queue, ())
 
-    def pop_late(self, now: Millis) -> Iterator[Waiter[Waiting]]:
+    def pop_late(self, now: Millis) -> Iterator[QueuedRequest[Waiting]]:
         """Remove and return the requests whose wait is over."""
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             _, place, queue = heapq.heappop(self._deadlines)
@@ -149,7 +149,7 @@ class Parking:
             self.leave(queue, place)
             yield waiter
 
-    def pop_all(self) -> list[Waiter[Waiting]]:
+    def pop_all(self) -> list[QueuedRequest[Waiting]]:
         """Remove and return all requests."""
         waiters = [waiter for waiting in self._queues.values() for waiter in waiting.values()]
         self._queues.clear()
@@ -163,8 +163,8 @@ _FEW: Final = 64
 
 
 def _first_of(
-    waiting: Mapping[int, Waiter[Waiting]], ready: int | None, sent: int, wanted: int
-) -> Iterator[Waiter[Waiting]]:
+    waiting: Mapping[int, QueuedRequest[Waiting]], ready: int | None, sent: int, wanted: int
+) -> Iterator[QueuedRequest[Waiting]]:
     """Yield those of one queue that can perhaps be answered: as many as there are messages `ready`;
     after them receives with room for what is `sent`, and any with room for what is `wanted`."""
     if ready is None:

@@ -28,7 +28,7 @@ from spoolrack_store.model.operations import (
     Send,
 )
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.parking import Parking, Waiter, Waiting
+from spoolrack_store.parking import Parking, QueuedRequest, Waiting
 
 from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened, receipts_of
 
@@ -39,9 +39,11 @@ SENDERS, CALLS, MOST = 3, 10, 5
 # Waiting receives, in order.
 
 
-def waiter_at(now: int, queue: str, wait: int | None, credits: Credits | None) -> Waiter[Waiting]:
+def waiter_at(
+    now: int, queue: str, wait: int | None, credits: Credits | None
+) -> QueuedRequest[Waiting]:
     span = None if wait is None else Millis(wait)
-    return Waiter(Receive(queue=queue, wait=span, credits=credits), Future(), Millis(now))
+    return QueuedRequest(Receive(queue=queue, wait=span, credits=credits), Future(), Millis(now))
 
 
 class WaitingStory(RuleBasedStateMachine):
@@ -49,7 +51,7 @@ class WaitingStory(RuleBasedStateMachine):
         super().__init__()
         self.changed: set[str] = set()
         self.parking = Parking(self.changed)
-        self.waiting: list[Waiter[Waiting]] = []
+        self.waiting: list[QueuedRequest[Waiting]] = []
         self.now = 0
         self.parked_since: set[str] = set()
         self.spent = Credits(0, lambda: None)
