@@ -371,15 +371,15 @@ class Store:
 
 def _enter(disk: LocalDisk, path: str, random: Random) -> Root:
     """Become an owner, once no other process holds the lock."""
-    found: list[Root] = []
+    entered: list[Root] = []
 
     def is_in() -> bool:
         try:
-            found.append(open_root(disk, path, random, this_process()))
+            entered.append(open_root(disk, path, random, this_process()))
         except RootInUse:
             return False
         return True
 
     if not try_for(OPEN_TRIES, is_in):
         return open_root(disk, path, random, this_process())
-    return found[0]
+    return entered[0]

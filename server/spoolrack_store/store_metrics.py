@@ -67,7 +67,7 @@ class StoreMetrics:
         engine = self._engine
         self.statistics.keep_only(engine.catalog.records)
         with self._changing:
-            held, lost = engine.reservations.count()
+            reserved, lost = engine.reservations.count()
             due = engine.index.next_due()
             return RootMetrics(
                 id=self._root_id,
@@ -77,7 +77,7 @@ class StoreMetrics:
                 to_be_unlinked=len(engine.index.over),
                 overdue=Millis(0 if due is None else max(0, engine.moves.clock.monotonic() - due)),
                 deduplication_keys=engine.deduplication.count,
-                reservations_held=held,
+                reservations_held=reserved,
                 reservations_lost=lost,
                 redrives=engine.redrives.running,
                 dead_letter_queues=frozenset(engine.catalog.sources),
@@ -121,13 +121,13 @@ class StoreMetrics:
         """Return the ready messages by age of each of `queues` that exists; `bounds` are ages, and
         ascend. Commits continue between two queues."""
         self._refresh()
-        found: dict[str, Ages] = {}
+        ages_of: dict[str, Ages] = {}
         for name in queues:
             with self._changing:
                 ages = self._engine.views.ages(name, bounds)
             if ages is not None:
-                found[name] = ages
-        return found
+                ages_of[name] = ages
+        return ages_of
 
     def _refresh(self) -> None:
         """Know what was answered and what other processes did, unless one of them holds the lock."""
@@ -138,7 +138,7 @@ class StoreMetrics:
 
     def owners(self) -> list[Owner]:
         """Return the processes that have the root open, this one too; raise `DiskError`."""
-        found: list[Owner] = []
+        owners: list[Owner] = []
         try:
             for name in sorted(owners_of(self._disk)):
                 try:
@@ -146,10 +146,10 @@ class StoreMetrics:
                 except FileNotFoundError:
                     continue  # It has just left.
                 text = about.decode(errors="replace").strip()
-                found.append(Owner(name=name, about=text, is_me=name == self.owner))
+                owners.append(Owner(name=name, about=text, is_me=name == self.owner))
         except OSError as error:
             raise DiskError(detail=f"the processes that have the root open: {error}") from error
-        return found
+        return owners
 
     def unknown_consumer(self) -> str:
         """Describe a consumer that this process doesn't know; raise `DiskError`."""

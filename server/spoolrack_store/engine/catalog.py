@@ -313,19 +313,19 @@ class Catalog(Part):
         """Read `config/`: of each queue the highest version that can be read is valid."""
         self._old.clear()
         known = dict(self.records)
-        found: dict[str, list[int]] = {}
+        versions_of: dict[str, list[int]] = {}
         for each in self._moves.scan(CONFIG):
             path = f"{CONFIG}/{each.name}"
             parsed = parse_settings_path(path)
             if parsed is None or each.kind is not FileKind.FILE:
                 self._moves.foreign[path] = "it is not a settings file"
             else:
-                found.setdefault(parsed[0], []).append(parsed[1])
+                versions_of.setdefault(parsed[0], []).append(parsed[1])
         self._moves.syncer.folder_changed(CONFIG)
-        for name in (self.records.keys() | self._tombstones.keys()) - found.keys():
+        for name in (self.records.keys() | self._tombstones.keys()) - versions_of.keys():
             self._drop(name)
         unread: dict[str, int] = {}
-        for name, versions in sorted(found.items()):
+        for name, versions in sorted(versions_of.items()):
             versions.sort(reverse=True)
             for place, version in enumerate(versions):
                 if self._read(name, version):

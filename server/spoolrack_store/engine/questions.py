@@ -143,18 +143,18 @@ class Questions:
         `skip` messages of the states and the time are passed over.
         """
         locations, end = self.up_to_date(partial(self._locate_all, queue, wanted, after, skip, limit))
-        found: list[Message] = []
+        messages: list[Message] = []
         bytes_left = _PAGE_BYTES
         with _FileReader(self._disk) as files:
             for location in locations:
-                if len(found) >= limit or bytes_left <= 0:
-                    return MessagePage(messages=found, last=after)
+                if len(messages) >= limit or bytes_left <= 0:
+                    return MessagePage(messages=messages, last=after)
                 after = location.id
                 message = self._listed(files, location, wanted, most)
                 if message is not None:
-                    found.append(message)
+                    messages.append(message)
                     bytes_left -= len(message.body)
-        return MessagePage(messages=found, last=end)
+        return MessagePage(messages=messages, last=end)
 
     # Where messages are: while the index doesn't change.
 
@@ -182,7 +182,7 @@ class Questions:
         if wanted.sent_since is not None:
             start = max(start, first_id_of(wanted.sent_since))
         states = wanted.states or COUNTED
-        found: list[_Location] = []
+        locations: list[_Location] = []
         certain = looks = 0
         unread: set[BatchFile] = set()
         for first, together in groupby(index.since(start, states), lambda each: batch_of(each[0])):
@@ -192,20 +192,20 @@ class Questions:
             )
             if skip and is_between and not superseded:
                 # Without a look at each message: commits wait meanwhile.
-                held = sum(entry.held.bit_count() for entry in entries)
-                if held <= skip:
-                    skip -= held
+                messages = sum(entry.held.bit_count() for entry in entries)
+                if messages <= skip:
+                    skip -= messages
                     continue
             for id, entry, place in sorted(_messages_of(entries), key=itemgetter(0)):
                 if wanted.sent_before is not None and sent_at(id) >= wanted.sent_before:
-                    return found, ""
+                    return locations, ""
                 if id <= after or (entry.batch, place) in superseded:
                     continue
                 if skip:
                     skip -= 1
                     continue
                 if certain > limit or looks >= _MOST_LOOKS or len(unread) >= _MOST_FILES:
-                    return found, after
+                    return locations, after
                 after = id
                 looks += 1
                 is_wanted = _is_wanted(wanted, entry.batch, place)
@@ -213,8 +213,8 @@ class Questions:
                     unread.add(entry.batch)
                 if is_wanted is not False:
                     certain += is_wanted is True
-                    found.append(self._location(entry, place))
-        return found, ""
+                    locations.append(self._location(entry, place))
+        return locations, ""
 
     def _location(self, entry: Entry, index: int) -> _Location:
         name, batch = entry.name, entry.batch

@@ -30,10 +30,10 @@ class Registry:
             listed = self._disk.scan(CONFIG)
         except OSError:
             return  # Its absence is noted where the root is looked at.
-        for found in listed:
-            path = f"{CONFIG}/{found.name}"
+        for file in listed:
+            path = f"{CONFIG}/{file.name}"
             parsed = parse_settings_path(path)
-            if parsed is None or found.kind is not FileKind.FILE:
+            if parsed is None or file.kind is not FileKind.FILE:
                 self.problems.append(Problem(path=path, why="not a settings file"))
                 continue
             queue, version = parsed
@@ -45,7 +45,7 @@ class Registry:
                     why = f"empty: these settings of the queue {queue} were never written"
                     self.leftovers.append(Leftover(path=path, why=why))
                     continue
-                record = decode(content, found.name)
+                record = decode(content, file.name)
             except FileNotFoundError:
                 continue  # A newer version has taken its place.
             except OSError as error:
