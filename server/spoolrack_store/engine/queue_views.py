@@ -53,8 +53,8 @@ class QueueViews:
     def described(self, record: QueueRecord, reservations: Mapping[str, Reservation]) -> Queue:
         """Return a queue with its obstacles and its oldest leases.
 
-        `reservations` are the queue's, by the tokens of their leases. The oldest leases are those of the
-        oldest messages.
+        `reservations` are by the tokens of their leases. The oldest leases are those of the oldest
+        messages.
         """
         queue = self.queue(record)
         leased = self._moves.index.queue(record.name).orders[State.LEASED].since("")
