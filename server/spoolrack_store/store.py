@@ -192,10 +192,14 @@ class Store:
     def queue(self, name: str) -> Queue:
         """Return the queue `name` with its obstacles and oldest leases; raise `InvalidQueueName`,
         `QueueNotFound`, `DiskError`."""
-        engine = self._engine
+        engine, space = self._engine, self.metrics.space()
+        # Before: commits wait for an answer, and must not wait for the disk.
+        is_disk_full = space is not None and self.metrics.refuses_sends(space)
         queue = self._questions.up_to_date(
             lambda: engine.views.described(
-                engine.catalog.require(name), engine.reservations.held_in(name)
+                engine.catalog.require(name),
+                engine.reservations.held_in(name),
+                is_disk_full=is_disk_full,
             )
         )
         if all(each.consumer or each.stream for each in queue.oldest_leases):

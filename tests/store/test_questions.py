@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import BinaryIO
 import pytest
 from spoolrack_store.engine import questions
 from spoolrack_store.engine.entries import Entry
+from spoolrack_store.files.disk import Space
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
@@ -438,6 +440,22 @@ def test_changes_by_another_process_are_seen_at_once(tmp_path: Path) -> None:
             rig.store.message("q", ids[0])
         other.ask(CreateQueue(name="new", settings=QueueSettings()))
         assert rig.store.queue("new").name == "new"
+
+
+def test_commits_go_on_while_a_description_of_a_queue_waits_for_the_disk(
+    rig: FrontRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller, space = threading.get_ident(), rig.disk.space
+    sent: list[str] = []
+
+    def slow() -> Space:
+        if threading.get_ident() == caller:
+            sent.extend(rig.send(b"meanwhile"))
+        return space()
+
+    monkeypatch.setattr(rig.disk, "space", slow)
+    assert rig.store.queue("q").counts.ready_count == 1
+    assert len(sent) == 1
 
 
 def test_owners_ages_and_dead_letter_queues_are_told(tmp_path: Path) -> None:

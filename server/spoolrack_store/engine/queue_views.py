@@ -50,7 +50,9 @@ class QueueViews:
             traffic=Traffic(entered=index.entered, left=index.left),
         )
 
-    def described(self, record: QueueRecord, reservations: Mapping[str, Reservation]) -> Queue:
+    def described(
+        self, record: QueueRecord, reservations: Mapping[str, Reservation], *, is_disk_full: bool
+    ) -> Queue:
         """Return a queue with its obstacles and its oldest leases.
 
         `reservations` are by the tokens of their leases. The oldest leases are those of the oldest
@@ -64,7 +66,7 @@ class QueueViews:
         )
         return replace(
             queue,
-            obstacles=self._obstacles(queue, list(reservations.values())),
+            obstacles=self._obstacles(queue, list(reservations.values()), is_disk_full),
             oldest_leases=list(islice(leases, OLDEST_LEASES)),
         )
 
@@ -101,7 +103,9 @@ class QueueViews:
             left=index.left,
         )
 
-    def _obstacles(self, queue: Queue, reservations: Sequence[Reservation]) -> list[Obstacle]:
+    def _obstacles(
+        self, queue: Queue, reservations: Sequence[Reservation], is_disk_full: bool
+    ) -> list[Obstacle]:
         counts, settings = queue.counts, queue.settings
         index = self._moves.index.queue(queue.name)
         obstacles: list[tuple[str, str]] = []
@@ -113,7 +117,7 @@ class QueueViews:
         ):
             if limit and there >= limit:
                 obstacles.append(("QUEUE_FULL", f"it is full, with {there} of {limit} {unit}"))
-        if self._is_disk_full():
+        if is_disk_full:
             obstacles.append(
                 ("DISK_FULL", "the disk under the root is full, or nearly: no send is stored")
             )
@@ -133,13 +137,6 @@ class QueueViews:
         if queue.blocking is not None:
             obstacles.append(("MESSAGE_BLOCKS", f"message {queue.blocking.id}: {queue.blocking.why}"))
         return [Obstacle(reason=reason, explanation=text) for reason, text in obstacles]
-
-    def _is_disk_full(self) -> bool:
-        try:
-            left = self._moves.disk.space()
-        except OSError:
-            return False  # The next send meets it, and says why.
-        return left.is_below(self._moves.watermark)
 
     def _blocking(self, record: QueueRecord, oldest: Entry | None) -> Blocking | None:
         """Return the message that comes back again and again, if the oldest is one."""
