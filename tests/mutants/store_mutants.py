@@ -523,10 +523,8 @@ STORE_MUTANTS: Final = (
         breaks="pages of a filter show each message that it takes, once",
         edits=edit(
             "engine/questions.py:Questions.page",
-            "                if len(found) >= limit or bytes_left <= 0:\n"
-            "                    return MessagePage(messages=found, last=after)\n",
-            "                if len(found) >= limit or bytes_left <= 0:\n"
-            "                    return MessagePage(messages=found, last=end)\n",
+            "return MessagePage(messages=messages, last=after)",
+            "return MessagePage(messages=messages, last=search.after)",
         ),
         caught_by=(_LOOKS,),
     ),
@@ -544,11 +542,21 @@ STORE_MUTANTS: Final = (
         name="a-filter-reads-files-without-bound",
         breaks="a page of a filter reads a bounded number of messages",
         edits=edit(
-            "engine/questions.py:Questions._locate_all",
-            "len(unread) >= _MOST_FILES",
-            "len(unread) < 0",
+            "engine/questions.py:_Search.is_enough",
+            "len(self.unread) >= _MOST_FILES",
+            "len(self.unread) < 0",
         ),
         caught_by=(_LOOKS,),
+    ),
+    Mutant(
+        name="commits-wait-for-all-that-a-page-passes-over",
+        breaks="a page of messages keeps commits waiting for a bounded time",
+        edits=edit(
+            "engine/questions.py:Questions._locate_some",
+            "islice(files, _AT_ONCE)",
+            "islice(files, 1_000_000)",
+        ),
+        caught_by=("tests/store/test_question_costs.py",),
     ),
     Mutant(
         name="a-purge-by-age-takes-what-is-as-old",
