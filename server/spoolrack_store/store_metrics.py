@@ -74,7 +74,7 @@ class StoreMetrics:
                 queues=len(engine.catalog.records),
                 quarantined=engine.moves.quarantined,
                 unlinked=engine.moves.unlinked,
-                to_be_unlinked=len(engine.index.over),
+                to_be_unlinked=engine.to_be_unlinked,
                 overdue=Millis(0 if due is None else max(0, engine.moves.clock.monotonic() - due)),
                 deduplication_keys=engine.deduplication.count,
                 reservations_held=reserved,

@@ -381,6 +381,11 @@ class Engine:
         """Whether work without a request waits for a commit and for no time."""
         return self.next_work(self.moves.clock.monotonic())[0]
 
+    @property
+    def to_be_unlinked(self) -> int:
+        """Number of files whose messages are all deleted, and that wait to be unlinked."""
+        return len(self.index.over)
+
     def ready(self, queue: str) -> int | None:
         """Return the number of messages that a receive could lease; None if there is no such queue."""
         record = self.catalog.records.get(queue)

@@ -8,7 +8,7 @@ When a tick has come is not decided here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 from random import Random
@@ -112,16 +112,21 @@ class ScheduleCatalog:
 
     def listed(self, queue: str, after: tuple[str, str], limit: int) -> list[QueuedSchedule]:
         """Return up to `limit` schedules above the queue and name `after`, in order."""
-        if queue:
-            self._catalog.require(queue)
         records = self._catalog.records
+        if queue:
+            names: Iterable[str] = (self._catalog.require(queue).name,)
+        else:
+            names = self._catalog.scheduled.since(after[0])
         found = (
-            self._queued(place, name, records[place].schedules[name])
-            for place in ([queue] if queue else self._catalog.scheduled.since(after[0]))
+            (place, name)
+            for place in names
             for name in sorted(records[place].schedules)
             if (place, name) > after
         )
-        return list(islice(found, limit))
+        return [
+            self._queued(place, name, records[place].schedules[name])
+            for place, name in islice(found, limit)
+        ]
 
     def _stage(self, request: Fire) -> Publish | None:
         """Stage the message of a tick; None if it isn't to be sent."""

@@ -15,12 +15,25 @@ from typing import BinaryIO
 from .disk import Facts, FileKind, Found, Lock, Space
 from .local_disk import LocalDisk
 
-_File = str | bytes
-"""The path of a file on the disk, or the content of one that is in memory alone."""
+
+class _Node:
+    """A file that is elsewhere than on the disk, or a folder."""
+
+    __slots__ = ("content", "place")
+
+    def __init__(self, place: str | None, content: bytes = b"") -> None:
+        self.place = place
+        """Where the file is on the disk; None: only in memory."""
+        self.content = content
+
+
+class _OverlayFile:
+    def release(self) -> None:
+        """Do nothing: nothing was locked."""
 
 
 class _Bytes:
-    """Memory of this process alone, and a lock that excludes no other."""
+    """Memory of this process alone."""
 
     def __init__(self, size: int) -> None:
         self._bytes = bytearray(size)
@@ -32,10 +45,7 @@ class _Bytes:
         self._bytes[offset : offset + len(content)] = content
 
     def close(self) -> None:
-        """Do nothing: the bytes take up no descriptor."""
-
-    def release(self) -> None:
-        """Do nothing: nothing was locked."""
+        """Keep the bytes: they take up no descriptor."""
 
 
 class OverlayDisk(LocalDisk):
@@ -46,7 +56,7 @@ class OverlayDisk(LocalDisk):
         """`disk` is read and never written."""
         self._disk = disk
         self.can_sync_all = True
-        self._files: dict[str, dict[str, _File | None]] = {}
+        self._files: dict[str, dict[str, _Node | None]] = {}
         """By folder the names that differ from the disk; None: there is none."""
         self._folders: dict[str, bool] = {}
         """Folders that were made (True) or removed."""
@@ -65,19 +75,21 @@ class OverlayDisk(LocalDisk):
 
     def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
         self._require_new(path)
-        self._put(path, b"".join(parts))
+        self._put(path, _Node(None, b"".join(parts)))
 
     def write_at(self, path: str, offset: int, content: bytes) -> None:
         before = self.read(path)
-        self._put(path, before[:offset] + content + before[offset + len(content) :])
+        self._put(path, _Node(None, before[:offset] + content + before[offset + len(content) :]))
 
     def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
-        file = self._file(path)
-        return self._disk.read(file, limit, afresh=afresh) if isinstance(file, str) else file[:limit]
+        node = self._file(path)
+        if node.place is not None:
+            return self._disk.read(node.place, limit, afresh=afresh)
+        return node.content if limit is None else node.content[:limit]
 
     def open(self, path: str) -> BinaryIO:
-        file = self._file(path)
-        return self._disk.open(file) if isinstance(file, str) else BytesIO(file)
+        node = self._file(path)
+        return self._disk.open(node.place) if node.place is not None else BytesIO(node.content)
 
     def scan(self, path: str) -> list[Found]:
         is_made = self._folders.get(path)
@@ -92,9 +104,9 @@ class OverlayDisk(LocalDisk):
                 kinds.pop(name, None)
                 if exists:
                     kinds[name] = FileKind.FOLDER
-        for name, file in self._files.get(path, {}).items():
+        for name, node in self._files.get(path, {}).items():
             kinds.pop(name, None)
-            if file is not None:
+            if node is not None:
                 kinds[name] = FileKind.FILE
         return [Found(name, kind) for name, kind in kinds.items()]
 
@@ -104,14 +116,15 @@ class OverlayDisk(LocalDisk):
             return Facts(kind=FileKind.FOLDER, size=0, links=1, changed_ns=0)
         if is_made is False:
             raise _fails(errno.ENOENT, path)
-        file = self._file(path)
-        if isinstance(file, str):
-            return self._disk.facts(file)
-        return Facts(kind=FileKind.FILE, size=len(file), links=1, changed_ns=0)
+        node = self._file(path)
+        if node.place is not None:
+            return self._disk.facts(node.place)
+        return Facts(kind=FileKind.FILE, size=len(node.content), links=1, changed_ns=0)
 
     def rename(self, source: str, target: str) -> None:
+        node = self._file(source)
         self.facts(source)
-        self._put(target, self._file(source))
+        self._put(target, node)
         self._put(source, None)
 
     def rename_new(self, source: str, target: str) -> None:
@@ -143,7 +156,7 @@ class OverlayDisk(LocalDisk):
 
     def lock(self, path: str) -> Lock | None:
         """Return a lock that excludes no other process."""
-        return _Bytes(0)
+        return _OverlayFile()
 
     def close_lock(self) -> None:
         """Do nothing: the lock has no file."""
@@ -157,18 +170,23 @@ class OverlayDisk(LocalDisk):
     def map(self, path: str, size: int) -> _Bytes:
         return _Bytes(size)
 
-    def _file(self, path: str) -> _File:
+    def _file(self, path: str) -> _Node:
         folder, name = _split(path)
-        # In a folder that was made or removed here the disk has nothing.
-        on_disk = None if folder in self._folders else path
-        file = self._files.get(folder, {}).get(name, on_disk)
-        if file is None or self._folders.get(folder) is False:
+        if self._folders.get(folder) is False:
             raise _fails(errno.ENOENT, path)
-        return file
+        names = self._files.get(folder, {})
+        if name in names:
+            node = names[name]
+            if node is None:
+                raise _fails(errno.ENOENT, path)
+            return node
+        if self._folders.get(folder):
+            raise _fails(errno.ENOENT, path)
+        return _Node(path)
 
-    def _put(self, path: str, file: _File | None) -> None:
+    def _put(self, path: str, node: _Node | None) -> None:
         folder, name = _split(path)
-        self._files.setdefault(folder, {})[name] = file
+        self._files.setdefault(folder, {})[name] = node
 
     def _require_new(self, path: str) -> None:
         try:
