@@ -30,17 +30,17 @@ LOOK_EVERY: Final = Millis(HOUR)
 
 def archived_files(disk: Disk, ids: Collection[str]) -> dict[str, str]:
     """Return an archived file of each of the messages that has one, by id; raise `DiskError`."""
-    files: dict[str, str] = {}
+    found: dict[str, str] = {}
     try:
         for queue in disk.scan(ARCHIVE):
             for day in disk.scan(f"{ARCHIVE}/{queue.name}") if queue.kind is FileKind.FOLDER else ():
                 folder = f"{ARCHIVE}/{queue.name}/{day.name}"
                 for file in disk.scan(folder) if day.kind is FileKind.FOLDER else ():
                     if file.name[:36] in ids and not file.name.endswith(BODY):
-                        files[file.name[:36]] = f"{folder}/{file.name}"
+                        found[file.name[:36]] = f"{folder}/{file.name}"
     except OSError as error:
         raise explained(error) from error
-    return files
+    return found
 
 
 class Archive(Part):
