@@ -314,14 +314,15 @@ class Deduplication(Part):
 
     def _since(self, record: QueueRecord) -> int:
         """Return the number of the first id whose key counts."""
-        return self._first_of(record.settings.deduplication_window)
+        return self._first_within(record.settings.deduplication_window)
+
+    def _first_within(self, window: Millis) -> int:
+        return first_number_of(self._clock.wall() - window + 1)
 
     def _oldest(self) -> int:
         """Return the number of the first id whose key counts in any queue."""
-        return self._first_of(self._catalog.longest_window)
-
-    def _first_of(self, window: Millis) -> int:
-        return first_number_of(self._clock.wall() - window + 1)
+        windows = self._catalog.windows
+        return self._first_within(max(windows)) if windows else 1 << 128
 
 
 def _drop_before(taken: Taken, since: int) -> None:

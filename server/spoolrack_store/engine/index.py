@@ -8,7 +8,7 @@ disk.
 the order of messages, and a message is found by its id with two binary searches and no further table: a
 waiting message costs its name and one reference. Pure.
 
-A packed message is a lone ready one behind `UNPACKED` others, or found by a listing: the index keeps the
+A packed message is a lone ready one behind `UNPACKED` others, or in a listing: the index keeps the
 path of its only name, and its place in the order of its queue. So a deep backlog takes few bytes, and
 the collector of garbage sees none of it. Its objects are made when something asks for it, and it is
 packed again if it stays. Packing is safe between commits alone, while no part holds an entry.
