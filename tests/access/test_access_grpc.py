@@ -19,7 +19,7 @@ from spoolrack.v1 import reservation_service_pb2 as reservation
 from spoolrack.v1 import schedule_service_pb2 as schedule
 from spoolrack.v1 import staging_service_pb2 as staging
 from spoolrack_server import contract
-from spoolrack_server.access.method_permissions import METHODS, HandlerQueues
+from spoolrack_server.access.method_permissions import METHODS
 from spoolrack_server.access.security import Security
 from spoolrack_server.server import Server
 
@@ -181,7 +181,7 @@ async def test_a_permission_for_some_queues_is_none_for_others(alice: Client, ow
     for queue in ("a1", "b1"):
         await owner.create(queue)
         await owner.send(b"x", queue=queue)
-    for method in [name for name, rule in METHODS.items() if not isinstance(rule, HandlerQueues)]:
+    for method in [name for name, rule in METHODS.items() if rule.queues(requests("b1")[name])]:
         reason, message = await outcome(alice, method, requests("b1")[method])
         assert reason == "PERMISSION_DENIED", method
         assert "alice may not" in message
@@ -221,6 +221,9 @@ async def test_dead_letters_need_a_permission_where_they_go(alice: Client, owner
         alice.stub.UpdateQueue(rpc.UpdateQueueRequest(queue=pb.Queue(name="a1", settings=settings)))
     )
     assert no.reason == "PERMISSION_DENIED"
+    named = rpc.UpdateQueueRequest(queue=pb.Queue(name="a1", settings=settings))
+    named.update_mask.paths.append("settings.max_receives")
+    assert (await alice.stub.UpdateQueue(named)).queue.settings.dead_letter_queue == "a2"
     asked = redrive.StartRedriveRequest(queue="a2", destination="b1")
     assert (await refused(alice.stub.StartRedrive(asked))).reason == "PERMISSION_DENIED"
 

@@ -13,8 +13,8 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from spoolrack_server.access.permissions import Permission
 from spoolrack_server.access.security import Security
+from spoolrack_server.app.caller import Permission
 from spoolrack_server.gateway.http_errors import response_to
 from spoolrack_server.gateway.request_checks import RequestChecks
 from spoolrack_server.gateway.routes import Endpoint, Route, routes

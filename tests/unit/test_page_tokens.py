@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spoolrack_server.page_tokens import PageTokens, page_size
+from spoolrack_server.app.pages import PageTokens, page_size
 from spoolrack_store.model.errors import InvalidRequest
 
 

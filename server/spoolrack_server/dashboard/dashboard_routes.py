@@ -18,16 +18,14 @@ from .actions import Actions
 from .assets import Assets
 from .monitoring import Monitoring
 from .queries import DashboardViews
-from .request_permissions import RequestPermissions
 
 
 def dashboard_routes(
     context: GatewayContext, health: Health, clock: Clock, observer: Observer
 ) -> Sequence[Route]:
-    permits = RequestPermissions(context)
-    assets, changing = Assets(), Actions(context, permits, clock)
-    looking = DashboardViews(context, permits, health, clock, observer)
-    monitoring = Monitoring(context, permits, observer)
+    assets, changing = Assets(), Actions(context, clock)
+    looking = DashboardViews(context.app, health, clock, observer)
+    monitoring = Monitoring(context.app.queues, observer)
     # Open while the server drains, and after a failure, when an operator needs it. The page asks for a
     # token, if its data needs one; each endpoint checks permissions by queue.
     return (

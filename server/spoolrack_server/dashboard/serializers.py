@@ -20,6 +20,7 @@ from spoolrack_store.model.redrive_requests import Redrive
 from spoolrack_store.model.reservation_requests import Reservation
 from spoolrack_store.model.stage_requests import StageInfo
 
+from ..app.caller import Permission
 from ..gateway.queue_endpoints import described, standstill
 
 PREVIEW: Final = 64 * 1024
@@ -28,7 +29,7 @@ GLIMPSE: Final = 200
 """The same in a list."""
 
 
-def row(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any]:
+def row(queue: Queue, now: Millis, permissions: Sequence[Permission]) -> dict[str, Any]:
     """Return a queue as a row of the list."""
     counts = queue.counts
     return {
@@ -42,11 +43,11 @@ def row(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any]
         "left": queue.traffic.left,
         "dead_letter_queue": queue.settings.dead_letter_queue,
         "blocking": None if queue.blocking is None else queue.blocking.why,
-        "may": list(permissions),
+        "may": [each.value for each in permissions],
     }
 
 
-def page(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any]:
+def page(queue: Queue, now: Millis, permissions: Sequence[Permission]) -> dict[str, Any]:
     """Return all facts of a queue."""
     found = described(queue, now)
     blocking = queue.blocking

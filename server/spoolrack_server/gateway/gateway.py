@@ -20,6 +20,7 @@ from spoolrack_store.model.errors import Draining, StoreError
 from spoolrack_store.store import Store
 
 from ..access.access_control import AccessControl
+from ..app.application import Application
 from ..concurrency import ConcurrencyLimit
 from ..dashboard.dashboard_routes import dashboard_routes
 from ..health import Health
@@ -68,24 +69,22 @@ class Gateway:
         observer = observer or Observer(health, clock)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
         self._checks = RequestChecks(guard or AccessControl())
-        self._http_limits = http_limits or HttpLimits()
-        self._context = GatewayContext(
-            store, log, self._http_limits, workers, self._checks.guard, memory
-        )
+        self._app = Application(store, clock, log, workers, observer.with_consumers)
+        self._context = GatewayContext(self._app, log, http_limits, memory)
         self._pages: set[Endpoint] = set()
-        queues = QueueEndpoints(self._context, clock, observer)
+        queues = QueueEndpoints(self._context, clock)
         application = self._application(
             (
                 *routes(
                     queues,
                     MessageEndpoints(self._context),
-                    ScheduleEndpoints(self._context, queues, clock),
+                    ScheduleEndpoints(self._app.schedules, queues),
                     AdminEndpoints(health, observer),
                 ),
                 *dashboard_routes(self._context, health, clock, observer),
             )
         )
-        self._listener = HttpListener(application, self._http_limits, log, self._refuse_head)
+        self._listener = HttpListener(application, self._context.http_limits, log, self._refuse_head)
 
     def _application(self, served: Sequence[Route]) -> web.Application:
         application = web.Application(middlewares=[self._edge])
@@ -126,7 +125,7 @@ class Gateway:
         """Return once all is closed; requests that haven't ended after `grace` seconds are
         cancelled."""
         await self._listener.stop(grace)
-        await self._context.close()
+        await self._app.close()
 
     # Each request.
 

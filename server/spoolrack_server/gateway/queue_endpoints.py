@@ -16,16 +16,15 @@ from spoolrack_store.model.errors import (
     QueueExists,
     QueueNotFound,
 )
-from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Queue, UpdateQueue
+from spoolrack_store.model.operations import Queue
 from spoolrack_store.model.settings import SCHEMA, QueueSettings
 
-from .. import convert
-from ..access.permissions import Permission
-from ..observability.observer import Observer
+from ..app.bounds import queue_name
+from ..app.queues import QueueChanges
 from . import headers, request_bodies
 from .context import GatewayContext
 from .http_errors import SettingsTooLarge
-from .request_checks import IDENTITY
+from .request_checks import CALLER
 
 LARGEST_SETTINGS: Final = 64 * 1024
 """Bytes of JSON."""
@@ -35,39 +34,30 @@ _DEFAULTS: Final = QueueSettings()
 class QueueEndpoints:
     """The handlers of queues. Lives in one event loop."""
 
-    def __init__(self, context: GatewayContext, clock: Clock, observer: Observer) -> None:
+    def __init__(self, context: GatewayContext, clock: Clock) -> None:
         self._context = context
+        self._queues = context.app.queues
         self._clock = clock
-        self._observer = observer
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        queue = await self._context.read(self._context.store.queue, name_of(request))
-        queue = await self._observer.with_consumers(queue)
+        queue = await self._queues.get(request[CALLER], queue_of(request))
         content = described(queue, self._clock.wall()) | standstill(queue)
         kept = {"Cache-Control": "no-store", "ETag": headers.version_tag(queue.version)}
         return web.json_response(content, headers=kept)
 
     async def put(self, request: web.Request) -> web.StreamResponse:
-        name = name_of(request)
+        caller, name = request[CALLER], queue_of(request)
         version = headers.required_version(request.headers)
         asked = await self.json_object(request, name)
-        wanted = creation(name, asked)
-        if wanted.settings.dead_letter_queue:
-            # Dead letters are sent there.
-            identity = request[IDENTITY]
-            self._context.guard.require(identity, Permission.SEND, wanted.settings.dead_letter_queue)
+        settings, labels = declared(asked)
         if version is not None:
-            replacement = UpdateQueue(
-                name=name,
-                changes=asdict(wanted.settings),
-                labels=wanted.labels,
-                replaces_labels=True,
-                if_version=version,
+            replacement = QueueChanges(
+                settings=asdict(settings), labels=labels, replaces_labels=True, if_version=version
             )
-            changed = await self._context.submit(replacement)
+            changed = await self._queues.update(caller, name, replacement)
             return web.Response(headers={"ETag": headers.version_tag(changed.version)})
         try:
-            await self._context.submit(wanted)
+            await self._queues.create(caller, name, settings, labels)
         except QueueExists:
             # A request that names no settings takes the queue as it is, as with softlayer/mq.
             if asked:
@@ -77,7 +67,7 @@ class QueueEndpoints:
     async def delete(self, request: web.Request) -> web.StreamResponse:
         version = headers.required_version(request.headers) or 0
         try:
-            await self._context.submit(DeleteQueue(name=name_of(request), if_version=version))
+            await self._queues.delete(request[CALLER], queue_of(request), if_version=version)
         except QueueNotFound:
             # The queue exists as asked; softlayer/mq says the same.
             return web.Response()
@@ -101,8 +91,8 @@ class QueueEndpoints:
         return object_in(raw) if raw.strip() else {}
 
 
-def name_of(request: web.Request) -> str:
-    return convert.queue_name(request.match_info["queue"])
+def queue_of(request: web.Request) -> str:
+    return queue_name(request.match_info["queue"])
 
 
 def object_in(raw: bytes) -> dict[str, Any]:
@@ -116,14 +106,14 @@ def object_in(raw: bytes) -> dict[str, Any]:
     return found
 
 
-def creation(name: str, asked: Mapping[str, Any]) -> CreateQueue:
-    """Return the queue that a body declares: settings by their names, with spans in seconds, and
-    `labels`."""
+def declared(asked: Mapping[str, Any]) -> tuple[QueueSettings, dict[str, str]]:
+    """Return the settings and the labels that a body declares: settings by their names, with spans in
+    seconds, and `labels`."""
     labels = asked.get("labels", {})
     if not isinstance(labels, dict):
         raise InvalidSetting(name="labels", value=labels, rule="must be an object")
     changes = changes_in({name: value for name, value in asked.items() if name != "labels"})
-    return CreateQueue(name=name, settings=_DEFAULTS.changed(changes), labels=labels)
+    return _DEFAULTS.changed(changes), labels
 
 
 def changes_in(found: Mapping[str, Any]) -> dict[str, object]:

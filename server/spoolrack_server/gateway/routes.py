@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
-from ..access.permissions import Permission
+from ..app.caller import Permission, permission_of
+from ..app.messages import Messages
+from ..app.queues import Queues
+from ..app.schedules import Schedules
 from .admin_endpoints import AdminEndpoints
 from .message_endpoints import MessageEndpoints
 from .queue_endpoints import QueueEndpoints
@@ -16,7 +19,6 @@ from .schedule_endpoints import ScheduleEndpoints
 
 SEND: Final = Permission.SEND
 RECEIVE: Final = Permission.RECEIVE
-MANAGE: Final = Permission.MANAGE
 MONITOR: Final = Permission.MONITOR
 
 Endpoint = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -28,9 +30,9 @@ class Route:
     path: str
     """As OpenAPI writes it."""
     endpoint: Endpoint
-    permission: Permission | None = None
-    """The permission needed for the queue in the path, or for all queues without one; None: none, or
-    the endpoint checks it."""
+    needs: Permission | Callable[..., Any] | None = None
+    """The permission, or the use case that has one, needed for the queue in the path, or for all queues
+    without one; None: none, or the endpoint checks it."""
     is_page: bool = False
     """Served also while the server drains."""
     is_open: bool = False
@@ -39,6 +41,13 @@ class Route:
     """Names that its query may have; of one that is open, any."""
     leases: bool = False
     """A GET that isn't safe."""
+
+    @property
+    def permission(self) -> Permission | None:
+        """The permission that a request needs before its body is read."""
+        if self.needs is None or isinstance(self.needs, Permission):
+            return self.needs
+        return permission_of(self.needs)
 
     @property
     def changes(self) -> bool:
@@ -63,25 +72,25 @@ def routes(
         Route("GET", "/-/metrics", pages.metrics, MONITOR, is_page=True),
         Route("GET", "/-/openapi.json", pages.openapi, is_page=True),
         Route("HEAD", "/-/openapi.json", pages.openapi, is_page=True),
-        Route("GET", "/{queue}", queues.get, MONITOR),
-        Route("HEAD", "/{queue}", queues.get, MONITOR),
-        Route("PUT", "/{queue}", queues.put, MANAGE),
-        Route("DELETE", "/{queue}", queues.delete, MANAGE),
+        Route("GET", "/{queue}", queues.get, Queues.get),
+        Route("HEAD", "/{queue}", queues.get, Queues.get),
+        Route("PUT", "/{queue}", queues.put, Queues.update),
+        Route("DELETE", "/{queue}", queues.delete, Queues.delete),
         Route(
             "GET",
             "/-/queues/{queue}/messages",
             messages.list_messages,
-            RECEIVE,
+            Messages.list,
             parameters=(
                 *("states", "sent_since", "sent_before", "group", "attribute"),
                 *("page_size", "page_token"),
             ),
         ),
-        Route("GET", "/-/queues/{queue}/schedules", schedules.list_schedules, MANAGE),
-        Route("PUT", schedule, schedules.put, MANAGE),
-        Route("DELETE", schedule, schedules.delete, MANAGE),
-        Route("POST", f"{schedule}/pause", schedules.pause, MANAGE),
-        Route("POST", f"{schedule}/resume", schedules.resume, MANAGE),
+        Route("GET", "/-/queues/{queue}/schedules", schedules.list_schedules, Schedules.list),
+        Route("PUT", schedule, schedules.put, Schedules.create),
+        Route("DELETE", schedule, schedules.delete, Schedules.delete),
+        Route("POST", f"{schedule}/pause", schedules.pause, Schedules.pause),
+        Route("POST", f"{schedule}/resume", schedules.resume, Schedules.pause),
         # No HEAD: a receive that shows no message would hide one.
         Route(
             "GET",
@@ -93,15 +102,19 @@ def routes(
         ),
         Route("POST", "/{queue}/messages", messages.send, SEND, parameters=("wait",)),
         Route(
-            "DELETE", "/{queue}/messages", messages.purge, MANAGE, parameters=("sent_before", "states")
+            "DELETE",
+            "/{queue}/messages",
+            messages.purge,
+            Queues.purge,
+            parameters=("sent_before", "states"),
         ),
-        Route("GET", "/{queue}/messages/{id}", messages.get, RECEIVE),
-        Route("HEAD", "/{queue}/messages/{id}", messages.get, RECEIVE),
+        Route("GET", "/{queue}/messages/{id}", messages.get, Messages.open),
+        Route("HEAD", "/{queue}/messages/{id}", messages.get, Messages.open),
         Route(
             "DELETE",
             "/{queue}/messages/{id}",
             messages.delete,
-            RECEIVE,
+            Messages.delete,
             parameters=("allow_expired",),
         ),
         Route(

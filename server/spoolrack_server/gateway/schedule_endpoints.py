@@ -8,25 +8,16 @@ from typing import Any, Final
 
 from aiohttp import web
 from spoolrack_store.model.batch_file import Attributes
-from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import InvalidRequest
-from spoolrack_store.model.schedule_requests import (
-    CreateSchedule,
-    DeleteSchedule,
-    PauseSchedule,
-    QueuedSchedule,
-)
+from spoolrack_store.model.schedule_requests import QueuedSchedule
 
-from ..access.permissions import Permission
-from ..schedule_service import creation
-from ..scheduler import next_tick
+from ..app.bounds import MAX_COUNT
+from ..app.schedules import Schedules, next_tick
 from . import headers
-from .context import GatewayContext
-from .queue_endpoints import QueueEndpoints, name_of
-from .request_checks import IDENTITY
+from .queue_endpoints import QueueEndpoints, queue_of
+from .request_checks import CALLER
 
-MOST: Final = 1_000
-"""Schedules in one answer: more than a queue can have."""
 FIELDS: Final = frozenset(
     {"cron", "time_zone", "body", "binary_body", "attributes", "binary_attributes", "group"}
 )
@@ -35,29 +26,25 @@ FIELDS: Final = frozenset(
 class ScheduleEndpoints:
     """The handlers of schedules. Lives in one event loop."""
 
-    def __init__(self, context: GatewayContext, queues: QueueEndpoints, clock: Clock) -> None:
-        self._context = context
+    def __init__(self, schedules: Schedules, queues: QueueEndpoints) -> None:
+        self._schedules = schedules
         self._queues = queues
-        self._clock = clock
 
     async def list_schedules(self, request: web.Request) -> web.StreamResponse:
-        queue = name_of(request)
-        found = await self._context.read(lambda: self._context.store.schedules(queue=queue, limit=MOST))
-        return web.json_response({"schedules": [described(each) for each in found]})
+        # One page: a queue can't have more.
+        page = await self._schedules.list(request[CALLER], queue=queue_of(request), page_size=MAX_COUNT)
+        return web.json_response({"schedules": [described(each) for each in page.items]})
 
     async def put(self, request: web.Request) -> web.StreamResponse:
-        queue = name_of(request)
-        # A schedule sends messages to its queue.
-        self._context.guard.require(request[IDENTITY], Permission.SEND, queue)
-        asked = await self._queues.json_object(request, queue)
-        made = await self._context.submit(
-            creation_of(self._clock, queue, request.match_info["schedule"], asked)
+        queue = queue_of(request)
+        content = content_of(await self._queues.json_object(request, queue))
+        made = await self._schedules.create(
+            request[CALLER], queue, request.match_info["schedule"], **content
         )
         return web.json_response(described(made), status=201)
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
-        name = request.match_info["schedule"]
-        await self._context.submit(DeleteSchedule(queue=name_of(request), name=name))
+        await self._schedules.delete(request[CALLER], queue_of(request), request.match_info["schedule"])
         return web.Response(status=204)
 
     async def pause(self, request: web.Request) -> web.StreamResponse:
@@ -67,13 +54,18 @@ class ScheduleEndpoints:
         return await self._set_paused(request, is_paused=False)
 
     async def _set_paused(self, request: web.Request, *, is_paused: bool) -> web.StreamResponse:
-        queue, name = name_of(request), request.match_info["schedule"]
-        asked = PauseSchedule(queue=queue, name=name, is_paused=is_paused)
-        return web.json_response(described(await self._context.submit(asked)))
+        paused = await self._schedules.pause(
+            request[CALLER],
+            queue_of(request),
+            request.match_info["schedule"],
+            is_paused=is_paused,
+        )
+        return web.json_response(described(paused))
 
 
-def creation_of(clock: Clock, queue: str, name: str, asked: dict[str, Any]) -> CreateSchedule:
-    """Return the schedule that JSON declares; raise `InvalidRequest`."""
+def content_of(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of the schedule that JSON declares, by the names of `Schedules.create`; raise
+    `InvalidRequest`."""
     unknown = sorted(asked.keys() - FIELDS)
     if unknown:
         known = ", ".join(sorted(FIELDS))
@@ -88,16 +80,13 @@ def creation_of(clock: Clock, queue: str, name: str, asked: dict[str, Any]) -> C
         if attribute in attributes:
             raise InvalidRequest(what="binary_attributes", value=attribute, rule="is an attribute, too")
         attributes[attribute] = _bytes("binary_attributes", text)
-    return creation(
-        clock,
-        queue=queue,
-        name=name,
-        cron_text=_text(asked, "cron"),
-        time_zone=_text(asked, "time_zone"),
-        body=_text(asked, "body").encode(errors="replace") or body,
-        attributes=attributes,
-        group=_text(asked, "group"),
-    )
+    return {
+        "cron_text": _text(asked, "cron"),
+        "time_zone": _text(asked, "time_zone"),
+        "body": _text(asked, "body").encode(errors="replace") or body,
+        "attributes": attributes,
+        "group": _text(asked, "group"),
+    }
 
 
 def described(each: QueuedSchedule) -> dict[str, Any]:
