@@ -11,7 +11,8 @@ from typing import Final
 from spoolrack_store.model.clock import HOUR
 from spoolrack_store.model.errors import InvalidQueueName, InvalidRequest
 from spoolrack_store.model.field_checks import check_number, check_word
-from spoolrack_store.model.names import is_id, is_queue_name
+from spoolrack_store.model.message_ids import is_id
+from spoolrack_store.model.names import is_queue_name
 
 MAX_COUNT: Final = 1_000
 """Messages, targets, changes or items of a page in one request."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from spoolrack_store.model.errors import InvalidRequest, RedriveNotFound
-from spoolrack_store.model.names import is_id
+from spoolrack_store.model.message_ids import is_id
 from spoolrack_store.model.redrive_requests import (
     MAX_RATE,
     MAX_SELECTED,

@@ -7,9 +7,9 @@ import binascii
 from typing import Any, Final
 
 from aiohttp import web
-from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import InvalidRequest
+from spoolrack_store.model.message_content import Attributes
 from spoolrack_store.model.schedule_requests import QueuedSchedule
 
 from ..app.bounds import MAX_COUNT
