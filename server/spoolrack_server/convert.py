@@ -17,6 +17,10 @@ from google.protobuf.message import Message as AnyMessage
 from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack.v1 import redrive_service_pb2 as redrive_rpc
+from spoolrack.v1 import reservation_service_pb2 as reservation_rpc
+from spoolrack.v1 import schedule_service_pb2 as schedule_rpc
+from spoolrack.v1 import staging_service_pb2 as staging_rpc
 from spoolrack_store.model.clock import LAST_MOMENT, Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import (
@@ -33,7 +37,11 @@ from spoolrack_store.model.operations import (
     MessageRun,
     Queue,
 )
+from spoolrack_store.model.redrive_requests import Redrive, RedriveState
+from spoolrack_store.model.reservation_requests import Reservation
+from spoolrack_store.model.schedule_requests import QueuedSchedule
 from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, SCHEMA, QueueSettings, SettingKind
+from spoolrack_store.model.stage_requests import StageInfo
 from spoolrack_store.model.transitions import State
 
 from .app.bounds import MAX_COUNT as MAX_COUNT
@@ -43,6 +51,7 @@ from .app.bounds import message_id as message_id
 from .app.bounds import number as number
 from .app.bounds import queue_name as queue_name
 from .app.queues import QueueChanges
+from .app.schedules import next_tick
 
 T = TypeVar("T")
 
@@ -239,7 +248,7 @@ def _present(message: pb.QueueSettings) -> dict[str, object]:
     return found
 
 
-def _settings(held: QueueSettings) -> pb.QueueSettings:
+def queue_settings(held: QueueSettings) -> pb.QueueSettings:
     made = pb.QueueSettings()
     for setting in SCHEMA.values():
         value = getattr(held, setting.name)
@@ -258,7 +267,7 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
     counts, blocking = queue.counts, queue.blocking
     return pb.Queue(
         name=queue.name,
-        settings=_settings(queue.settings),
+        settings=queue_settings(queue.settings),
         counts=pb.QueueCounts(
             ready_count=counts.ready_count,
             leased_count=counts.leased_count,
@@ -329,13 +338,13 @@ def message(message: Message) -> pb.Message:
     if message.due is not None:
         is_leased = message.state is State.LEASED
         _set(made.lease_expire_time if is_leased else made.deliver_time, message.due)
-    set_attributes(made.attributes, message.attributes)
+    _set_attributes(made.attributes, message.attributes)
     if message.deaths:
         made.dead_letter_records.extend(map(_record, message.deaths))
     return made
 
 
-def set_attributes(field: MutableMapping[str, pb.Attribute], attributes: Attributes) -> None:
+def _set_attributes(field: MutableMapping[str, pb.Attribute], attributes: Attributes) -> None:
     for name, value in attributes.items():
         if isinstance(value, str):
             field[name].string_value = value
@@ -352,7 +361,7 @@ def run(run: MessageRun) -> pb.MessageRun:
         columns=pb.MessageColumns(bodies=run.bodies, body_sizes=run.sizes, groups=run.groups),
     )
     for place, found in run.attributes.items():
-        set_attributes(made.columns.attributes[place].by_name, found)
+        _set_attributes(made.columns.attributes[place].by_name, found)
     return made
 
 
@@ -386,6 +395,80 @@ def _record(record: DeadLetterRecord) -> pb.DeadLetterRecord:
         redrive_time=None if record.redriven_at is None else timestamp(record.redriven_at),
         explanation=record.explanation,
     )
+
+
+# Redrives, schedules, stages and reservations.
+
+_REDRIVE_STATES: Final[Mapping[RedriveState, redrive_rpc.RedriveState.ValueType]] = {
+    RedriveState.RUNNING: redrive_rpc.REDRIVE_STATE_RUNNING,
+    RedriveState.DONE: redrive_rpc.REDRIVE_STATE_DONE,
+    RedriveState.CANCELLED: redrive_rpc.REDRIVE_STATE_CANCELLED,
+}
+
+
+def redrive(redrive: Redrive) -> redrive_rpc.Redrive:
+    return redrive_rpc.Redrive(
+        id=redrive.id,
+        queue=redrive.queue,
+        destination=redrive.destination,
+        source_queue=redrive.source_queue,
+        max_messages_per_second=redrive.rate,
+        state=_REDRIVE_STATES[redrive.state],
+        moved_count=redrive.moved,
+        failed_count=redrive.failed,
+        last_failure=redrive.last_failure,
+        remaining_count=redrive.remaining,
+        start_time=timestamp(redrive.started_at),
+        end_time=None if redrive.ended_at is None else timestamp(redrive.ended_at),
+    )
+
+
+def schedule(queued: QueuedSchedule) -> schedule_rpc.Schedule:
+    schedule, last, following = queued.schedule, queued.last_tick, next_tick(queued)
+    made = schedule_rpc.Schedule(
+        queue=queued.queue,
+        name=queued.name,
+        cron=schedule.cron,
+        time_zone=schedule.time_zone,
+        body=schedule.body,
+        group=schedule.group,
+        paused=schedule.is_paused,
+        create_time=timestamp(schedule.created_at),
+        last_tick_time=None if last is None else timestamp(Millis(last * 1_000)),
+        next_tick_time=None if following is None else timestamp(Millis(following * 1_000)),
+    )
+    _set_attributes(made.attributes, schedule.attributes)
+    return made
+
+
+def stage(stage: StageInfo) -> staging_rpc.Stage:
+    return staging_rpc.Stage(
+        name=stage.name,
+        chunk_count=stage.chunks,
+        message_counts=stage.messages,
+        expire_time=timestamp(stage.expires_at),
+    )
+
+
+def reservation(reservation: Reservation, root_id: str) -> reservation_rpc.Reservation:
+    return reservation_rpc.Reservation(
+        queue=reservation.queue,
+        stream=reservation.stream,
+        sequence_number=reservation.sequence_number,
+        message_count=reservation.messages,
+        byte_count=reservation.bytes,
+        expire_time=timestamp(reservation.expires_at),
+        state=(
+            reservation_rpc.RESERVATION_STATE_LOST
+            if reservation.is_lost
+            else reservation_rpc.RESERVATION_STATE_HELD
+        ),
+        read_count=reservation.reads,
+        root_id=root_id,
+    )
+
+
+# Requests.
 
 
 def states(numbers: Iterable[pb.MessageState.ValueType]) -> frozenset[State]:

@@ -115,14 +115,4 @@ class ReservationService:
         )
 
     def _told(self, reservation: Reservation) -> rpc.Reservation:
-        return rpc.Reservation(
-            queue=reservation.queue,
-            stream=reservation.stream,
-            sequence_number=reservation.sequence_number,
-            message_count=reservation.messages,
-            byte_count=reservation.bytes,
-            expire_time=convert.timestamp(reservation.expires_at),
-            state=rpc.RESERVATION_STATE_LOST if reservation.is_lost else rpc.RESERVATION_STATE_HELD,
-            read_count=reservation.reads,
-            root_id=self._root_id,
-        )
+        return convert.reservation(reservation, self._root_id)

@@ -5,12 +5,10 @@
 from __future__ import annotations
 
 from spoolrack.v1 import schedule_service_pb2 as rpc
-from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.schedule_requests import QueuedSchedule
 
 from . import convert
 from .access.authorization import current_caller
-from .app.schedules import Schedules, next_tick
+from .app.schedules import Schedules
 from .rpc import Context
 
 
@@ -34,7 +32,7 @@ class ScheduleService:
             attributes=convert.attributes(asked.attributes),
             group=asked.group,
         )
-        return rpc.CreateScheduleResponse(schedule=_schedule(made))
+        return rpc.CreateScheduleResponse(schedule=convert.schedule(made))
 
     async def ListSchedules(
         self, request: rpc.ListSchedulesRequest, context: Context
@@ -46,7 +44,7 @@ class ScheduleService:
             page_token=request.page_token,
         )
         return rpc.ListSchedulesResponse(
-            schedules=map(_schedule, page.items), next_page_token=page.next_token
+            schedules=map(convert.schedule, page.items), next_page_token=page.next_token
         )
 
     async def PauseSchedule(
@@ -55,7 +53,7 @@ class ScheduleService:
         paused = await self._schedules.pause(
             current_caller(), request.queue, request.name, is_paused=True
         )
-        return rpc.PauseScheduleResponse(schedule=_schedule(paused))
+        return rpc.PauseScheduleResponse(schedule=convert.schedule(paused))
 
     async def ResumeSchedule(
         self, request: rpc.ResumeScheduleRequest, context: Context
@@ -63,30 +61,10 @@ class ScheduleService:
         resumed = await self._schedules.pause(
             current_caller(), request.queue, request.name, is_paused=False
         )
-        return rpc.ResumeScheduleResponse(schedule=_schedule(resumed))
+        return rpc.ResumeScheduleResponse(schedule=convert.schedule(resumed))
 
     async def DeleteSchedule(
         self, request: rpc.DeleteScheduleRequest, context: Context
     ) -> rpc.DeleteScheduleResponse:
         await self._schedules.delete(current_caller(), request.queue, request.name)
         return rpc.DeleteScheduleResponse()
-
-
-def _schedule(each: QueuedSchedule) -> rpc.Schedule:
-    schedule, following = each.schedule, next_tick(each)
-    told = rpc.Schedule(
-        queue=each.queue,
-        name=each.name,
-        cron=schedule.cron,
-        time_zone=schedule.time_zone,
-        body=schedule.body,
-        group=schedule.group,
-        paused=schedule.is_paused,
-        create_time=convert.timestamp(schedule.created_at),
-    )
-    convert.set_attributes(told.attributes, schedule.attributes)
-    if each.last_tick is not None:
-        told.last_tick_time.CopyFrom(convert.timestamp(Millis(each.last_tick * 1_000)))
-    if following is not None:
-        told.next_tick_time.CopyFrom(convert.timestamp(Millis(following * 1_000)))
-    return told

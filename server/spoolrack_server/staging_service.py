@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from spoolrack.v1 import staging_service_pb2 as rpc
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest
-from spoolrack_store.model.stage_requests import DEFAULT_TIME_TO_LIVE, Stage, StageInfo
+from spoolrack_store.model.stage_requests import DEFAULT_TIME_TO_LIVE, Stage
 
 from . import convert
 from .access.authorization import current_caller
@@ -67,7 +67,9 @@ class StagingService:
         page = await self._stages.list(
             current_caller(), page_size=request.page_size, page_token=request.page_token
         )
-        return rpc.ListStagesResponse(stages=map(_stage, page.items), next_page_token=page.next_token)
+        return rpc.ListStagesResponse(
+            stages=map(convert.stage, page.items), next_page_token=page.next_token
+        )
 
 
 def _chunk(request: rpc.StageRequest) -> Stage:
@@ -131,12 +133,3 @@ def _with_messages(stage: Stage, request: rpc.StageRequest) -> Stage:
 
 def _refused(position: int, why: object) -> InvalidMessage:
     return InvalidMessage(why=f"number {position}: {why}")
-
-
-def _stage(stage: StageInfo) -> rpc.Stage:
-    return rpc.Stage(
-        name=stage.name,
-        chunk_count=stage.chunks,
-        message_counts=stage.messages,
-        expire_time=convert.timestamp(stage.expires_at),
-    )

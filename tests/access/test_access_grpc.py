@@ -181,7 +181,8 @@ async def test_a_permission_for_some_queues_is_none_for_others(alice: Client, ow
     for queue in ("a1", "b1"):
         await owner.create(queue)
         await owner.send(b"x", queue=queue)
-    for method in [name for name, rule in METHODS.items() if rule.queues(requests("b1")[name])]:
+    named = [name for name, rule in METHODS.items() if rule.queues(requests("b1")[name])]
+    for method in [*named, "ListReservations", "ListRedrives", "ListSchedules"]:
         reason, message = await outcome(alice, method, requests("b1")[method])
         assert reason == "PERMISSION_DENIED", method
         assert "alice may not" in message
@@ -226,6 +227,17 @@ async def test_dead_letters_need_a_permission_where_they_go(alice: Client, owner
     assert (await alice.stub.UpdateQueue(named)).queue.settings.dead_letter_queue == "a2"
     asked = redrive.StartRedriveRequest(queue="a2", destination="b1")
     assert (await refused(alice.stub.StartRedrive(asked))).reason == "PERMISSION_DENIED"
+
+
+async def test_a_schedule_needs_the_permission_to_send_to_its_queue(
+    server: Server, files: Files, owner: Client
+) -> None:
+    await owner.create("a1")
+    files.write_permissions("owner all *", "alice manage a*")
+    assert reads_again(server)
+    async with as_caller(server, bearer(files.tokens["alice"])) as alice:
+        no = await refused(alice.stub.CreateSchedule(requests("a1")["CreateSchedule"]))
+    assert (no.reason, no.metadata["permission"]) == ("PERMISSION_DENIED", "send")
 
 
 async def test_stages_of_queues_that_one_may_not_send_to_belong_to_others(

@@ -287,7 +287,7 @@ async def test_stages_and_reservations_of_others_are_neither_seen_nor_ended(tmp_
         )
         assert (answer.status, answer.reason) == (409, "NAME_TAKEN")
         assert len((await api(http, "stages", **ALICE))["stages"]) == 1
-        assert not (await api(http, "reservations", **ALICE))["reservations"][0]["is_lost"]
+        assert (await api(http, "reservations", **ALICE))["reservations"][0]["state"] == "held"
 
 
 async def test_more_queues_than_one_answer_has_are_said_to_be_more(http: Http, server: Server) -> None:

@@ -17,16 +17,17 @@ from spoolrack_store.model.redrive_requests import MAX_SELECTED
 from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER
 from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_DELAY, QueueSettings
 
+from .. import convert
 from ..app.bounds import MAX_COUNT, place
 from ..app.caller import Permission
 from ..app.queues import QueueChanges
 from ..gateway import headers
 from ..gateway.context import GatewayContext
+from ..gateway.json_form import rendered
 from ..gateway.queue_endpoints import changes_in
 from ..gateway.request_checks import CALLER
 from ..gateway.schedule_endpoints import content_of
 from ..status import INTERNAL, failure_of
-from . import serializers
 from .change_requests import change, text, texts, whole
 from .queries import MAX_AGE, PRIVATE
 
@@ -150,12 +151,12 @@ class Actions:
             ids=texts(asked, "ids", most=MAX_SELECTED),
             rate=whole(asked, "rate"),
         )
-        return _answer({"redrive": serializers.redrive(started)})
+        return _answer({"redrive": rendered(convert.redrive(started))})
 
     async def cancel_redrive(self, request: web.Request) -> web.StreamResponse:
         asked = await change(self._context, request)
         ended = await self._app.redrives.cancel(request[CALLER], text(asked, "id"))
-        return _answer({"redrive": serializers.redrive(ended)})
+        return _answer({"redrive": rendered(convert.redrive(ended))})
 
 
 def _settings(asked: Mapping[str, Any]) -> dict[str, object]:

@@ -18,12 +18,12 @@ from spoolrack_store.model.operations import MessageFilter, OpenMessage
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
+from .. import convert
 from ..app.application import Application
 from ..app.caller import ALL_QUEUES, Permission
 from ..gateway import headers
-from ..gateway.queue_endpoints import written
+from ..gateway.json_form import rendered
 from ..gateway.request_checks import CALLER
-from ..gateway.schedule_endpoints import described
 from ..health import Health
 from ..observability.observer import Observer
 from . import serializers
@@ -95,7 +95,7 @@ class DashboardViews:
             {
                 "queues": rows,
                 "are_all": len(visible) <= MOST_QUEUES,
-                "defaults": written(QueueSettings()),
+                "defaults": rendered(convert.queue_settings(QueueSettings())),
                 "may_create": caller.may_somewhere(Permission.MANAGE),
                 "at": self._clock.monotonic(),
                 "by": self._store.overview.owner,
@@ -140,11 +140,11 @@ class DashboardViews:
         found["schedules"] = None
         if caller.may(Permission.MANAGE, name):
             schedules = await self._app.schedules.list(caller, queue=name, page_size=MOST_THINGS)
-            found["schedules"] = [described(each) for each in schedules.items]
+            found["schedules"] = [rendered(convert.schedule(each)) for each in schedules.items]
         found["redrive"] = None
         if sources:
             running = await self._app.redrives.running(caller, name)
-            found["redrive"] = running and serializers.redrive(running)
+            found["redrive"] = running and rendered(convert.redrive(running))
         target = queue.settings.dead_letter_queue
         found["dead_letter_queue_is_missing"] = bool(target) and not await self._is_there(target)
         return _answer(found)
@@ -197,7 +197,7 @@ class DashboardViews:
         page = await self._app.stages.list(caller, page_size=MOST_THINGS)
         stages = [
             {
-                **serializers.stage(each),
+                **rendered(convert.stage(each)),
                 "may_abort": caller.may(Permission.SEND, *each.messages),
             }
             for each in page.items
@@ -209,7 +209,7 @@ class DashboardViews:
         page = await self._app.reservations.list(caller, page_size=MOST_THINGS)
         reservations = [
             {
-                **serializers.reservation(each),
+                **rendered(convert.reservation(each, self._store.root_id)),
                 "may_release": caller.may(Permission.RECEIVE, each.queue),
             }
             for each in page.items
@@ -220,7 +220,7 @@ class DashboardViews:
         caller = request[CALLER]
         redrives = [
             {
-                **serializers.redrive(each),
+                **rendered(convert.redrive(each)),
                 "may_cancel": caller.may(Permission.MANAGE, each.queue),
             }
             for each in await self._app.redrives.last(caller, MOST_THINGS)

@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import (
     DiskFull,
     InvalidRequest,
@@ -37,17 +36,17 @@ from spoolrack_store.model.operations import (
     messages_of,
 )
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
-from spoolrack_store.model.transitions import State
 
+from .. import convert
 from ..app.bounds import message_id
 from ..consumers import consumer_of_request
 from ..lease_requests import receipts_of
 from ..observability.trace_context import context_in, inherit_context
 from . import headers, request_bodies
 from .context import GatewayContext
+from .json_form import rendered
 from .queue_endpoints import queue_of
 from .request_checks import CALLER
-from .schedule_endpoints import attributes_as_json
 
 SMALL: Final = 64 * 1024
 """Bytes of a body that may come before the queue is asked how many it takes."""
@@ -259,7 +258,10 @@ class MessageEndpoints:
             page_token=query.get("page_token", ""),
         )
         content = {
-            "messages": [_described(message) for message in page.items],
+            "messages": [
+                rendered(convert.message(message), without=("body", "receipt"))
+                for message in page.items
+            ],
             "next_page_token": page.next_token,
         }
         return web.json_response(content, headers={"Cache-Control": "no-store"})
@@ -315,46 +317,6 @@ class MessageEndpoints:
             states=headers.states(request.query),
         )
         return web.json_response({"purged_count": purged})
-
-
-def _described(message: Message) -> dict[str, Any]:
-    """Return a message as JSON has it, without its body."""
-    is_leased = message.state is State.LEASED
-    found: dict[str, Any] = {
-        "id": message.id,
-        "state": message.state.value,
-        "body_size": message.size,
-        "send_time": headers.time_text(message.sent_at),
-        "receive_count": message.receives,
-        "group": message.group,
-        "priority": message.priority,
-        **attributes_as_json(message.attributes),
-    }
-    if message.first_receive is not None:
-        found["first_receive_time"] = headers.time_text(message.first_receive)
-    if message.due is not None:
-        name = "lease_expire_time" if is_leased else "deliver_time"
-        found[name] = headers.time_text(message.due)
-    if message.deaths:
-        found["dead_letter_records"] = [_record(record) for record in message.deaths]
-    return found
-
-
-def _record(record: DeadLetterRecord) -> dict[str, Any]:
-    return {
-        "source_queue": record.source_queue,
-        "reason": record.reason,
-        "explanation": record.explanation,
-        "receive_count": record.receives,
-        "first_receive_time": _time_or_none(record.first_receive),
-        "dead_letter_time": headers.time_text(record.dead_lettered_at),
-        "redrive_queue": record.redriven_to,
-        "redrive_time": _time_or_none(record.redriven_at),
-    }
-
-
-def _time_or_none(moment: Millis | None) -> str | None:
-    return None if moment is None else headers.time_text(moment)
 
 
 def id_of(request: web.Request) -> str:

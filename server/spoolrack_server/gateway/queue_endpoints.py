@@ -16,14 +16,15 @@ from spoolrack_store.model.errors import (
     QueueExists,
     QueueNotFound,
 )
-from spoolrack_store.model.operations import Queue
 from spoolrack_store.model.settings import SCHEMA, QueueSettings
 
+from .. import convert
 from ..app.bounds import queue_name
 from ..app.queues import QueueChanges
 from . import headers, request_bodies
 from .context import GatewayContext
 from .http_errors import SettingsTooLarge
+from .json_form import rendered
 from .request_checks import CALLER
 
 LARGEST_SETTINGS: Final = 64 * 1024
@@ -41,7 +42,7 @@ class QueueEndpoints:
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         queue = await self._queues.get(request[CALLER], queue_of(request))
-        content = described(queue, self._clock.wall()) | standstill(queue)
+        content = rendered(convert.queue(queue, self._clock.wall()))
         kept = {"Cache-Control": "no-store", "ETag": headers.version_tag(queue.version)}
         return web.json_response(content, headers=kept)
 
@@ -129,50 +130,3 @@ def _millis(name: str, seconds: object) -> Millis:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not abs(seconds) < 1e15:
         raise InvalidSetting(name=name, value=seconds, rule="must be a number of seconds")
     return Millis(round(seconds * 1_000))
-
-
-def written(settings: QueueSettings) -> dict[str, Any]:
-    """Return settings as JSON, with spans in seconds."""
-    return {
-        name: value / 1_000 if SCHEMA[name].is_span else value
-        for name, value in asdict(settings).items()
-    }
-
-
-def described(queue: Queue, now: Millis) -> dict[str, Any]:
-    """Return a queue as JSON at the Unix time `now`."""
-    counts, oldest = queue.counts, queue.counts.oldest
-    return {
-        "name": queue.name,
-        "settings": written(queue.settings),
-        "labels": dict(queue.labels),
-        "counts": {
-            "ready_count": counts.ready_count,
-            "leased_count": counts.leased_count,
-            "delayed_count": counts.delayed_count,
-            "byte_count": counts.byte_count,
-            "oldest_age": None if oldest is None else max(0, now - oldest) / 1_000,
-        },
-        "create_time": headers.time_text(queue.created_at),
-        "version": queue.version,
-    }
-
-
-def standstill(queue: Queue) -> dict[str, Any]:
-    """Return the obstacles of a queue's messages, and its oldest leases, as JSON."""
-    return {
-        "obstacles": [asdict(each) for each in queue.obstacles],
-        "oldest_leases": [
-            {
-                "message_id": each.id,
-                "message_count": each.count,
-                "first_receive_time": None if each.first is None else headers.time_text(each.first),
-                "lease_expire_time": headers.time_text(each.due),
-                "receive_count": each.receives,
-                "stream": each.stream,
-                "consumer": each.consumer,
-                "receive_time": None if each.since is None else headers.time_text(each.since),
-            }
-            for each in queue.oldest_leases
-        ],
-    }

@@ -7,14 +7,12 @@ import binascii
 from typing import Any, Final
 
 from aiohttp import web
-from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import InvalidRequest
-from spoolrack_store.model.message_content import Attributes
-from spoolrack_store.model.schedule_requests import QueuedSchedule
 
+from .. import convert
 from ..app.bounds import MAX_COUNT
-from ..app.schedules import Schedules, next_tick
-from . import headers
+from ..app.schedules import Schedules
+from .json_form import rendered
 from .queue_endpoints import QueueEndpoints, queue_of
 from .request_checks import CALLER
 
@@ -33,7 +31,9 @@ class ScheduleEndpoints:
     async def list_schedules(self, request: web.Request) -> web.StreamResponse:
         # One page: a queue can't have more.
         page = await self._schedules.list(request[CALLER], queue=queue_of(request), page_size=MAX_COUNT)
-        return web.json_response({"schedules": [described(each) for each in page.items]})
+        return web.json_response(
+            {"schedules": [rendered(convert.schedule(each)) for each in page.items]}
+        )
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         queue = queue_of(request)
@@ -41,7 +41,7 @@ class ScheduleEndpoints:
         made = await self._schedules.create(
             request[CALLER], queue, request.match_info["schedule"], **content
         )
-        return web.json_response(described(made), status=201)
+        return web.json_response(rendered(convert.schedule(made)), status=201)
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
         await self._schedules.delete(request[CALLER], queue_of(request), request.match_info["schedule"])
@@ -60,7 +60,7 @@ class ScheduleEndpoints:
             request.match_info["schedule"],
             is_paused=is_paused,
         )
-        return web.json_response(described(paused))
+        return web.json_response(rendered(convert.schedule(paused)))
 
 
 def content_of(asked: dict[str, Any]) -> dict[str, Any]:
@@ -87,45 +87,6 @@ def content_of(asked: dict[str, Any]) -> dict[str, Any]:
         "attributes": attributes,
         "group": _text(asked, "group"),
     }
-
-
-def described(each: QueuedSchedule) -> dict[str, Any]:
-    """Return a schedule as JSON."""
-    schedule, following = each.schedule, next_tick(each)
-    found: dict[str, Any] = {
-        "queue": each.queue,
-        "name": each.name,
-        "cron": schedule.cron,
-        "time_zone": schedule.time_zone,
-        "group": schedule.group,
-        "paused": schedule.is_paused,
-        "create_time": headers.time_text(schedule.created_at),
-        **body_as_json(schedule.body),
-        **attributes_as_json(schedule.attributes),
-    }
-    for name, tick in (("last_tick_time", each.last_tick), ("next_tick_time", following)):
-        if tick is not None:
-            found[name] = headers.time_text(Millis(tick * 1_000))
-    return found
-
-
-def body_as_json(body: bytes) -> dict[str, str]:
-    """Return a body as `body` if it is text, and else in base64 as `binary_body`."""
-    try:
-        return {"body": body.decode()}
-    except UnicodeDecodeError:
-        return {"binary_body": base64.b64encode(body).decode()}
-
-
-def attributes_as_json(attributes: Attributes) -> dict[str, dict[str, str]]:
-    """Return attributes as `attributes` and `binary_attributes`, these in base64."""
-    found: dict[str, dict[str, str]] = {"attributes": {}, "binary_attributes": {}}
-    for name, value in attributes.items():
-        if isinstance(value, str):
-            found["attributes"][name] = value
-        else:
-            found["binary_attributes"][name] = base64.b64encode(value).decode()
-    return found
 
 
 def _text(asked: dict[str, Any], name: str) -> str:
