@@ -121,9 +121,9 @@ class Queues:
         """Return a queue, for a caller whose permission for something else was checked."""
         return await self._access.read(self._store.queue, name)
 
+    @on_queue(Permission.SEND)
     async def find_target(self, caller: Caller, name: str) -> Queue:
         """Return a queue that the caller may name as a dead-letter queue."""
-        _require_target(caller, name)
         return await self.find(name)
 
     @on_some_queue(Permission.MONITOR)

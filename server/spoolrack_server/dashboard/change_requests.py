@@ -8,15 +8,14 @@ of an open server, would make a foreign page's request look like the operator's.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from aiohttp import web
 from spoolrack_store.model.errors import InvalidRequest, MessageTooLarge
 
-from ..gateway import request_bodies
 from ..gateway.context import GatewayContext
+from ..gateway.queue_endpoints import object_in
 
 OURS: Final = "X-Spoolrack-Dashboard"
 """The header of a change."""
@@ -34,25 +33,11 @@ async def change(context: GatewayContext, request: web.Request) -> Mapping[str, 
             "sent this",
         )
     try:
-        with context.upload_memory.share() as share:
-            raw = await request_bodies.read(
-                request,
-                queue="",
-                limit=LARGEST_BODY,
-                http_limits=context.http_limits,
-                share=share,
-            )
+        return object_in(await context.body(request, LARGEST_BODY))
     except MessageTooLarge as error:
         raise InvalidRequest(
             what="the body", value="more", rule=f"has {LARGEST_BODY} bytes at most"
         ) from error
-    try:
-        found = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest(what="the body", value=str(error), rule="must be JSON") from error
-    if not isinstance(found, dict):
-        raise InvalidRequest(what="the body", value=type(found).__name__, rule="must be a JSON object")
-    return found
 
 
 def text(content: Mapping[str, Any], name: str, default: str | None = None) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from aiohttp import web
 from spoolrack_store.model.errors import Draining
 
 from ..app.application import Application
 from ..logs import Log
 from ..memory import MemoryLimiter
+from . import request_bodies
 from .request_bodies import HttpLimits, UploadMemory
 
 
@@ -28,6 +30,13 @@ class GatewayContext:
         self.http_limits = http_limits or HttpLimits()
         self.upload_memory = UploadMemory(self.http_limits.memory)
         self._draining = asyncio.Event()
+
+    async def body(self, request: web.Request, limit: int, queue: str = "") -> bytes:
+        """Return a body of up to `limit` bytes; raise `MessageTooLarge` about `queue` for more."""
+        with self.upload_memory.share() as share:
+            return await request_bodies.read(
+                request, queue=queue, limit=limit, http_limits=self.http_limits, share=share
+            )
 
     def drain(self) -> None:
         """End the waits of requests."""

@@ -21,7 +21,7 @@ from spoolrack_store.model.settings import SCHEMA, QueueSettings
 from .. import convert
 from ..app.bounds import queue_name
 from ..app.queues import QueueChanges
-from . import headers, request_bodies
+from . import headers
 from .context import GatewayContext
 from .http_errors import SettingsTooLarge
 from .json_form import rendered
@@ -79,14 +79,7 @@ class QueueEndpoints:
         if request.content_type != "application/json" or not request.can_read_body:
             return {}
         try:
-            with self._context.upload_memory.share() as share:
-                raw = await request_bodies.read(
-                    request,
-                    queue=name,
-                    limit=LARGEST_SETTINGS,
-                    http_limits=self._context.http_limits,
-                    share=share,
-                )
+            raw = await self._context.body(request, LARGEST_SETTINGS, name)
         except MessageTooLarge as error:
             raise SettingsTooLarge(LARGEST_SETTINGS) from error
         return object_in(raw) if raw.strip() else {}
