@@ -473,14 +473,21 @@ async def test_redrives_of_queues_that_one_may_not_manage_are_not_there(
 ) -> None:
     """A caller with MONITOR alone sees them, and can't end them."""
     security = Security(
-        tokens=files.write_tokens("owner", "alice", "looker"),
-        permissions=files.write_permissions("owner all *", "alice all a*", "looker monitor dead"),
+        tokens=files.write_tokens("owner", "alice", "looker", "keeper"),
+        permissions=files.write_permissions(
+            "owner all *",
+            "alice all a*",
+            "looker monitor dead",
+            "keeper monitor dead",
+            "keeper manage k*",
+        ),
     )
     async with (
         serving(tmp_path / "root", security) as server,
         as_caller(server, bearer(files.tokens["owner"])) as owner,
         as_caller(server, bearer(files.tokens["alice"])) as alice,
         as_caller(server, bearer(files.tokens["looker"])) as looker,
+        as_caller(server, bearer(files.tokens["keeper"])) as keeper,
     ):
         await owner.create("dead")
         await owner.create("a1")
@@ -495,6 +502,8 @@ async def test_redrives_of_queues_that_one_may_not_manage_are_not_there(
         assert not (await alice.stub.ListRedrives(everything)).redrives
         assert (await looker.stub.GetRedrive(get)).redrive.id == id
         assert (await refused(looker.stub.CancelRedrive(cancel))).reason == "PERMISSION_DENIED"
+        assert (await keeper.stub.GetRedrive(get)).redrive.id == id
+        assert (await refused(keeper.stub.CancelRedrive(cancel))).reason == "REDRIVE_NOT_FOUND"
         assert [found.id for found in (await looker.stub.ListRedrives(everything)).redrives] == [id]
         ended = (await owner.stub.CancelRedrive(cancel)).redrive
         assert ended.state == redrive.REDRIVE_STATE_CANCELLED

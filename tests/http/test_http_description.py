@@ -9,14 +9,14 @@ from typing import Any
 
 from spoolrack_server import status
 from spoolrack_server.app.application import Application
-from spoolrack_server.gateway import http_errors
 from spoolrack_server.gateway.admin_endpoints import AdminEndpoints
-from spoolrack_server.gateway.context import GatewayContext
 from spoolrack_server.gateway.message_endpoints import MessageEndpoints
 from spoolrack_server.gateway.queue_endpoints import QueueEndpoints
 from spoolrack_server.gateway.routes import routes
 from spoolrack_server.gateway.schedule_endpoints import ScheduleEndpoints
 from spoolrack_server.health import Health
+from spoolrack_server.http_transport import http_errors
+from spoolrack_server.http_transport.context import HttpContext
 from spoolrack_server.logs import make_log
 from spoolrack_server.server import Server
 from spoolrack_store.model.clock import SystemClock
@@ -36,7 +36,7 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 async def test_every_route_is_described_and_nothing_else(server: Server) -> None:
     app = Application(server.store, SystemClock(), make_log())
-    asking = GatewayContext(app, make_log())
+    asking = HttpContext(app, make_log())
     pages = AdminEndpoints(Health(), server.observer)
     queues = QueueEndpoints(asking, SystemClock())
     schedules = ScheduleEndpoints(app.schedules, queues)

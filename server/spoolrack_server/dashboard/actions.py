@@ -21,12 +21,11 @@ from .. import convert
 from ..app.bounds import MAX_COUNT, place
 from ..app.caller import Permission
 from ..app.queues import QueueChanges
-from ..gateway import headers
-from ..gateway.context import GatewayContext
-from ..gateway.json_form import rendered
-from ..gateway.queue_endpoints import changes_in
-from ..gateway.request_checks import CALLER
-from ..gateway.schedule_endpoints import content_of
+from ..http_transport import headers
+from ..http_transport.context import HttpContext
+from ..http_transport.json_form import rendered
+from ..http_transport.json_requests import changes_in, content_of
+from ..http_transport.request_checks import CALLER
 from ..status import INTERNAL, failure_of
 from .change_requests import change, text, texts, whole
 from .queries import MAX_AGE, PRIVATE
@@ -35,7 +34,7 @@ from .queries import MAX_AGE, PRIVATE
 class Actions:
     """The handlers of changes. Lives in one event loop."""
 
-    def __init__(self, context: GatewayContext, clock: Clock) -> None:
+    def __init__(self, context: HttpContext, clock: Clock) -> None:
         self._context = context
         self._app = context.app
         self._clock = clock

@@ -14,8 +14,8 @@ from typing import Any, Final
 from aiohttp import web
 from spoolrack_store.model.errors import InvalidRequest, MessageTooLarge
 
-from ..gateway.context import GatewayContext
-from ..gateway.queue_endpoints import object_in
+from ..http_transport.context import HttpContext
+from ..http_transport.json_requests import object_in
 
 OURS: Final = "X-Spoolrack-Dashboard"
 """The header of a change."""
@@ -23,7 +23,7 @@ LARGEST_BODY: Final = 128 * 1024
 """Bytes of JSON: a selection of a thousand ids has 40,000."""
 
 
-async def change(context: GatewayContext, request: web.Request) -> Mapping[str, Any]:
+async def change(context: HttpContext, request: web.Request) -> Mapping[str, Any]:
     """Return the JSON object of a change's body. Raises `InvalidRequest` before any change."""
     if OURS not in request.headers or request.content_type != "application/json":
         raise InvalidRequest(

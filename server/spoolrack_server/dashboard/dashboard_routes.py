@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from spoolrack_store.model.clock import Clock
 
-from ..gateway.context import GatewayContext
-from ..gateway.routes import Route
 from ..health import Health
+from ..http_transport.context import HttpContext
+from ..http_transport.route import Route
 from ..observability.observer import Observer
 from .actions import Actions
 from .assets import Assets
@@ -21,7 +21,7 @@ from .queries import DashboardViews
 
 
 def dashboard_routes(
-    context: GatewayContext, health: Health, clock: Clock, observer: Observer
+    context: HttpContext, health: Health, clock: Clock, observer: Observer
 ) -> Sequence[Route]:
     assets, changing = Assets(), Actions(context, clock)
     looking = DashboardViews(context.app, health, clock, observer)

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from ..app.caller import Permission
 from ..app.queues import Queues
-from ..gateway.request_checks import CALLER
+from ..http_transport.request_checks import CALLER
 from ..observability.history import EVERY
 from ..observability.observer import Observer
 from .queries import MOST_QUEUES, PRIVATE, contains

@@ -21,10 +21,10 @@ from spoolrack_store.model.transitions import State
 from .. import convert
 from ..app.application import Application
 from ..app.caller import ALL_QUEUES, Permission
-from ..gateway import headers
-from ..gateway.json_form import rendered
-from ..gateway.request_checks import CALLER
 from ..health import Health
+from ..http_transport import headers
+from ..http_transport.json_form import rendered
+from ..http_transport.request_checks import CALLER
 from ..observability.observer import Observer
 from . import serializers
 

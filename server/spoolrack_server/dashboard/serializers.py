@@ -15,7 +15,7 @@ from spoolrack_store.model.overview_values import Owner
 
 from .. import convert
 from ..app.caller import Permission
-from ..gateway.json_form import rendered
+from ..http_transport.json_form import rendered
 
 PREVIEW: Final = 64 * 1024
 """Bytes of a body that are shown of one message."""

@@ -24,6 +24,18 @@ from ..app.application import Application
 from ..concurrency import ConcurrencyLimit
 from ..dashboard.dashboard_routes import dashboard_routes
 from ..health import Health
+from ..http_transport.context import HttpContext
+from ..http_transport.http_errors import (
+    GatewayError,
+    MethodNotAllowed,
+    NoSuchPage,
+    internal_error,
+    response_to,
+)
+from ..http_transport.http_listener import HttpListener, expect_nothing
+from ..http_transport.request_bodies import HttpLimits
+from ..http_transport.request_checks import RequestChecks
+from ..http_transport.route import Endpoint, Route, pattern
 from ..limits import Limits
 from ..logs import Log
 from ..memory import MemoryLimiter
@@ -33,14 +45,9 @@ from ..observability.observer import Observer
 from ..observability.request_ids import HEADER
 from ..status import LONGEST_MESSAGE
 from .admin_endpoints import AdminEndpoints
-from .context import GatewayContext
-from .http_errors import GatewayError, MethodNotAllowed, NoSuchPage, internal_error, response_to
-from .http_listener import HttpListener, expect_nothing
 from .message_endpoints import MessageEndpoints
 from .queue_endpoints import QueueEndpoints
-from .request_bodies import HttpLimits
-from .request_checks import RequestChecks
-from .routes import Endpoint, Route, pattern, routes
+from .routes import routes
 from .schedule_endpoints import ScheduleEndpoints
 
 REQUEST: Final = web.RequestKey("spoolrack-request-id", str)
@@ -70,7 +77,7 @@ class Gateway:
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
         self._checks = RequestChecks(guard or AccessControl())
         self._app = Application(store, clock, log, workers, observer.with_consumers)
-        self._context = GatewayContext(self._app, log, http_limits, memory)
+        self._context = HttpContext(self._app, log, http_limits, memory)
         self._pages: set[Endpoint] = set()
         queues = QueueEndpoints(self._context, clock)
         application = self._application(

@@ -40,13 +40,13 @@ from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 from .. import convert
 from ..app.bounds import message_id
 from ..consumers import consumer_of_request
+from ..http_transport import headers, request_bodies
+from ..http_transport.context import HttpContext
+from ..http_transport.json_form import rendered
+from ..http_transport.request_checks import CALLER
 from ..lease_requests import receipts_of
 from ..observability.trace_context import context_in, inherit_context
-from . import headers, request_bodies
-from .context import GatewayContext
-from .json_form import rendered
 from .queue_endpoints import queue_of
-from .request_checks import CALLER
 
 SMALL: Final = 64 * 1024
 """Bytes of a body that may come before the queue is asked how many it takes."""
@@ -62,7 +62,7 @@ BLOCK: Final = 256 * 1024
 class MessageEndpoints:
     """The handlers of messages. Lives in one event loop."""
 
-    def __init__(self, context: GatewayContext) -> None:
+    def __init__(self, context: HttpContext) -> None:
         self._context = context
         self._app = context.app
         self._access = context.app.access

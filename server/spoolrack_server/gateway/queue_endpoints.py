@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
 from aiohttp import web
-from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import (
-    InvalidRequest,
-    InvalidSetting,
     MessageTooLarge,
     QueueExists,
     QueueNotFound,
 )
-from spoolrack_store.model.settings import SCHEMA, QueueSettings
 
 from .. import convert
 from ..app.bounds import queue_name
 from ..app.queues import QueueChanges
-from . import headers
-from .context import GatewayContext
-from .http_errors import SettingsTooLarge
-from .json_form import rendered
-from .request_checks import CALLER
+from ..http_transport import headers
+from ..http_transport.context import HttpContext
+from ..http_transport.http_errors import SettingsTooLarge
+from ..http_transport.json_form import rendered
+from ..http_transport.json_requests import declared, object_in
+from ..http_transport.request_checks import CALLER
 
 LARGEST_SETTINGS: Final = 64 * 1024
 """Bytes of JSON."""
-_DEFAULTS: Final = QueueSettings()
 
 
 class QueueEndpoints:
     """The handlers of queues. Lives in one event loop."""
 
-    def __init__(self, context: GatewayContext, clock: Clock) -> None:
+    def __init__(self, context: HttpContext, clock: Clock) -> None:
         self._context = context
         self._queues = context.app.queues
         self._clock = clock
@@ -87,39 +82,3 @@ class QueueEndpoints:
 
 def queue_of(request: web.Request) -> str:
     return queue_name(request.match_info["queue"])
-
-
-def object_in(raw: bytes) -> dict[str, Any]:
-    """Return the JSON object in a body; raise `InvalidRequest` for anything else."""
-    try:
-        found = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest(what="the body", value=str(error), rule="must be JSON") from error
-    if not isinstance(found, dict):
-        raise InvalidRequest(what="the body", value=type(found).__name__, rule="must be a JSON object")
-    return found
-
-
-def declared(asked: Mapping[str, Any]) -> tuple[QueueSettings, dict[str, str]]:
-    """Return the settings and the labels that a body declares: settings by their names, with spans in
-    seconds, and `labels`."""
-    labels = asked.get("labels", {})
-    if not isinstance(labels, dict):
-        raise InvalidSetting(name="labels", value=labels, rule="must be an object")
-    changes = changes_in({name: value for name, value in asked.items() if name != "labels"})
-    return _DEFAULTS.changed(changes), labels
-
-
-def changes_in(found: Mapping[str, Any]) -> dict[str, object]:
-    """Return the settings in an object of JSON by the store's names, with spans in milliseconds."""
-    return {
-        name: _millis(name, value) if name in SCHEMA and SCHEMA[name].is_span else value
-        for name, value in found.items()
-    }
-
-
-def _millis(name: str, seconds: object) -> Millis:
-    # An infinite span, or none at all, would not come through the store's bounds as an integer.
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not abs(seconds) < 1e15:
-        raise InvalidSetting(name=name, value=seconds, rule="must be a number of seconds")
-    return Millis(round(seconds * 1_000))

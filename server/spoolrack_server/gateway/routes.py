@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-from aiohttp import web
-
-from ..app.caller import Permission, permission_of
+from ..app.caller import Permission
 from ..app.messages import Messages
 from ..app.queues import Queues
 from ..app.schedules import Schedules
+from ..http_transport.route import Route
 from .admin_endpoints import AdminEndpoints
 from .message_endpoints import MessageEndpoints
 from .queue_endpoints import QueueEndpoints
@@ -20,39 +18,6 @@ from .schedule_endpoints import ScheduleEndpoints
 SEND: Final = Permission.SEND
 RECEIVE: Final = Permission.RECEIVE
 MONITOR: Final = Permission.MONITOR
-
-Endpoint = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    method: str
-    path: str
-    """As OpenAPI writes it."""
-    endpoint: Endpoint
-    needs: Permission | Callable[..., Any] | None = None
-    """The permission, or the use case that has one, needed for the queue in the path, or for all queues
-    without one; None: none, or the endpoint checks it."""
-    is_page: bool = False
-    """Served also while the server drains."""
-    is_open: bool = False
-    """Also without credentials."""
-    parameters: Collection[str] = ()
-    """Names that its query may have; of one that is open, any."""
-    leases: bool = False
-    """A GET that isn't safe."""
-
-    @property
-    def permission(self) -> Permission | None:
-        """The permission that a request needs before its body is read."""
-        if self.needs is None or isinstance(self.needs, Permission):
-            return self.needs
-        return permission_of(self.needs)
-
-    @property
-    def changes(self) -> bool:
-        """Whether the route changes anything."""
-        return self.leases or self.method not in ("GET", "HEAD")
 
 
 def routes(
@@ -128,8 +93,3 @@ def routes(
             "POST", "/{queue}/messages/{id}/reject", messages.reject, RECEIVE, parameters=("reason",)
         ),
     )
-
-
-def pattern(path: str) -> str:
-    """Return the path in the syntax of aiohttp's router, which excludes `/-/` from queues."""
-    return path.replace("{queue}", "{queue:(?!-(?:/|$))[^/]+}")

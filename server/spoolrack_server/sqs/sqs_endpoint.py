@@ -27,12 +27,12 @@ from ..app.application import Application
 from ..app.caller import Caller, Permission
 from ..concurrency import ConcurrencyLimit
 from ..consumers import consumer_of_request
-from ..gateway import request_bodies
-from ..gateway.context import GatewayContext
-from ..gateway.http_errors import GatewayError
-from ..gateway.http_listener import HttpListener, expect_nothing
-from ..gateway.request_bodies import HttpLimits
-from ..gateway.request_checks import require_own_name, require_own_origin
+from ..http_transport import request_bodies
+from ..http_transport.context import HttpContext
+from ..http_transport.http_errors import GatewayError
+from ..http_transport.http_listener import HttpListener, expect_nothing
+from ..http_transport.request_bodies import HttpLimits
+from ..http_transport.request_checks import require_own_name, require_own_origin
 from ..limits import Limits
 from ..logs import Log
 from ..memory import MemoryLimiter
@@ -94,7 +94,7 @@ class SqsEndpoint:
 
     def __init__(
         self,
-        context: GatewayContext,
+        context: HttpContext,
         clock: Clock,
         log: Log,
         watch: Instrumentation,
@@ -345,7 +345,7 @@ def endpoint(
     url: str | None,
 ) -> SqsEndpoint:
     """Return an endpoint that shares only the store, the bounds and the metrics with the rest."""
-    context = GatewayContext(Application(store, clock, log, workers), log, http_limits, memory)
+    context = HttpContext(Application(store, clock, log, workers), log, http_limits, memory)
     return SqsEndpoint(context, clock, log, watch, authenticator, guard, url)
 
 

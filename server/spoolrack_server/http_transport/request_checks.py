@@ -21,7 +21,7 @@ from ..app.caller import Caller
 from .http_errors import CrossOrigin, UnknownParameter, UnreadableBody, WrongHost
 
 if TYPE_CHECKING:
-    from .routes import Route
+    from .route import Route
 
 _ADDRESSES: Final = 256
 """Texts of which is remembered what address they are."""

@@ -15,7 +15,7 @@ from . import request_bodies
 from .request_bodies import HttpLimits, UploadMemory
 
 
-class GatewayContext:
+class HttpContext:
     """The shared objects of all endpoints. Lives in one event loop."""
 
     def __init__(
