@@ -181,7 +181,7 @@ async def test_a_permission_for_some_queues_is_none_for_others(alice: Client, ow
     for queue in ("a1", "b1"):
         await owner.create(queue)
         await owner.send(b"x", queue=queue)
-    named = [name for name, rule in METHODS.items() if rule.queues(requests("b1")[name])]
+    named = [name for name, rule in METHODS.items() if rule.queue(requests("b1")[name])]
     for method in [*named, "ListReservations", "ListRedrives", "ListSchedules"]:
         reason, message = await outcome(alice, method, requests("b1")[method])
         assert reason == "PERMISSION_DENIED", method

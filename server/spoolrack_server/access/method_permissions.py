@@ -8,8 +8,9 @@ are sent to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 from ..app.caller import Caller, Permission, permission_of
@@ -26,14 +27,15 @@ RECEIVE: Final = Permission.RECEIVE
 
 @dataclass(frozen=True, slots=True)
 class MethodPermission:
-    """The permission that a method needs on some queue, and on those that its request names."""
+    """The permission that a method needs on some queue, and on the one that its request names."""
 
     permission: Permission
-    queues: Callable[[Any], Iterable[str]]
+    queue: Callable[[Any], str]
+    """Returns the queue that a request names; empty: it names none, or the handler refuses it."""
 
     def require(self, caller: Caller, request: Any) -> None:
         """Raise `PermissionDenied` for a request that the caller may not make."""
-        for queue in self.queues(request):
+        if queue := self.queue(request):
             caller.require(self.permission, queue)
 
     def require_somewhere(self, caller: Caller) -> None:
@@ -41,88 +43,60 @@ class MethodPermission:
         caller.require_somewhere(self.permission)
 
 
-def _on(
-    needed: Permission | Callable[..., Any], queues: Callable[[Any], Iterable[str]]
-) -> MethodPermission:
+def _on(needed: Permission | Callable[..., Any], field: str = "") -> MethodPermission:
+    """Return the permission, or that of a use case, with the path of the field that names the queue."""
     permission = needed if isinstance(needed, Permission) else permission_of(needed)
-    return MethodPermission(permission, queues)
-
-
-def _queue(request: Any) -> Iterable[str]:
-    return (request.queue,)
-
-
-def _name(request: Any) -> Iterable[str]:
-    return (request.name,)
-
-
-def _queue_name(request: Any) -> Iterable[str]:
-    return (request.queue.name,)
-
-
-def _inner_queue(request: Any) -> Iterable[str]:
-    """Return the queue named in the inner request of each request of a stream."""
-    return (request.request.queue,)
-
-
-def _first_queue(request: Any) -> Iterable[str]:
-    """Return the queue named in the first request of a stream; the handler refuses others."""
-    return (request.queue,) if request.queue else ()
-
-
-def _none(request: Any) -> Iterable[str]:
-    return ()
+    return MethodPermission(permission, attrgetter(field) if field else lambda _: "")
 
 
 METHODS: Final[Mapping[str, MethodPermission]] = {
-    "CreateQueue": _on(Queues.create, _queue_name),
-    "GetQueue": _on(Queues.get, _name),
-    "ListQueues": _on(Queues.list, _none),
-    "UpdateQueue": _on(Queues.update, _queue_name),
-    "DeleteQueue": _on(Queues.delete, _name),
-    "PurgeQueue": _on(Queues.purge, _name),
-    "Send": _on(SEND, _queue),
-    "StreamSend": _on(SEND, _inner_queue),
-    "Receive": _on(RECEIVE, _queue),
-    "StreamReceive": _on(RECEIVE, _first_queue),
-    "Delete": _on(RECEIVE, _queue),
-    "StreamDelete": _on(RECEIVE, _inner_queue),
-    "ChangeVisibility": _on(RECEIVE, _queue),
-    "Release": _on(RECEIVE, _queue),
-    "Reject": _on(RECEIVE, _queue),
-    "GetMessage": _on(Messages.get, _queue),
-    "ListMessages": _on(Messages.list, _queue),
-    "Stage": _on(SEND, _queue),
-    "Publish": _on(Stages.publish, _none),
-    "AbortStage": _on(Stages.abort, _none),
-    "ListStages": _on(Stages.list, _none),
-    "Reserve": _on(Reservations.reserve, _queue),
-    "ExtendReservation": _on(Reservations.extend, _none),
-    "ReadReservation": _on(Reservations.read, _none),
-    "CommitReservations": _on(Reservations.commit, _none),
-    "ReleaseReservation": _on(Reservations.release, _none),
-    "ListReservations": _on(Reservations.list, _none),
-    "StartRedrive": _on(Redrives.start, _queue),
-    "GetRedrive": _on(Redrives.get, _none),
-    "ListRedrives": _on(Redrives.list, _none),
-    "CancelRedrive": _on(Redrives.cancel, _none),
-    "CreateSchedule": _on(Schedules.create, lambda request: (request.schedule.queue,)),
-    "ListSchedules": _on(Schedules.list, _none),
-    "PauseSchedule": _on(Schedules.pause, _queue),
-    "ResumeSchedule": _on(Schedules.pause, _queue),
-    "DeleteSchedule": _on(Schedules.delete, _queue),
+    "CreateQueue": _on(Queues.create, "queue.name"),
+    "GetQueue": _on(Queues.get, "name"),
+    "ListQueues": _on(Queues.list),
+    "UpdateQueue": _on(Queues.update, "queue.name"),
+    "DeleteQueue": _on(Queues.delete, "name"),
+    "PurgeQueue": _on(Queues.purge, "name"),
+    "Send": _on(SEND, "queue"),
+    "StreamSend": _on(SEND, "request.queue"),
+    "Receive": _on(RECEIVE, "queue"),
+    "StreamReceive": _on(RECEIVE, "queue"),
+    "Delete": _on(RECEIVE, "queue"),
+    "StreamDelete": _on(RECEIVE, "request.queue"),
+    "ChangeVisibility": _on(RECEIVE, "queue"),
+    "Release": _on(RECEIVE, "queue"),
+    "Reject": _on(RECEIVE, "queue"),
+    "GetMessage": _on(Messages.get, "queue"),
+    "ListMessages": _on(Messages.list, "queue"),
+    "Stage": _on(SEND, "queue"),
+    "Publish": _on(Stages.publish),
+    "AbortStage": _on(Stages.abort),
+    "ListStages": _on(Stages.list),
+    "Reserve": _on(Reservations.reserve, "queue"),
+    "ExtendReservation": _on(Reservations.extend),
+    "ReadReservation": _on(Reservations.read),
+    "CommitReservations": _on(Reservations.commit),
+    "ReleaseReservation": _on(Reservations.release),
+    "ListReservations": _on(Reservations.list),
+    "StartRedrive": _on(Redrives.start, "queue"),
+    "GetRedrive": _on(Redrives.get),
+    "ListRedrives": _on(Redrives.list),
+    "CancelRedrive": _on(Redrives.cancel),
+    "CreateSchedule": _on(Schedules.create, "schedule.queue"),
+    "ListSchedules": _on(Schedules.list),
+    "PauseSchedule": _on(Schedules.pause, "queue"),
+    "ResumeSchedule": _on(Schedules.pause, "queue"),
+    "DeleteSchedule": _on(Schedules.delete, "queue"),
 }
-
-
-def _scaled(request: Any) -> Iterable[str]:
-    return (request.scalerMetadata.get("queue", ""),)
-
-
+_SCALED: Final = MethodPermission(
+    permission_of(Queues.counts), lambda request: request.scalerMetadata.get("queue", "")
+)
 SERVED_METHODS: Final[Mapping[str, MethodPermission]] = {
     **METHODS,
     # KEDA's, whose metadata name the queue.
-    "IsActive": _on(Queues.counts, _scaled),
-    "StreamIsActive": _on(Queues.counts, _scaled),
-    "GetMetricSpec": _on(Queues.counts, _scaled),
-    "GetMetrics": _on(Queues.counts, lambda request: _scaled(request.scaledObjectRef)),
+    "IsActive": _SCALED,
+    "StreamIsActive": _SCALED,
+    "GetMetricSpec": _SCALED,
+    "GetMetrics": MethodPermission(
+        _SCALED.permission, lambda request: _SCALED.queue(request.scaledObjectRef)
+    ),
 }
