@@ -45,8 +45,7 @@ class MethodPermission:
 
 def _on(needed: Permission | Callable[..., Any], field: str = "") -> MethodPermission:
     """Return the permission, or that of a use case, with the path of the field that names the queue."""
-    permission = needed if isinstance(needed, Permission) else permission_of(needed)
-    return MethodPermission(permission, attrgetter(field) if field else lambda _: "")
+    return MethodPermission(permission_of(needed), attrgetter(field) if field else lambda _: "")
 
 
 METHODS: Final[Mapping[str, MethodPermission]] = {

@@ -160,7 +160,7 @@ def on_some_queue(permission: Permission) -> Callable[[Use], Use]:
     return declared
 
 
-def permission_of(use: Callable[..., Any]) -> Permission:
+def permission_of(needed: Permission | Callable[..., Any]) -> Permission:
     """Return the permission that a use case needs: a front may refuse a request before it is read."""
-    permission: Permission = use.__dict__["permission"]
-    return permission
+    found: Permission = needed if isinstance(needed, Permission) else needed.__dict__["permission"]
+    return found

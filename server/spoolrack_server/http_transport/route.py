@@ -34,9 +34,7 @@ class Route:
     @property
     def permission(self) -> Permission | None:
         """The permission that a request needs before its body is read."""
-        if self.needs is None or isinstance(self.needs, Permission):
-            return self.needs
-        return permission_of(self.needs)
+        return None if self.needs is None else permission_of(self.needs)
 
     @property
     def changes(self) -> bool:

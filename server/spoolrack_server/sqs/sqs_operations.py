@@ -134,8 +134,7 @@ class SqsOperations:
         """Return the queue of a request, on which the caller has the permission, or that of a use
         case."""
         queue = queue_of_url(parameters.required("QueueUrl"))
-        permission = needed if isinstance(needed, Permission) else permission_of(needed)
-        caller.require(permission, queue)
+        caller.require(permission_of(needed), queue)
         return queue
 
     async def _facts_of(self, queue: str) -> QueueFacts:
