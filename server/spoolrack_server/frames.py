@@ -21,10 +21,10 @@ from spoolrack_store.model.operations import MAX_BODY_IN_MEMORY, Delivery, Recei
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MIB
 
 from . import encoding
+from .app.store_access import StoreAccess
 from .lease_requests import LeaseRequests, receipts_of
 from .memory import Budget
 from .rpc import CallIsOver, Context, put, write
-from .store_access import StoreAccess
 
 USUAL: Final = 4 * MIB
 """Bytes up to which a frame needs no room before its lease, as long as half of the budget is free."""

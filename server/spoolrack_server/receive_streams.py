@@ -21,12 +21,12 @@ from spoolrack_store.model.operations import Receive
 from spoolrack_store.store import Store
 
 from . import convert, delete_requests, lease_change_requests
+from .app.store_access import FRAME_BYTES
 from .consumers import consumer_of_call
 from .encoding import ResponseTags
 from .flow_control import FlowControl
 from .frames import FrameWriter
 from .rpc import Context, Requests, outlast, put
-from .store_access import FRAME_BYTES
 from .streams import StreamOperation, Streams, SubmittedRequest
 
 NAME: Final = "StreamReceive"

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     # aiohttp takes a third of the time that a server takes to start: without HTTP it isn't loaded.
     from .gateway.gateway import Gateway
     from .gateway.probes import Probes
-    from .gateway.request_bodies import HttpLimits
+    from .http_transport.request_bodies import HttpLimits
     from .sqs.sqs_endpoint import SqsEndpoint
 
 
