@@ -1438,9 +1438,9 @@ STORE_MUTANTS: Final = (
         name="a-waiting-receive-is-no-use",
         breaks="a queue with a waiting receive doesn't expire",
         edits=edit(
-            "engine/expiry.py:Expiry._look",
-            "if self.is_awaited(name) or (queue and any(",
-            "if (queue and any(",
+            "engine/expiry.py:Expiry._is_idle",
+            "if self.is_awaited(record.name) or (queue and queue.total):",
+            "if queue and queue.total:",
         ),
         caught_by=(_EXPIRY,),
     ),
@@ -1459,8 +1459,8 @@ STORE_MUTANTS: Final = (
         breaks="a queue with a message doesn't expire, though another process has it in new/",
         edits=edit(
             "engine/expiry.py:Expiry._is_needed",
-            'if parse(f"new/{each.name}").queue == record.name:',
-            'if parse(f"new/{each.name}").queue == "":',
+            'self._sent.add(parse(f"new/{each.name}").queue)',
+            'self._sent.add("")',
         ),
         caught_by=(_EXPIRY,),
     ),
@@ -1468,7 +1468,7 @@ STORE_MUTANTS: Final = (
         name="a-queue-made-anew-is-the-old-one",
         breaks="a queue that was made anew expires by its own time",
         edits=edit(
-            "engine/expiry.py:Expiry.advance",
+            "engine/expiry.py:Expiry._look",
             "if use is None or use.salt != record.salt:",
             "if use is None:",
         ),

@@ -105,6 +105,8 @@ class Catalog(Part):
         self.records: dict[str, QueueRecord] = {}
         self.expiring: dict[str, None] = {}
         """Those of the queues that expire."""
+        self.newly_expiring: dict[str, None] = {}
+        """Those that were made or changed, or whose settings were read: `expiry` takes them out."""
         self.names = SortedNames()
         """The names of `records`, in order."""
         self._by_age = SortedNames()
@@ -410,7 +412,7 @@ class Catalog(Part):
         self._by_age.add(_age(record))
         self._writers.update(dict.fromkeys(each.writer for each in record.schedules.values()))
         if record.settings.expires:
-            self.expiring[record.name] = None
+            self.expiring[record.name] = self.newly_expiring[record.name] = None
         if target := record.settings.dead_letter_queue:
             self.sources.setdefault(target, {})[record.name] = None
 
