@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
-from spoolrack_store.engine import leaser, moves
+from spoolrack_store.engine import leaser, part
 from spoolrack_store.model.clock import DAY, HOUR, MINUTE, SECOND, Millis
 from spoolrack_store.model.operations import Delete, Receive, Send
 from spoolrack_store.model.schedule_requests import CreateSchedule
@@ -19,7 +19,7 @@ from tests.support.dead_letter_rig import Rig
 from tests.support.steps import steps_of
 
 FEW, MANY = 10, 100
-SHARE = moves.FILES // 2
+SHARE = part.FILES // 2
 MOST_COMMITS = 100
 
 

@@ -26,21 +26,9 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final
 
-from ..engine.moves import Part
 from ..files.disk import DiskRoom, FileKind, SyncFailed, explained
 from ..model import manifest as manifests
-from ..model.batch_file import (
-    Damaged,
-    check_content,
-    check_delay,
-    check_group,
-    check_priority,
-    decode_whole,
-    encode,
-    is_torn,
-    line_of,
-    stem_of,
-)
+from ..model.batch_file import Damaged, decode_whole, encode, is_torn, line_of, stem_of
 from ..model.clock import SECOND, Clock, Millis
 from ..model.deadlines import Deadlines
 from ..model.errors import (
@@ -55,7 +43,10 @@ from ..model.errors import (
 )
 from ..model.field_checks import check_number, check_span, check_word
 from ..model.manifest import Manifest
-from ..model.names import MAX_BYTES, MOST, FileIds, Name, NotAName
+from ..model.members import MOST
+from ..model.message_content import check_content, check_delay, check_group, check_priority
+from ..model.message_ids import FileIds
+from ..model.names import MAX_BYTES, Name, NotAName
 from ..model.schedule import is_schedule_writer
 from ..model.sealed import NotWhole, Torn
 from ..model.stage_names import (
@@ -88,7 +79,8 @@ from ..model.stage_requests import (
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .index import SortedNames
-from .moves import DUE_NOW, RETRY, Moves
+from .moves import Moves
+from .part import DUE_NOW, RETRY, Part
 
 log = logging.getLogger(__name__)
 
