@@ -14,6 +14,7 @@ from spoolrack_store.model.operations import Delete, Receive, Send
 from spoolrack_store.model.schedule_requests import CreateSchedule
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import Publish, Stage
+from spoolrack_store.model.transitions import State
 
 from tests.support.dead_letter_rig import Rig
 from tests.support.steps import steps_of
@@ -157,6 +158,52 @@ def test_the_groups_that_a_start_has_found_are_read_in_slices() -> None:
         assert len(unread) < MOST_COMMITS
     assert max(before - after for before, after in pairwise(unread)) <= SHARE
     assert rig.engine.index.queue("q").total == 2 * count
+
+
+def _orphans(count: int) -> tuple[Rig, int]:
+    """Let a process die that has answered sends, and not published them."""
+    rig = Rig({"q": QueueSettings(messages_per_file=1)})
+    other = rig.join("p2")
+    work = other.engine.apply([Send(queue="q", bodies=[b"x"] * count)])
+    assert work is not None
+    assert work.commit is not None
+    work.commit.sync()
+    rig.living.discard("p2")
+    rig.ask(tick=True)
+    return rig, count
+
+
+def _ready(rig: Rig) -> int:
+    return rig.engine.index.queue("q").counts[State.READY]
+
+
+def test_what_a_dead_process_has_sent_is_published_in_slices() -> None:
+    rig, count = _orphans(2 * SHARE)
+    found = [0]
+    while rig.engine.sharing.orphans:
+        rig.ask()
+        found.append(_ready(rig))
+        assert len(found) < MOST_COMMITS
+    assert max(after - before for before, after in pairwise(found)) <= SHARE
+    assert found[-1] == count
+    assert rig.disk.scan("new") == []
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside another process"])
+def test_a_death_between_two_slices_of_orphans_loses_none(beside: bool) -> None:
+    rig, count = _orphans(2 * SHARE)
+    other = rig.join("p3") if beside else None
+    rig.ask()
+    assert 0 < _ready(rig) < count
+    if other is None:
+        rig = rig.restart()
+    else:
+        rig.living.discard("p1")
+        rig = other
+        rig.ask(tick=True)
+    _rest(rig)
+    assert _ready(rig) == count
+    assert rig.disk.scan("new") == []
 
 
 def test_a_retention_ends_in_each_of_more_queues_than_one_tick_looks_at(

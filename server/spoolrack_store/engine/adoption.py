@@ -27,16 +27,12 @@ from ..model.operations import MAX_BODY_IN_MEMORY
 from ..model.transitions import State
 from .catalog import Catalog
 from .moves import Moves
-from .part import DUE_NOW, Part
+from .part import BYTES_LIKE_A_FILE, DUE_NOW, SYNC_EFFORT, Part
 
 log = logging.getLogger(__name__)
 
 UNCHANGED_FOR: Final = Millis(2_000)
 LOOK_EVERY: Final = Millis(2_000)
-SYNC_EFFORT: Final = 14
-"""Of a file or folder that is synced under the lock, in files that are only moved."""
-BYTES_LIKE_A_FILE: Final = 64 * 1024
-"""To read so many bytes takes as long as to move a file."""
 _FAILED_SYNC: Final = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT})
 """Errors that fsync(2) itself reports, and open(2) of a file that is there doesn't."""
 
