@@ -776,9 +776,9 @@ STORE_MUTANTS: Final = (
         name="a-stage-begun-anew-is-hidden-by-the-former",
         breaks="a process finds a stage that another one has begun anew",
         edits=edit(
-            "engine/stages.py:Stages._add_chunk",
-            "            self._open[chunk.life.stage] = stage\n",
-            "            self._open.setdefault(chunk.life.stage, stage)\n",
+            "engine/stages.py:Stages._reopen",
+            "if self._open.get(name) is stage:",
+            "if name in self._open:",
         ),
         caught_by=(_STAGES_ENDS,),
     ),
@@ -837,7 +837,7 @@ STORE_MUTANTS: Final = (
         name="a-page-of-a-set-passes-over-what-it-has-no-room-for",
         breaks="each message of a set is read, page by page",
         edits=edit(
-            "engine/reserver.py:Reserver.page",
+            "engine/set_reader.py:SetReader.page",
             "page.following = place + below(members, unread).bit_count()\n",
             "page.following = min(place + count, end)\n",
         ),
@@ -847,7 +847,7 @@ STORE_MUTANTS: Final = (
         name="a-run-of-messages-is-read-over-a-gap",
         breaks="a read of a set leaves out deleted messages",
         edits=edit(
-            "engine/reserver.py:Reserver._leased_runs",
+            "engine/set_reader.py:SetReader._leased_runs",
             "runs(entry.held & wanted)",
             "runs(entry.name.members & wanted)",
         ),
@@ -966,7 +966,7 @@ STORE_MUTANTS: Final = (
         breaks="other callers are answered while a large set is leased",
         edits=edit(
             "engine/reserver.py:Reserver._lease_slice",
-            "min(left, self.slice_effort)",
+            "min(left, rest)",
             "left",
         ),
         caught_by=(_SETS_SLICED,),
@@ -1022,8 +1022,8 @@ STORE_MUTANTS: Final = (
         breaks="other callers are answered while the messages of a large set are deleted",
         edits=edit(
             "engine/reserver.py:Reserver._finish",
-            "            if self._effort_left <= 0:\n                break\n",
-            "",
+            "in self._slice(leases):",
+            "in list(leases):",
         ),
         caught_by=(_SETS_SLICED,),
     ),
