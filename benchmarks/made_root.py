@@ -20,7 +20,7 @@ SIZE = 100
 
 
 class MadeRoot:
-    """A root without a store, as a stopped server might have left it; what is in it stays."""
+    """A root without a store, as a stopped server might have left it. Files that are there stay."""
 
     def __init__(self, path: Path, *, seed: int = 0) -> None:
         self.path = path

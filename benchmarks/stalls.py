@@ -153,7 +153,7 @@ def lone_queue(client: spoolrack.Client, name: str, count: int) -> spoolrack.Que
 
 
 def nothing(place: Place, size: int) -> Iterator[None]:
-    """Nothing: what the probes do to each other."""
+    """Do nothing beside the probes."""
     yield
     time.sleep(5)
 
@@ -180,7 +180,7 @@ def _die(client: spoolrack.Client, dead: spoolrack.Queue, count: int) -> None:
 
 
 def deaths(place: Place, size: int) -> Iterator[None]:
-    """Messages that were received too often die at a receive, in files of a hundred."""
+    """Let messages in files of a hundred die at a receive."""
     with place.client() as client:
         dead = _dying(client, size)
         yield
@@ -188,7 +188,7 @@ def deaths(place: Place, size: int) -> Iterator[None]:
 
 
 def killed_deaths(place: Place, size: int) -> Iterator[None]:
-    """The same, after a kill in the middle."""
+    """Kill the server in the middle of such deaths, and let the rest die."""
     with place.client() as client:
         dead = _dying(client, size)
         with ThreadPoolExecutor(1) as pool:
@@ -202,7 +202,7 @@ def killed_deaths(place: Place, size: int) -> Iterator[None]:
 
 
 def purge(place: Place, size: int) -> Iterator[None]:
-    """Lone messages are purged."""
+    """Purge lone messages."""
     with place.client() as client:
         queue = lone_queue(client, "purge", size)
         yield
@@ -210,7 +210,7 @@ def purge(place: Place, size: int) -> Iterator[None]:
 
 
 def retention(place: Place, size: int) -> Iterator[None]:
-    """Messages in files of a hundred grow too old at once."""
+    """Let messages in files of a hundred grow too old at once."""
     with place.client() as client:
         client.create_queue("old")
         queue = client.queue("old")
@@ -222,7 +222,7 @@ def retention(place: Place, size: int) -> Iterator[None]:
 
 
 def expiry(place: Place, size: int) -> Iterator[None]:
-    """Leases of lone messages end within a second."""
+    """Let the leases of lone messages end within a second."""
     with place.client() as client:
         queue = lone_queue(client, "ends", size)
         until = time.monotonic() + 2 + size / 2_000
@@ -236,7 +236,7 @@ def expiry(place: Place, size: int) -> Iterator[None]:
 
 
 def asking(place: Place, size: int) -> Iterator[None]:
-    """GetQueue in a loop, of a queue of lone messages of which 10,000 are leased."""
+    """Call GetQueue in a loop, for a queue of lone messages of which 10,000 are leased."""
     place.put("looked-at", size, leased=min(size // 2, 10_000))
     place.start()
     place.wait_until_ready()
@@ -249,7 +249,7 @@ def asking(place: Place, size: int) -> Iterator[None]:
 
 
 def start(place: Place, size: int) -> Iterator[None]:
-    """A start with lone messages; a send waits for its end."""
+    """Start with lone messages; a send waits for the end of that."""
     place.put("backlog", size)
     yield from _started(place)
 
@@ -264,14 +264,14 @@ def _started(place: Place) -> Iterator[None]:
 
 
 def start_queues(place: Place, size: int) -> Iterator[None]:
-    """A start with queues of one message each; a send waits for its end."""
+    """Start with queues of one message each; a send waits for the end of that."""
     _make_queues(place, [f"queue-{number}" for number in range(size)])
     place.stop()
     yield from _started(place)
 
 
 def join(place: Place, size: int) -> Iterator[None]:
-    """Another server and `spoolrack queues list --root` join a root of lone messages."""
+    """Open a root of lone messages by `spoolrack queues list --root` and a second server."""
     place.put("backlog", size)
     place.start()
     place.wait_until_ready()
@@ -289,7 +289,7 @@ def join(place: Place, size: int) -> Iterator[None]:
 
 
 def overtaken(place: Place, size: int) -> Iterator[None]:
-    """A process that was stopped lists a root of lone messages again: 8,000 are purged meanwhile."""
+    """Let a process that was stopped list a root of lone messages again, of which 8,000 are purged."""
     place.put("backlog", size)
     place.start()
     place.wait_until_ready()
@@ -371,19 +371,19 @@ async def _stream(queue: aio.Queue) -> None:
 
 
 def streams_of_one(place: Place, size: int) -> Iterator[None]:
-    """Streams wait on one queue."""
+    """Wait on one queue with streams."""
     _make_queues(place, ["streamed"])
     yield from _beside(place, lambda client, number: _stream(client.queue("streamed")), size)
 
 
 def streams_of_many(place: Place, size: int) -> Iterator[None]:
-    """Streams wait on as many queues."""
+    """Wait on as many queues with a stream each."""
     _make_queues(place, [f"streamed-{number}" for number in range(size)])
     yield from _beside(place, lambda client, number: _stream(client.queue(f"streamed-{number}")), size)
 
 
 def waiting(place: Place, size: int) -> Iterator[None]:
-    """Receives wait on as many queues."""
+    """Wait on as many queues with a receive each."""
     _make_queues(place, [f"empty-{number}" for number in range(size)])
 
     async def receive(client: aio.Client, number: int) -> None:
@@ -396,7 +396,7 @@ def waiting(place: Place, size: int) -> Iterator[None]:
 
 
 def busy(place: Place, size: int) -> Iterator[None]:
-    """Each of many queues is sent to, which the history remembers."""
+    """Send to many queues in turn: the history remembers each."""
     names = [f"busy-{number}" for number in range(size)]
     _make_queues(place, names)
     with place.client() as client:
@@ -408,7 +408,7 @@ def busy(place: Place, size: int) -> Iterator[None]:
 
 
 def deletions(place: Place, size: int) -> Iterator[None]:
-    """Queues are deleted one by one."""
+    """Delete queues one by one."""
     names = [f"gone-{number}" for number in range(size)]
     _make_queues(place, names)
     with place.client() as client:

@@ -1,5 +1,5 @@
-"""Work between requests costs by what is due, and not by all that waits; what is due at once is done in
-slices.
+"""Work between requests costs by the number of objects that are due, and not by all that wait. Many
+that are due at once are worked on in slices.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class Reserver(Part):
         worked_on = (index.in_state[state] for state in WORKED_ON)
         self.pending = (index.changed, index.ends.times, self._unnamed, index.stale, *worked_on)
         self._left = 1
-        """What is left of this commit's effort, to bring back, undo or delete."""
+        """The rest of this commit's share of the effort, to bring back, undo or delete."""
         self._retry_at = Millis(0)
         self.turns = (
             Turn(UndoReservation, self._unreserve),
