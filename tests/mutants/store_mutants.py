@@ -33,6 +33,7 @@ _REQUESTS: Final = "tests/store/test_store_requests.py"
 _SCHEDULES: Final = "tests/store/test_schedule_promises.py"
 _IDENTITY: Final = "tests/store/test_root_identity.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
+_WALKS: Final = "tests/store/test_bounded_walks.py"
 _BOUNDED: Final = "tests/store/test_bounded_work.py"
 _SETS_SLICED: Final = "tests/store/test_sets_sliced.py"
 _SET_READS: Final = "tests/store/test_set_reads.py"
@@ -1048,6 +1049,54 @@ STORE_MUTANTS: Final = (
             "if self._leaser.expire(queue) and not queue:",
         ),
         caught_by=(_BOUNDED,),
+    ),
+    Mutant(
+        name="the-rest-of-what-a-dead-process-sent-stays-in-new",
+        breaks="all that a dead process has sent is published, in slices",
+        edits=edit("engine/recovery.py:finish_sends", "sent[:at] = []", "sent.clear()"),
+        caught_by=(_WALKS,),
+    ),
+    Mutant(
+        name="stages-that-expire-are-dropped-at-once",
+        breaks="other callers are answered while many stages expire",
+        edits=edit(
+            "engine/stages.py:Stages._drop_expired",
+            "self._moves.effort.share() - len(self._unfinished)",
+            "len(self._deadlines.times)",
+        ),
+        caught_by=(_WALKS,),
+    ),
+    Mutant(
+        name="an-end-of-a-stage-is-looked-at-once",
+        breaks="a stage that has ended leaves nothing behind",
+        edits=edit(
+            "engine/stages.py:Stages.advance",
+            "self._unfinished[end] = self._unfinished.pop(end)",
+            "self._unfinished.pop(end)",
+        ),
+        caught_by=("tests/crash/test_job_deaths.py", _WALKS),
+    ),
+    Mutant(
+        name="an-adoption-takes-a-whole-commit",
+        breaks="other callers are answered while many files are adopted",
+        edits=edit("engine/adoption.py:Adoption.advance", "left -= files", "left -= 0"),
+        caught_by=("tests/store/test_trouble_hand.py",),
+    ),
+    Mutant(
+        name="holds-that-end-together-are-noted-at-once",
+        breaks="other callers are answered while many holds end",
+        edits=edit("engine/reserver.py:Reserver._end_holds", "self._left > 0 and ", ""),
+        caught_by=("tests/store/test_set_costs.py",),
+    ),
+    Mutant(
+        name="a-queue-that-expires-is-looked-at-once",
+        breaks="an idle queue is removed whenever it has expired",
+        edits=edit(
+            "engine/expiry.py:Expiry._look",
+            "        self._looks.set(name, Millis(now + _pause(record)))\n",
+            "",
+        ),
+        caught_by=(_EXPIRY,),
     ),
     Mutant(
         name="a-part-takes-the-whole-effort-of-a-commit",
