@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from .http_bodies import HttpBodies
 
 TOKEN: Final = "SPOOLRACK_TOKEN"
+LISTING: Final = 3_600.0
+"""Seconds for a command that only looks at a folder: the listing of millions of files takes minutes."""
 
 
 class _FewAttempts(RetryPolicy):
@@ -188,6 +190,8 @@ def connects_to_queues(command: Callable[..., Any], only_looks: bool = False) ->
                 url = f"file://{quote(abspath(root), errors='surrogateescape')}"
                 url += "?group_access=true" if group_access else ""
                 is_at_rest = _rest_of(root) if only_looks else None
+                if only_looks and not _is_given("timeout"):
+                    timeout = LISTING
                 if is_at_rest is not None:
                     url = f"file://{quote(abspath(root), errors='surrogateescape')}?read_only=true"
                 # Every command would say it again: `serve` is there to say it.
@@ -242,6 +246,11 @@ def _token(path: str | None) -> str | None:
         return os.environ.get(TOKEN) or None
     with open(path, encoding="utf-8-sig", errors="replace") as file:
         return file.readline(2_048).strip()
+
+
+def _is_given(option: str) -> bool:
+    """Return whether an option has another source than its default."""
+    return click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT
 
 
 def _is_meant() -> bool:

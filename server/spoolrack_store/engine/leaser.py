@@ -293,7 +293,8 @@ class Leaser(Part):
             return
         names = list(islice(self._catalog.names.since(self._looked), QUEUES_OF_A_TICK))
         for name in names:
-            if self._too_old(self._catalog.records[name]) is not None:
+            record = self._catalog.records.get(name)
+            if record is not None and self._too_old(record) is not None:
                 self._expiring[name] = None
         self._looked = f"{names[-1]}\0" if len(names) == QUEUES_OF_A_TICK else ""
         self._continue_expiry()
