@@ -86,7 +86,7 @@ def test_a_look_changes_no_file_and_tells_what_a_start_would(
     assert [look.code for look in looks] == [0] * len(LOOKS)
     with spoolrack.connect(f"file://{root}") as owner:
         assert owner.queue("dead").info().counts.ready_count == 1
-        # Beside an owner each of them opens the root as the owner does.
+        # Beside an owner each of them lists the root, or opens it as the owner does.
         joined = looked_at(root)
     assert [without_times(look) for look in looks] == [without_times(look) for look in joined]
 

@@ -11,13 +11,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from spoolrack_store import read_only_root
 from spoolrack_store.files.changes import LOCK, PATH
+from spoolrack_store.files.disk import Found
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import QueueNotFound, RootUnusable
-from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive
+from spoolrack_store.model.operations import ChangeVisibility, CreateQueue, DeleteQueue, Receive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.read_only_root import (
     has_owners,
@@ -194,3 +196,51 @@ def test_a_root_that_may_only_be_read_can_be_looked_at(public_folder: Path) -> N
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert told.stdout == "b'a'\n", told.stderr
+
+
+@pytest.mark.parametrize("offset", range(6))
+def test_a_look_beside_a_server_needs_no_lock_and_finds_each_message_that_moves_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int
+) -> None:
+    with opened(tmp_path) as rig:
+        rig.ask(CreateQueue(name="lone", settings=QueueSettings(messages_per_file=1)))
+        rig.send(*[b"x"] * 40, queue="lone")
+        leased = rig.receive(20, queue="lone")
+        receipts = [each for delivery in leased for each in delivery.receipts]
+
+        class Moving(LocalDisk):
+            """Beside whose listings another process moves one message after the other."""
+
+            scans = 0
+
+            def scan(self, path: str) -> list[Found]:
+                found = super().scan(path)
+                if path != "owners" and rig.store.lock_holder is None:
+                    at = Moving.scans = Moving.scans + 1
+                    if at % 6 == offset and receipts:
+                        rig.ask(
+                            ChangeVisibility(
+                                queue="lone", receipts=[receipts.pop()], visibility=Millis(0)
+                            )
+                        )
+                    elif at % 6 == (offset + 3) % 6:
+                        rig.ask(Receive(queue="lone", visibility=Millis(60_000)))
+                return found
+
+        members = (tmp_path / PATH).read_bytes()[:4096].count(b"\n")
+        monkeypatch.setattr(read_only_root, "LocalDisk", Moving)
+        with open_read_only(tmp_path, clock=rig.clock) as store:
+            counts = store.queue("lone").counts
+            assert (tmp_path / PATH).read_bytes()[:4096].count(b"\n") == members == 1
+        assert Moving.scans > 20
+        assert counts.ready_count + counts.leased_count == 40
+
+
+def test_a_look_beside_a_server_waits_for_no_lock(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        rig.send(b"a")
+        held = LocalDisk(tmp_path).lock(LOCK)
+        assert held is not None
+        with open_read_only(tmp_path, clock=rig.clock) as store:
+            assert bodies(store) == [b"a"]
+        held.release()
