@@ -144,7 +144,7 @@ class RootMetrics:
     unlinked: int
     """Messages unlinked since the start."""
     to_be_unlinked: int
-    """Messages that are durably deleted, and wait here for the reaper."""
+    """Files whose messages are all deleted, and that wait here for the reaper."""
     overdue: Millis
     """How long ago the first one should have been brought back of what is hidden; 0: nothing should."""
     deduplication_keys: int
