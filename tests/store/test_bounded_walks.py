@@ -206,6 +206,14 @@ def test_a_death_between_two_slices_of_orphans_loses_none(beside: bool) -> None:
     assert rig.disk.scan("new") == []
 
 
+def test_an_orphan_that_was_removed_by_hand_keeps_no_work_waiting() -> None:
+    rig, count = _orphans(3)
+    rig.disk.unlink(f"new/{rig.disk.scan('new')[0].name}")
+    _rest(rig)
+    assert rig.engine.sharing.orphans == []
+    assert _ready(rig) == count - 1
+
+
 def test_a_retention_ends_in_each_of_more_queues_than_one_tick_looks_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

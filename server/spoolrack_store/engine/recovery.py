@@ -125,8 +125,9 @@ def finish_sends(moves: Moves, catalog: Catalog, sent: list[Entry]) -> bool:
         try:
             _finish(moves, catalog, entry.batch)
         except StoreError as error:
-            refused.append(entry)
-            log.error("%s stays in new/ for now: %s", entry.batch.stem.text, error)
+            if entry in entry.batch.entries:
+                refused.append(entry)
+                log.error("%s stays in new/ for now: %s", entry.batch.stem.text, error)
     sent[:at] = []
     sent += refused
     return not sent
@@ -250,6 +251,9 @@ def _is_whole(moves: Moves, batch: BatchFile) -> bool:
     try:
         # The process that wrote it may have died because its sync failed.
         content = moves.disk.read(batch.entries[0].name.path, afresh=True)
+    except FileNotFoundError as error:
+        moves.require_there(batch.entries[0])
+        raise explained(error) from error
     except OSError as error:
         raise explained(error) from error
     try:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from io import BytesIO
 from typing import BinaryIO, Final
 
+from ..model.names import NotAName, parse
 from .disk import Facts, FileKind, Found, Lock, Space
 from .layout import (
     BODIES,
@@ -87,25 +88,24 @@ class OverlayDisk(LocalDisk):
         """List all folders, beside processes that go on: their later moves aren't seen.
 
         The folders are listed twice, the second time in the opposite order. A name that moves meanwhile
-        is seen under its old path, its new one, or both: of two the later version counts. Settings and
-        records are read at once. Raise `OSError`.
+        is seen under its old path, its new one, or both: of two the later version counts. Settings,
+        records and messages that are being sent are read at once. Raise `OSError`.
         """
         order = [*_ORDER, *(f"{QUEUES}/{each.name}" for each in self._disk.scan(QUEUES)), *_AFTER]
         for folder in (*order, *reversed(order)):
             with suppress(FileNotFoundError, NotADirectoryError):
                 found = {each.name: each.kind for each in self._disk.scan(folder)}
-                if folder in _RECORDS:
-                    self._copy(folder, found)
-                    found = {}
+                for name in [name for name in found if _is_copied(folder, name)]:
+                    if found.pop(name) is FileKind.FILE:
+                        self._copy(folder, name)
                 self._listed.setdefault(folder, {}).update(found)
 
-    def _copy(self, folder: str, found: Mapping[str, FileKind]) -> None:
-        """Keep the content of a folder's files: names there change, or go, without a later version."""
-        for name, kind in found.items():
-            if kind is FileKind.FILE and name not in self._files.get(folder, {}):
-                with suppress(FileNotFoundError):
-                    path = f"{folder}/{name}"
-                    self._put(path, _Node(None, self._disk.read(path, afresh=True)))
+    def _copy(self, folder: str, name: str) -> None:
+        """Keep the content of a file that other processes rename or unlink, and that a start reads."""
+        path = f"{folder}/{name}"
+        if name not in self._files.get(folder, {}):
+            with suppress(FileNotFoundError):
+                self._put(path, _Node(None, self._disk.read(path, afresh=True)))
 
     def close(self) -> None:
         self._disk.close()
@@ -254,6 +254,17 @@ class OverlayDisk(LocalDisk):
         except FileNotFoundError:
             return
         raise _fails(errno.EEXIST, path)
+
+
+def _is_copied(folder: str, name: str) -> bool:
+    """Return whether a file is settings, a record, or a message that is being sent."""
+    if folder != NEW:
+        return folder in _RECORDS
+    try:
+        parse(f"{NEW}/{name}")
+    except NotAName:
+        return False
+    return True
 
 
 def _split(path: str) -> tuple[str, str]:
