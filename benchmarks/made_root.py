@@ -20,13 +20,13 @@ SIZE = 100
 
 
 class MadeRoot:
-    """A root without a store, as a stopped server might have left it."""
+    """A root without a store, as a stopped server might have left it. Files that are there stay."""
 
     def __init__(self, path: Path, *, seed: int = 0) -> None:
         self.path = path
         self._random = random.Random(seed)
         for folder in layout.FOLDERS:
-            (path / folder).mkdir(parents=True)
+            (path / folder).mkdir(parents=True, exist_ok=True)
         (path / layout.FORMAT).write_bytes(layout.FORMAT_CONTENT)
 
     def stem(self, sent_at: int, count: int = 0, *, deaths: int = 0) -> Stem:

@@ -44,7 +44,6 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
 from spoolrack_store.model.reservation_requests import (
-    SLICE_EFFORT,
     CommitReservations,
     ExtendReservation,
     MarkRead,
@@ -148,7 +147,6 @@ class EverythingStory:
         """The bodies by message ids."""
         self.receipts: dict[str, list[str]] = {queue: [] for queue in QUEUES}
         self.redrives: list[str] = []
-        self.slice_effort = SLICE_EFFORT if seed % 2 else 1
         self.effort = FILES if seed % 3 else 2
         self.unfinished: dict[str, list[Any]] = {}
         """Of each process the requests that go on in its next commit."""
@@ -326,7 +324,6 @@ class EverythingStory:
             is_living=lambda owner: owner in self.engines,
             cache_bytes=self.cache_bytes,
         )
-        engine.reservations.slice_effort = self.slice_effort
         engine.moves.effort.files = self.effort
         self.told.append(f"{owner} starts")
         if self.starts.random() < 0.1:

@@ -33,6 +33,7 @@ _REQUESTS: Final = "tests/store/test_store_requests.py"
 _SCHEDULES: Final = "tests/store/test_schedule_promises.py"
 _IDENTITY: Final = "tests/store/test_root_identity.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
+_WALKS: Final = "tests/store/test_bounded_walks.py"
 _BOUNDED: Final = "tests/store/test_bounded_work.py"
 _SETS_SLICED: Final = "tests/store/test_sets_sliced.py"
 _SET_READS: Final = "tests/store/test_set_reads.py"
@@ -784,9 +785,9 @@ STORE_MUTANTS: Final = (
         name="a-stage-begun-anew-is-hidden-by-the-former",
         breaks="a process finds a stage that another one has begun anew",
         edits=edit(
-            "engine/stages.py:Stages._add_chunk",
-            "            self._open[chunk.life.stage] = stage\n",
-            "            self._open.setdefault(chunk.life.stage, stage)\n",
+            "engine/stages.py:Stages._reopen",
+            "if self._open.get(name) is stage:",
+            "if name in self._open:",
         ),
         caught_by=(_STAGES_ENDS,),
     ),
@@ -845,7 +846,7 @@ STORE_MUTANTS: Final = (
         name="a-page-of-a-set-passes-over-what-it-has-no-room-for",
         breaks="each message of a set is read, page by page",
         edits=edit(
-            "engine/reserver.py:Reserver.page",
+            "engine/set_reader.py:SetReader.page",
             "page.following = place + below(members, unread).bit_count()\n",
             "page.following = min(place + count, end)\n",
         ),
@@ -855,7 +856,7 @@ STORE_MUTANTS: Final = (
         name="a-run-of-messages-is-read-over-a-gap",
         breaks="a read of a set leaves out deleted messages",
         edits=edit(
-            "engine/reserver.py:Reserver._leased_runs",
+            "engine/set_reader.py:SetReader._leased_runs",
             "runs(entry.held & wanted)",
             "runs(entry.name.members & wanted)",
         ),
@@ -974,7 +975,7 @@ STORE_MUTANTS: Final = (
         breaks="other callers are answered while a large set is leased",
         edits=edit(
             "engine/reserver.py:Reserver._lease_slice",
-            "min(left, self.slice_effort)",
+            "min(left, rest)",
             "left",
         ),
         caught_by=(_SETS_SLICED,),
@@ -1040,8 +1041,8 @@ STORE_MUTANTS: Final = (
         breaks="other callers are answered while the messages of a large set are deleted",
         edits=edit(
             "engine/reserver.py:Reserver._finish",
-            "            if self._effort_left <= 0:\n                break\n",
-            "",
+            "in self._slice(leases):",
+            "in list(leases):",
         ),
         caught_by=(_SETS_SLICED,),
     ),
@@ -1066,6 +1067,54 @@ STORE_MUTANTS: Final = (
             "if self._leaser.expire(queue) and not queue:",
         ),
         caught_by=(_BOUNDED,),
+    ),
+    Mutant(
+        name="the-rest-of-what-a-dead-process-sent-stays-in-new",
+        breaks="all that a dead process has sent is published, in slices",
+        edits=edit("engine/recovery.py:finish_sends", "sent[:at] = []", "sent.clear()"),
+        caught_by=(_WALKS,),
+    ),
+    Mutant(
+        name="stages-that-expire-are-dropped-at-once",
+        breaks="other callers are answered while many stages expire",
+        edits=edit(
+            "engine/stages.py:Stages._drop_expired",
+            "self._moves.effort.share() - len(self._unfinished)",
+            "len(self._deadlines.times)",
+        ),
+        caught_by=(_WALKS,),
+    ),
+    Mutant(
+        name="an-end-of-a-stage-is-looked-at-once",
+        breaks="a stage that has ended leaves nothing behind",
+        edits=edit(
+            "engine/stages.py:Stages.advance",
+            "self._unfinished[end] = self._unfinished.pop(end)",
+            "self._unfinished.pop(end)",
+        ),
+        caught_by=("tests/crash/test_job_deaths.py", _WALKS),
+    ),
+    Mutant(
+        name="an-adoption-takes-a-whole-commit",
+        breaks="other callers are answered while many files are adopted",
+        edits=edit("engine/adoption.py:Adoption.advance", "left -= files", "left -= 0"),
+        caught_by=("tests/store/test_trouble_hand.py",),
+    ),
+    Mutant(
+        name="holds-that-end-together-are-noted-at-once",
+        breaks="other callers are answered while many holds end",
+        edits=edit("engine/reserver.py:Reserver._end_holds", "self._left > 0 and ", ""),
+        caught_by=("tests/store/test_set_costs.py",),
+    ),
+    Mutant(
+        name="a-queue-that-expires-is-looked-at-once",
+        breaks="an idle queue is removed whenever it has expired",
+        edits=edit(
+            "engine/expiry.py:Expiry._look",
+            "        self._looks.set(name, Millis(now + _pause(record)))\n",
+            "",
+        ),
+        caught_by=(_EXPIRY,),
     ),
     Mutant(
         name="a-part-takes-the-whole-effort-of-a-commit",
@@ -1478,9 +1527,9 @@ STORE_MUTANTS: Final = (
         name="a-waiting-receive-is-no-use",
         breaks="a queue with a waiting receive doesn't expire",
         edits=edit(
-            "engine/expiry.py:Expiry._look",
-            "if self.is_awaited(name) or (queue and any(",
-            "if (queue and any(",
+            "engine/expiry.py:Expiry._is_idle",
+            "if self.is_awaited(record.name) or (queue and queue.total):",
+            "if queue and queue.total:",
         ),
         caught_by=(_EXPIRY,),
     ),
@@ -1499,8 +1548,8 @@ STORE_MUTANTS: Final = (
         breaks="a queue with a message doesn't expire, though another process has it in new/",
         edits=edit(
             "engine/expiry.py:Expiry._is_needed",
-            'if parse(f"new/{each.name}").queue == record.name:',
-            'if parse(f"new/{each.name}").queue == "":',
+            'self._sent.add(parse(f"new/{each.name}").queue)',
+            'self._sent.add("")',
         ),
         caught_by=(_EXPIRY,),
     ),
@@ -1508,7 +1557,7 @@ STORE_MUTANTS: Final = (
         name="a-queue-made-anew-is-the-old-one",
         breaks="a queue that was made anew expires by its own time",
         edits=edit(
-            "engine/expiry.py:Expiry.advance",
+            "engine/expiry.py:Expiry._look",
             "if use is None or use.salt != record.salt:",
             "if use is None:",
         ),

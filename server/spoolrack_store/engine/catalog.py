@@ -112,6 +112,8 @@ class Catalog(Part):
         self.records: dict[str, QueueRecord] = {}
         self.expiring: dict[str, None] = {}
         """Those of the queues that expire."""
+        self.newly_expiring: dict[str, None] = {}
+        """Those that were made or changed, or whose settings were read: `expiry` takes them out."""
         self.names = SortedNames()
         """The names of `records`, in order."""
         self.scheduled = SortedNames()
@@ -428,7 +430,7 @@ class Catalog(Part):
         if record.schedules:
             self.scheduled.add(record.name)
         if record.settings.expires:
-            self.expiring[record.name] = None
+            self.expiring[record.name] = self.newly_expiring[record.name] = None
         if target := record.settings.dead_letter_queue:
             self.sources.setdefault(target, {})[record.name] = None
 

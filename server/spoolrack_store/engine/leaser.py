@@ -53,6 +53,8 @@ from .reader import Reader
 
 log = logging.getLogger(__name__)
 
+QUEUES_OF_A_TICK: Final = 1_000
+"""Queues that one tick looks at for their retention. A receive looks at its own, too."""
 WHOLE_LEASES: Final = 2
 """After so many receives a message is leased under a name of its own: one of its neighbours may kill
 consumers."""
@@ -114,6 +116,8 @@ class Leaser(Part):
         self._written: Mapping[str, Sequence[Entry]] = {}
         self._expiring: dict[str, None] = {}
         """Queues that have messages older than their retention."""
+        self._looked = ""
+        """The next tick looks for those above this name."""
         self.pending = (moves.index.hidden, moves.index.grouped, reader.refused, self._expiring)
         self.assigned: list[Entry] = []
         """Entries that the commit has written and leased."""
@@ -287,9 +291,12 @@ class Leaser(Part):
     def tick(self) -> None:
         if not self._background.brings_back:
             return
-        for record in self._catalog.records.values():
-            if self._too_old(record) is not None:
-                self._expiring[record.name] = None
+        names = list(islice(self._catalog.names.since(self._looked), QUEUES_OF_A_TICK))
+        for name in names:
+            record = self._catalog.records.get(name)
+            if record is not None and self._too_old(record) is not None:
+                self._expiring[name] = None
+        self._looked = f"{names[-1]}\0" if len(names) == QUEUES_OF_A_TICK else ""
         self._continue_expiry()
 
     def expire(self, record: QueueRecord) -> bool:
@@ -756,9 +763,12 @@ class Leaser(Part):
         self._postpone(entry, entry.held, until, name.receives)
 
     def _read_groups(self) -> None:
-        """Read the groups of files that another process has written, or a start has found."""
+        """Read the groups of files that another process has written, or a start has found, as many as
+        the commit may."""
         refused: StoreError | None = None
-        for batch in list(self._index.grouped):
+        grouped, effort = self._index.grouped, self._moves.effort
+        for batch in list(islice(grouped, effort.share())) if grouped else ():
+            effort.spend()
             try:
                 self._reader.line(batch.entries[0])
             except Damaged:
@@ -766,6 +776,7 @@ class Leaser(Part):
                 self._index.learn_groups(batch, {})
             except StoreError as error:
                 refused = error
+                grouped[batch] = grouped.pop(batch)  # Behind the others.
         if refused is not None:
             raise refused
 

@@ -7,7 +7,7 @@ is whole. A file with a name elsewhere was synced before it got that name, and i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 from ..files.disk import FileKind, Found, explained
@@ -24,6 +24,7 @@ from .archive import archived_files
 from .catalog import Catalog
 from .entries import BatchFile, Entry
 from .moves import Moves, publish
+from .part import BYTES_LIKE_A_FILE
 
 log = logging.getLogger(__name__)
 
@@ -106,20 +107,30 @@ def appear(moves: Moves, name: Name) -> Entry:
     return moves.index.appear(name, moves.commit, due=due)
 
 
-def finish_sends(moves: Moves, catalog: Catalog, sent: Iterable[Entry]) -> bool:
-    """Publish complete sends in `new/`, which are durable now, and unlink the others; return whether
-    all are done, because the disk may refuse a file.
+def finish_sends(moves: Moves, catalog: Catalog, sent: list[Entry]) -> bool:
+    """Publish complete sends in `new/`, which are durable now, and unlink the others, as many as the
+    commit may; take them out of `sent`, and return whether none is left. The disk may refuse a file.
 
     The copy of a dead letter is unlinked, too: the message is still where it was, and dies again.
     """
-    is_done = True
-    for batch in dict.fromkeys(entry.batch for entry in sent if entry in entry.batch.entries):
+    left, at = moves.effort.share(), 0
+    refused: list[Entry] = []
+    while at < len(sent) and left > 0:
+        entry, at = sent[at], at + 1
+        if entry not in entry.batch.entries:
+            continue  # It went with another one of its file.
+        cost = 1 + entry.batch.stem.length // BYTES_LIKE_A_FILE
+        left -= cost
+        moves.effort.spend(cost)
         try:
-            _finish(moves, catalog, batch)
+            _finish(moves, catalog, entry.batch)
         except StoreError as error:
-            is_done = False
-            log.error("%s stays in new/ for now: %s", batch.stem.text, error)
-    return is_done
+            if entry in entry.batch.entries:
+                refused.append(entry)
+                log.error("%s stays in new/ for now: %s", entry.batch.stem.text, error)
+    sent[:at] = []
+    sent += refused
+    return not sent
 
 
 def _finish(moves: Moves, catalog: Catalog, batch: BatchFile) -> None:
@@ -240,6 +251,9 @@ def _is_whole(moves: Moves, batch: BatchFile) -> bool:
     try:
         # The process that wrote it may have died because its sync failed.
         content = moves.disk.read(batch.entries[0].name.path, afresh=True)
+    except FileNotFoundError as error:
+        moves.require_there(batch.entries[0])
+        raise explained(error) from error
     except OSError as error:
         raise explained(error) from error
     try:

@@ -173,6 +173,8 @@ class Disk(Protocol):
 
 FEW_FOLDERS: Final = 8
 """Up to so many folders are synced one by one; above, one sync of the file system is cheaper."""
+FEW_FILES: Final = 64
+"""The same of files: a start, and a process that takes over from a dead one, may find thousands."""
 
 _ROOT: Final = "."
 
@@ -252,7 +254,8 @@ class Syncer:
 
     def _sync_now(self, files: list[str], folders: list[str], whole: bool) -> None:
         try:
-            if whole or (len(folders) > FEW_FOLDERS and self._disk.can_sync_all):
+            are_many = len(folders) > FEW_FOLDERS or len(files) > FEW_FILES
+            if whole or (are_many and self._disk.can_sync_all):
                 self._disk.sync_all()
                 return
             # First: on most file systems that makes the name durable, too, and the folder is quick.
