@@ -32,7 +32,7 @@ from typing import BinaryIO, Final, Protocol, cast
 
 from ..files.changes import LOCK, Memory
 from ..files.disk import Facts, FileKind, Found, Lock, NotSynced, Space
-from ..files.mounts import is_written_by_other_hosts
+from ..files.mounts import is_written_by_other_hosts, kind_of, passes_on_syncfs
 from ..model.clock import Millis
 
 _SHORT: Final = 64 * 1024
@@ -431,8 +431,9 @@ class LocalDisk:
         # Nor at the interpreter's end, where a thread may still use it: the system does it then.
         self._close.atexit = False
         self._for_group = is_for_group(os.fstat(self._root).st_mode)
-        self._calls = calls_for(is_local=not is_written_by_other_hosts(root))
-        self._syncfs = find_syncfs()
+        kind = kind_of(root)
+        self._calls = calls_for(is_local=not is_written_by_other_hosts(kind))
+        self._syncfs = find_syncfs() if passes_on_syncfs(kind) else None
         self.can_sync_all = self._syncfs is not None
         # PyDLL keeps the interpreter's lock: these calls are answered from memory.
         libc = ctypes.PyDLL(None, use_errno=True)
@@ -557,7 +558,7 @@ class LocalDisk:
 
     def sync_all(self) -> None:
         if self._syncfs is None:
-            raise OSError(errno.ENOSYS, "this system's syncfs doesn't report errors")
+            raise OSError(errno.ENOSYS, "syncfs reports no errors here")
         # The root's own descriptor: if the root was removed, a new one couldn't be opened, and what
         # lies under it is no longer a queue.
         self.facts("FORMAT")
