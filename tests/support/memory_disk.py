@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import count
@@ -159,6 +159,10 @@ class MemoryDisk:
 
     def sync_all(self) -> None:
         self.node("FORMAT")
+
+    def run_at_once(self, syncs: Sequence[Callable[[], None]]) -> None:
+        for sync in syncs:
+            sync()
 
     def space(self) -> Space:
         return self.room

@@ -24,10 +24,12 @@ import stat
 import struct
 import sys
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
+from threading import Thread
 from typing import BinaryIO, Final, Protocol, cast
 
 from ..files.changes import LOCK, Memory
@@ -35,6 +37,8 @@ from ..files.disk import Facts, FileKind, Found, Lock, NotSynced, Space
 from ..files.mounts import is_written_by_other_hosts, kind_of, passes_on_syncfs
 from ..model.clock import Millis
 
+_AT_ONCE: Final = 16
+"""Syncs that wait for the disk at the same time, each in a thread."""
 _SHORT: Final = 64 * 1024
 """Bytes that are copied in no time."""
 
@@ -565,6 +569,34 @@ class LocalDisk:
         if self._syncfs(self._root) != 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), "syncfs")
+
+    def run_at_once(self, syncs: Sequence[Callable[[], None]]) -> None:
+        left, errors = deque(syncs), list[Exception]()
+
+        def run() -> None:
+            while True:
+                try:
+                    sync = left.popleft()
+                except IndexError:
+                    return
+                try:
+                    sync()
+                except Exception as error:  # noqa: BLE001  # raised below
+                    errors.append(error)
+
+        threads: list[Thread] = []
+        for _ in range(min(len(syncs), _AT_ONCE) - 1):
+            thread = Thread(target=run, name="spoolrack-sync", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # The system has no more threads, or the interpreter ends.
+                break
+            threads.append(thread)
+        run()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
 
     def space(self) -> Space:
         return space_of(os.fstatvfs(self._root))
