@@ -8,11 +8,10 @@ longest.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import cycle, repeat
 from typing import cast
 
 import pytest
-from spoolrack_store.files.disk import AT_ONCE, IN_A_ROW
+from spoolrack_store.files.disk import AT_ONCE, OFTEN
 
 from tests.store.trouble_rig import Rig
 from tests.support.linked_disk import LinkedDisk, made
@@ -96,14 +95,14 @@ def rig() -> TimedRig:
 
 
 def test_each_answer_of_a_life_waits_for_one_sync_on_a_disk_far_away(rig: TimedRig) -> None:
-    for _ in range(IN_A_ROW):
+    for _ in range(OFTEN):
         rig.live()
 
     assert rig.live() == {"send": 1, "receive": 1, "delete": 1}
 
 
 def test_a_send_right_after_another_waits_for_one_sync_on_a_disk_far_away(rig: TimedRig) -> None:
-    for _ in range(IN_A_ROW):
+    for _ in range(OFTEN):
         rig.live()
     rig.send(b"x")
     rig.rows.clear()
@@ -115,7 +114,7 @@ def test_a_send_right_after_another_waits_for_one_sync_on_a_disk_far_away(rig: T
 
 def test_a_local_disk_whose_further_syncs_are_free_syncs_one_after_the_other(rig: TimedRig) -> None:
     rig.timed.further = 0.000_02
-    for _ in range(IN_A_ROW * 3):
+    for _ in range(OFTEN * 3):
         rig.live()
 
     assert rig.timed.at_once == 0
@@ -123,29 +122,37 @@ def test_a_local_disk_whose_further_syncs_are_free_syncs_one_after_the_other(rig
 
 def test_a_quick_disk_whose_syncs_all_cost_less_than_a_thread_starts_none(rig: TimedRig) -> None:
     rig.timed.first = rig.timed.further = 0.000_1
-    for _ in range(IN_A_ROW * 3):
+    for _ in range(OFTEN * 3):
         rig.live()
 
     assert rig.timed.at_once == 0
 
 
-def test_a_busy_machine_that_delays_a_sync_now_and_then_starts_no_thread(rig: TimedRig) -> None:
+def test_a_busy_machine_that_delays_every_second_commit_starts_no_thread(rig: TimedRig) -> None:
     rig.timed.first = 0.000_5
-    for further in delays(IN_A_ROW * 10):
+    for further in [SYNC, 0.000_02] * OFTEN * 3:
         rig.timed.further = further
         rig.send(b"x")
 
     assert rig.timed.at_once == 0
 
 
-def delays(count: int) -> list[float]:
-    """Return times of which the last of each few is long."""
-    times = cycle([*repeat(SYNC, IN_A_ROW - 1), 0.000_02])
-    return [next(times) for _ in range(count)]
+def test_folders_are_synced_at_once_where_most_commits_write_the_journal_again(rig: TimedRig) -> None:
+    """Other writes beside a commit make its further syncs dear, and those with a new file no less at
+    once."""
+    for further in [SYNC, SYNC, 0.000_02] * OFTEN:
+        rig.timed.further = further / 4
+        rig.live()
+
+    rig.timed.at_once = 0
+    rig.send(b"x")
+    assert rig.timed.at_once == 0
+    rig.receive()
+    assert rig.timed.at_once == 1
 
 
 def test_a_disk_that_has_become_quick_is_synced_one_after_the_other_again(rig: TimedRig) -> None:
-    for _ in range(IN_A_ROW):
+    for _ in range(OFTEN):
         rig.live()
     rig.timed.further = 0.000_02
     for _ in range(AT_ONCE):

@@ -152,7 +152,7 @@ STORE_MUTANTS: Final = (
         edits=edit(
             "files/disk.py:Syncer._sync_now",
             "            raise SyncFailed(str(error)) from error\n",
-            "            assert error\n",
+            "            return\n",
         ),
         caught_by=(_FRONT, _HAND, _DISK),
         ancestor=_MQ,
@@ -162,8 +162,8 @@ STORE_MUTANTS: Final = (
         breaks="an answer waits for each sync of its commit, also if they run at once",
         edits=edit(
             "files/local_disk.py:LocalDisk.run_at_once",
-            "            thread.join()\n",
-            "            pass\n",
+            "            if not other.cancel():\n",
+            "            if not (other.running() or other.cancel()):\n",
         ),
         caught_by=(_AT_ONCE,),
     ),
@@ -180,13 +180,13 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="syncs-never-run-at-once",
         breaks="an answer waits for one sync where each costs the way to another host",
-        edits=edit("files/disk.py:Syncer._sync_now", "= AT_ONCE\n", "= 0\n"),
+        edits=edit("files/disk.py:Syncer._sync_now", "= OFTEN, AT_ONCE\n", "= OFTEN, 0\n"),
         caught_by=(_IN_A_ROW,),
     ),
     Mutant(
         name="syncs-run-at-once-on-a-local-disk",
         breaks="on a local disk a commit writes the journal once",
-        edits=edit("files/disk.py:Syncer._sync_now", "max(DEAR, (first - start) / 2)", "0"),
+        edits=edit("files/disk.py:Syncer._sync_now", "saved > DEAR", "saved < DEAR"),
         caught_by=(_IN_A_ROW,),
     ),
     Mutant(

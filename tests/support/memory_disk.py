@@ -158,6 +158,8 @@ class MemoryDisk:
         self._folder(path)
 
     def sync_all(self) -> None:
+        if not self.can_sync_all:
+            raise fails(errno.ENOSYS, "syncfs")
         self.node("FORMAT")
 
     def run_at_once(self, syncs: Sequence[Callable[[], None]]) -> None:

@@ -11,9 +11,10 @@ folder are. A commit therefore syncs every folder that was dirtied since the las
 One commit serves all operations that wait for it.
 
 The syncs of a commit run one after the other, or at once. On a local disk the first one writes the
-journal, and the further ones find nothing to do: at once, the journal would be written twice. Where
-each costs the way to another host, they run at once, and an answer waits for one of them. The syncer
-measures which it is.
+journal, and the further ones find nothing to do, unless something else was written meanwhile. At once,
+a new file costs a second journal: its folder's sync doesn't wait for its blocks. Where each sync costs
+the way to another host, an answer waits for one of them if they run at once. The syncer measures which
+it is.
 
 After a sync has failed, no process can tell any more what is durable: the kernel marks the pages clean,
 and a repetition that succeeds proves nothing. So a failure is final until a restart.
@@ -185,11 +186,10 @@ class Disk(Protocol):
 FEW_FOLDERS: Final = 8
 """Up to so many folders are synced one by one; above, one sync of the file system is cheaper."""
 
-DEAR: Final = 0.000_5
-"""Seconds that a further sync takes, if not less than half of the first, where at once is quicker. A
-thread costs 0.1 ms."""
-IN_A_ROW: Final = 3
-"""So many commits must have found it so: a busy machine may delay one."""
+DEAR: Final = 0.001
+"""Seconds. Syncs run at once where that saves as much: a thread costs a tenth."""
+OFTEN: Final = 3
+"""By so much, commits that were dear must outnumber the others: a busy machine delays some."""
 AT_ONCE: Final = 100
 """Then so many commits sync at once before one measures again."""
 
@@ -208,6 +208,16 @@ def explained(error: OSError) -> StoreError:
     return DiskFull(detail=detail) if error.errno in NO_ROOM else DiskError(detail=detail)
 
 
+@dataclass(slots=True)
+class _Pace:
+    """Whether the syncs of a kind of commit run at once."""
+
+    dear: int = 0
+    """By so much, commits whose further syncs were dear outnumber the others."""
+    at_once: int = 0
+    """Commits left that sync at once."""
+
+
 class Syncer:
     """The files and folders that are not synced yet. Not thread-safe, but for `Commit.sync`, which may
     run beside other calls."""
@@ -221,10 +231,8 @@ class Syncer:
         self._files: dict[str, None] = {}
         self.is_in_doubt = False
         """Let the next commit sync, whether or not an answer waits for it."""
-        self._dear = 0
-        """Commits in a row whose further syncs were dear."""
-        self._at_once = 0
-        """Commits left that sync at once."""
+        self._paces = _Pace(), _Pace()
+        """Of commits of folders alone, and of those with a new file."""
 
     def folder_changed(self, folder: str) -> None:
         self._dirty[folder] = None
@@ -281,9 +289,10 @@ class Syncer:
             # First the files: on most file systems that makes their names durable, too, and the folders
             # are quick.
             disk, watch = self._disk, self.statistics.watch
+            pace = self._paces[bool(files)]
             objects = [*zip(files, repeat(disk.sync_file)), *zip(folders, repeat(disk.sync_folder))]
-            if self._at_once and len(objects) > 1:
-                self._at_once -= 1
+            if pace.at_once and len(objects) > 1:
+                pace.at_once -= 1
                 disk.run_at_once([partial(self._sync_path, *each) for each in objects])
                 return
             ends = [watch()]
@@ -293,11 +302,11 @@ class Syncer:
         except OSError as error:
             raise SyncFailed(str(error)) from error
         if len(objects) > 1:
-            start, first, *_, last = ends
-            further = (last - first) / (len(objects) - 1)
-            self._dear = self._dear + 1 if further > max(DEAR, (first - start) / 2) else 0
-            if self._dear >= IN_A_ROW:
-                self._at_once = AT_ONCE
+            began, first, *_, last = ends
+            saved = last - first - ((first - began) / 2 if files else 0)
+            pace.dear = max(0, pace.dear + (1 if saved > DEAR else -1))
+            if pace.dear >= OFTEN:
+                pace.dear, pace.at_once = OFTEN, AT_ONCE
 
     def _sync_path(self, path: str, sync: Callable[[str], None]) -> None:
         try:

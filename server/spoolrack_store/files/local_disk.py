@@ -26,10 +26,10 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from threading import Thread
 from typing import BinaryIO, Final, Protocol, cast
 
 from ..files.changes import LOCK, Memory
@@ -427,6 +427,9 @@ class LocalDisk:
     them: each process reads it there.
     """
 
+    _threads: ThreadPoolExecutor | None = None
+    """Made when syncs first run at once."""
+
     def __init__(self, root: str | os.PathLike[str]) -> None:
         """`root` must exist. It may be renamed while we work, and removed only to our harm."""
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -453,6 +456,8 @@ class LocalDisk:
     def close(self) -> None:
         """Close the folder. Happens by itself with the last reference."""
         self._close()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
 
     def make_folder(self, path: str) -> None:
         mode = 0o770 if self._for_group else FOLDER_MODE
@@ -584,17 +589,16 @@ class LocalDisk:
                 except Exception as error:  # noqa: BLE001  # raised below
                     errors.append(error)
 
-        threads: list[Thread] = []
-        for _ in range(min(len(syncs), _AT_ONCE) - 1):
-            thread = Thread(target=run, name="spoolrack-sync", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # The system has no more threads, or the interpreter ends.
-                break
-            threads.append(thread)
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_AT_ONCE, "spoolrack-sync")
+        others: list[Future[None]] = []
+        with contextlib.suppress(RuntimeError):  # No more threads, or the interpreter ends.
+            for _ in syncs[1:_AT_ONCE]:
+                others.append(self._threads.submit(run))
         run()
-        for thread in threads:
-            thread.join()
+        for other in others:
+            if not other.cancel():
+                other.result()
         if errors:
             raise errors[0]
 
