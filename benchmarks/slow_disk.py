@@ -7,7 +7,7 @@ strace(1) delays each fsync(2), fdatasync(2) and syncfs(2) of a server. One call
 sends, receives and deletes, one message after the other; 64 callers do both; four send hundreds. The
 figures are messages a second, and syncs a message: medians of the rounds, in which the systems take
 turns. With one sync in the way of each answer a caller has at most 1,000 / `--delay` sends a second,
-and a third as many lives. `--within /dev/shm` leaves out what the disk itself takes.
+and a third as many lives. `--within /dev/shm --as-found` leaves out what the disk itself takes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import argparse
 import json
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -74,7 +75,7 @@ def count_syncs(log: Path) -> int:
     return sum("resumed" not in line and "sync" in line for line in log.read_text().splitlines())
 
 
-def measure(system: System, workload: str, seconds: float) -> tuple[float, float]:
+def measure(system: System, workload: str, seconds: float, log: Path) -> tuple[float, float]:
     """Return messages a second, and syncs a message."""
     act, callers = WORKLOADS[workload]
     queue = f"slow{time.monotonic_ns()}"
@@ -82,7 +83,6 @@ def measure(system: System, workload: str, seconds: float) -> tuple[float, float
     drivers = [
         system.driver(system.address, queue) for _ in range(1 if system.driver.is_shared else callers)
     ]
-    log = system.folder.with_suffix(".syncs")
 
     def work(number: int) -> int:
         driver, done = drivers[number % len(drivers)], 0
@@ -114,26 +114,32 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=10.0, help="of a sync, in ms (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0, help="of a measurement")
-    parser.add_argument("--within", type=Path, help="where the file system is made")
+    parser.add_argument("--within", type=Path, default=Path("/var/tmp"), help="(%(default)s)")
+    parser.add_argument(
+        "--as-found",
+        action="store_true",
+        help="make no ext4 there: work on the file system that is there",
+    )
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     kinds, missing = catalog.find(asked.systems.split(","))
     for name, why in missing.items():
         print(f"without {name}: {why}", file=sys.stderr)
     found: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    with own_disk(asked.within or Path("/var/tmp"), DISK_BYTES) as place, ExitStack() as stack:
+    with own_disk(asked.within, 0 if asked.as_found else DISK_BYTES) as place, ExitStack() as stack:
+        # Elsewhere: what is written beside a server makes its own syncs dearer.
+        logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         systems = []
         for kind in kinds:
             system = kind(place.folder / kind.name)
-            log = system.folder.with_suffix(".syncs")
-            server_processes.Server.prefix = slowed(asked.delay, log)
+            server_processes.Server.prefix = slowed(asked.delay, logs / kind.name)
             stack.callback(system.stop)
             system.start()
             systems.append(system)
         for _ in range(asked.rounds):
             for workload in asked.workloads.split(","):
                 for system in systems:
-                    measured = measure(system, workload, asked.seconds)
+                    measured = measure(system, workload, asked.seconds, logs / system.name)
                     found.setdefault(workload, {}).setdefault(system.name, []).append(measured)
     for workload, by_system in found.items():
         told = "  ".join(
