@@ -114,7 +114,7 @@ PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
-MOST_STORIES: Final = 100
+MOST_STORIES: Final = 200
 STARTS: Final = {
     "the folder of the bodies is not synced": 17,
     "a message without a body is published": 117,
