@@ -1,4 +1,4 @@
-"""A slow disk: what does an answer wait for where each sync is a round trip?
+"""A slow disk: the wait for an answer where each sync is a round trip.
 
     python -m benchmarks.slow_disk [--systems spoolrack,redis] [--delay 10] [--rounds 3] [--json FILE]
 
@@ -127,7 +127,7 @@ def main() -> None:
         print(f"without {name}: {why}", file=sys.stderr)
     found: dict[str, dict[str, list[tuple[float, float]]]] = {}
     with own_disk(asked.within, 0 if asked.as_found else DISK_BYTES) as place, ExitStack() as stack:
-        # Elsewhere: what is written beside a server makes its own syncs dearer.
+        # Elsewhere: other writes to its disk make a server's syncs dearer.
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         systems = []
         for kind in kinds:

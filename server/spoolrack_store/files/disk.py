@@ -209,7 +209,7 @@ def explained(error: OSError) -> StoreError:
 
 
 @dataclass(slots=True)
-class _Pace:
+class _SyncOrder:
     """Whether the syncs of a kind of commit run at once."""
 
     dear: int = 0
@@ -231,7 +231,7 @@ class Syncer:
         self._files: dict[str, None] = {}
         self.is_in_doubt = False
         """Let the next commit sync, whether or not an answer waits for it."""
-        self._paces = _Pace(), _Pace()
+        self._orders = _SyncOrder(), _SyncOrder()
         """Of commits of folders alone, and of those with a new file."""
 
     def folder_changed(self, folder: str) -> None:
@@ -289,10 +289,10 @@ class Syncer:
             # First the files: on most file systems that makes their names durable, too, and the folders
             # are quick.
             disk, watch = self._disk, self.statistics.watch
-            pace = self._paces[bool(files)]
+            order = self._orders[bool(files)]
             objects = [*zip(files, repeat(disk.sync_file)), *zip(folders, repeat(disk.sync_folder))]
-            if pace.at_once and len(objects) > 1:
-                pace.at_once -= 1
+            if order.at_once and len(objects) > 1:
+                order.at_once -= 1
                 disk.run_at_once([partial(self._sync_path, *each) for each in objects])
                 return
             ends = [watch()]
@@ -304,9 +304,9 @@ class Syncer:
         if len(objects) > 1:
             began, first, *_, last = ends
             saved = last - first - ((first - began) / 2 if files else 0)
-            pace.dear = max(0, pace.dear + (1 if saved > DEAR else -1))
-            if pace.dear >= OFTEN:
-                pace.dear, pace.at_once = OFTEN, AT_ONCE
+            order.dear = max(0, order.dear + (1 if saved > DEAR else -1))
+            if order.dear >= OFTEN:
+                order.dear, order.at_once = OFTEN, AT_ONCE
 
     def _sync_path(self, path: str, sync: Callable[[str], None]) -> None:
         try:
