@@ -11,6 +11,8 @@ _MQ: Final = "softlayer/mq"
 _VSQS: Final = "vsqs"
 _AFRESH: Final = "tests/store/test_failed_sync_restarts.py"
 _BODIES: Final = "tests/crash/test_body_crashes.py"
+_AT_ONCE: Final = "tests/store/test_syncs_at_once.py"
+_IN_A_ROW: Final = "tests/budget/test_syncs_in_a_row.py"
 _AWAITED: Final = "tests/store/test_store_awaited.py"
 _WORK: Final = "tests/store/test_background_work_shared.py"
 _CLOCKS: Final = "tests/store/test_store_clocks.py"
@@ -151,10 +153,60 @@ STORE_MUTANTS: Final = (
         edits=edit(
             "files/disk.py:Syncer._sync_now",
             "            raise SyncFailed(str(error)) from error\n",
-            "            assert error\n",
+            "            return\n",
         ),
         caught_by=(_FRONT, _HAND, _DISK),
         ancestor=_MQ,
+    ),
+    Mutant(
+        name="a-sync-at-once-is-not-awaited",
+        breaks="an answer waits for each sync of its commit, also if they run at once",
+        edits=edit(
+            "files/local_disk.py:LocalDisk.run_at_once",
+            "            if not other.cancel():\n",
+            "            if not (other.running() or other.cancel()):\n",
+        ),
+        caught_by=(_AT_ONCE,),
+    ),
+    Mutant(
+        name="a-sync-at-once-that-failed-is-called-good",
+        breaks="a failed sync is one also if it runs beside others",
+        edits=edit(
+            "files/local_disk.py:LocalDisk.run_at_once",
+            "        if errors:\n",
+            "        if not syncs:\n",
+        ),
+        caught_by=(_AT_ONCE,),
+    ),
+    Mutant(
+        name="syncs-never-run-at-once",
+        breaks="an answer waits for one sync where each costs the way to another host",
+        edits=edit("files/disk.py:Syncer._sync_now", "= OFTEN, AT_ONCE\n", "= OFTEN, 0\n"),
+        caught_by=(_IN_A_ROW,),
+    ),
+    Mutant(
+        name="syncs-run-at-once-on-a-local-disk",
+        breaks="on a local disk a commit writes the journal once",
+        edits=edit("files/disk.py:Syncer._sync_now", "saved > DEAR", "saved < DEAR"),
+        caught_by=(_IN_A_ROW,),
+    ),
+    Mutant(
+        name="syncfs-is-relied-on-behind-fuse",
+        breaks="a sync of everything has reached the program that serves the file system",
+        edits=edit(
+            "files/mounts.py:passes_on_syncfs", "return not kind.startswith", "return not kind.endswith"
+        ),
+        caught_by=("tests/disks/test_file_systems_in_doubt.py",),
+    ),
+    Mutant(
+        name="a-process-joins-without-a-sync-of-everything",
+        breaks="a process that can't make durable what others did answers nothing",
+        edits=edit(
+            "engine/sharing.py:Sharing._join",
+            "if not self._moves.disk.can_sync_all:",
+            "if self._moves.disk.can_sync_all is None:",
+        ),
+        caught_by=("tests/store/test_store_processes.py",),
     ),
     Mutant(
         name="a-start-believes-what-memory-shows-of-a-message",

@@ -113,6 +113,9 @@ class Sharing:
                 raise RootInUse(root="the root", holder=holder)
             living = frozenset(filter(self._is_living, members))
             if living:
+                if not self._moves.disk.can_sync_all:
+                    holder = ", and needs a syncfs(2) that reports errors to have two at once"
+                    raise RootInUse(root="the root", holder=holder)
                 changes.read_header()
                 self._decide()
                 changes.join()
