@@ -13,15 +13,19 @@ from typing import Protocol, TypeVar
 from weakref import WeakSet
 
 from . import _arguments as arguments
+from ._batcher import Batcher
 from ._retry import RetryPolicy
 from ._runtime import Runtime
 from ._transports import ClientTransport
-from ._values import Seconds
+from ._values import DeleteResult, LeaseResult, Seconds, SendResult
 from .errors import ClientClosed, ForkedClient, SpoolrackError, Timeout, Unreachable
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+Answer = TypeVar("Answer", SendResult, DeleteResult, LeaseResult)
 
 
 class Closable(Protocol):
@@ -54,7 +58,8 @@ class ClientContext:
 
     def check(self) -> None:
         """Raise an error if no call may be made now."""
-        self.check_process()
+        if self._pid != os.getpid():
+            raise ForkedClient()
         if self.closed:
             raise ClientClosed()
 
@@ -62,14 +67,9 @@ class ClientContext:
         if self._pid != os.getpid():
             raise ForkedClient()
 
-    def deadline(self, timeout: Seconds | None) -> float:
-        """Return the time, on the runtime's clock, at which a call that begins now must have ended."""
-        return self.runtime.monotonic() + self.timeout_of(timeout)
-
     def timeout_of(self, timeout: Seconds | None) -> float:
         """Return the seconds that a call may take."""
-        span = arguments.timeout(timeout)
-        return self.timeout if span is None else span
+        return self.timeout if timeout is None else arguments.span("timeout", timeout)
 
     async def attempt(
         self,
@@ -84,7 +84,7 @@ class ClientContext:
         attempt took place. The result is None then.
         """
         self.check()
-        deadline = self.deadline(timeout)
+        deadline = self.runtime.monotonic() + self.timeout_of(timeout)
         failed = 0
         in_doubt = False
         while True:
@@ -101,6 +101,25 @@ class ClientContext:
                     raise
             await self.runtime.sleep(pause)
             self.check()
+
+    async def submit(
+        self,
+        batcher: Batcher[Item, Answer],
+        item: Item,
+        timeout: Seconds | None,
+        *,
+        done_if: type[SpoolrackError] | None = None,
+    ) -> Answer | None:
+        """Return the result of one item of a batcher's calls, retried as by `attempt`; raise its
+        error."""
+
+        async def once(deadline: float) -> Answer:
+            result = await batcher.submit(item, deadline)
+            if result.error is not None:
+                raise result.error
+            return result
+
+        return await self.attempt(once, timeout, done_if=done_if)
 
     async def call(self, call: Callable[[float], Awaitable[T]], timeout: Seconds | None) -> T:
         """Return the result of `call(seconds_left)`, retried as by `attempt`."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Unpack, cast
 
 from .. import _arguments as arguments
 from .._batcher import Batcher
 from .._client_context import ClientContext
 from .._message_base import MessageFacts
-from .._outgoing import chunks_of, outgoing_of, outgoing_of_all, size_of
+from .._outgoing import chunks_of, outgoing, outgoing_of_all, size_of
 from .._redrive_values import Redrive
 from .._reservation_values import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
 from .._retry import Backoff
@@ -49,7 +50,7 @@ class Queue:
         self._name = name
         transport, runtime = context.transport, context.runtime
         self._sends: Batcher[Outgoing, SendResult] = Batcher(
-            runtime, lambda items, left: transport.send(name, items, timeout=left), size_of
+            runtime, partial(transport.send, name), size_of
         )
         self._lease_batches = LeaseBatches(context, name)
 
@@ -96,25 +97,10 @@ class Queue:
         timeout: Seconds | None = None,
     ) -> str:
         """Send a message; returns its id once it is on stable media: see `spoolrack.Queue.send`."""
-        message = outgoing_of(
-            Outgoing(
-                body=body,
-                attributes={} if attributes is None else attributes,
-                delay=delay,
-                deliver_at=deliver_at,
-                deduplication_id=deduplication_id,
-                group=group,
-                priority=priority,
-            )
-        )
-
-        async def once(deadline: float) -> str:
-            result = await self._sends.submit(message, deadline)
-            if result.error is not None:
-                raise result.error
-            return cast(str, result.id)
-
-        return cast(str, await self._context.attempt(once, timeout))
+        given = {} if attributes is None else attributes
+        message = outgoing(body, given, delay, deliver_at, deduplication_id, group, priority)
+        result = await self._context.submit(self._sends, message, timeout)
+        return result.id  # type: ignore[union-attr, return-value]  # one without an error
 
     async def send_file(
         self,
@@ -130,17 +116,8 @@ class Queue:
         timeout: Seconds | None = None,
     ) -> str:
         """Send a file's content as a message; returns its id: see `spoolrack.Queue.send_file`."""
-        message = outgoing_of(
-            Outgoing(
-                body=b"",
-                attributes={} if attributes is None else attributes,
-                delay=delay,
-                deliver_at=deliver_at,
-                deduplication_id=deduplication_id,
-                group=group,
-                priority=priority,
-            )
-        )
+        given = {} if attributes is None else attributes
+        message = outgoing(b"", given, delay, deliver_at, deduplication_id, group, priority)
         files = self._context.transport.files
         result = await self._context.call(
             lambda left: files.send(self._name, path, message, link=link, timeout=left), timeout
