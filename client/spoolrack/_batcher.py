@@ -14,14 +14,14 @@ import copy
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from ._runtime import Runtime, Signal
 from ._values import MAX_BATCH, MAX_BATCH_BYTES
 from .errors import SpoolrackError, Timeout, Unreachable
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
+Result = TypeVar("Result", bound="ItemResult")
 
 MAX_CALLS = 2
 """In flight at one time: one is on the wire while the other one's answer is read."""
@@ -86,6 +86,13 @@ class Linger:
         self.expected = 0
 
 
+class ItemResult(Protocol):
+    """The result of one item of a call."""
+
+    @property
+    def error(self) -> SpoolrackError | None: ...
+
+
 class _WaiterState(Enum):
     WAITING = auto()
     LINGERING = auto()
@@ -148,7 +155,7 @@ class Batcher(Generic[Item, Result]):
         return self._linger.keeps_together
 
     async def submit(self, item: Item, deadline: float) -> Result:
-        """Return the result of one item; raise the error of the call that carried it.
+        """Return the result of one item; raise its error, or that of the call that carried it.
 
         Raise `Timeout` at `deadline`, by the runtime's monotonic clock. A caller that is cancelled
         before its item is in flight takes it back.
@@ -157,13 +164,17 @@ class Batcher(Generic[Item, Result]):
         with self._lock:
             is_alone = not (self._in_flight or self._waiting or self._linger.expected)
             self._in_flight += is_alone
-        if not is_alone:
-            return (await self._share([item], self._size_of(item), deadline))[0]
-        try:
-            results = await self._call((item,), timeout=max(0.0, deadline - began))
-        finally:
-            self._landed(1, began)
-        return _checked(results, 1)[0]
+        if is_alone:
+            try:
+                results = await self._call((item,), timeout=max(0.0, deadline - began))
+            finally:
+                self._landed(1, began)
+            result = _checked(results, 1)[0]
+        else:
+            result = (await self._share([item], self._size_of(item), deadline))[0]
+        if result.error is not None:
+            raise result.error
+        return result
 
     async def submit_many(self, items: Sequence[Item], deadline: float) -> Sequence[Result]:
         """Return a result for each of `items`, which share one call: see `submit`."""

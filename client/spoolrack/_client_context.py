@@ -7,25 +7,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
 from random import Random
 from typing import Protocol, TypeVar
 from weakref import WeakSet
 
 from . import _arguments as arguments
-from ._batcher import Batcher
 from ._retry import RetryPolicy
 from ._runtime import Runtime
 from ._transports import ClientTransport
-from ._values import DeleteResult, LeaseResult, Seconds, SendResult
+from ._values import Seconds
 from .errors import ClientClosed, ForkedClient, SpoolrackError, Timeout, Unreachable
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-Answer = TypeVar("Answer", SendResult, DeleteResult, LeaseResult)
 
 
 class Closable(Protocol):
@@ -73,12 +68,12 @@ class ClientContext:
 
     async def attempt(
         self,
-        call: Callable[[float], Awaitable[T]],
+        call: Callable[..., Awaitable[T]],
         timeout: Seconds | None,
-        *,
+        *given: object,
         done_if: type[SpoolrackError] | None = None,
     ) -> T | None:
-        """Return the result of `call(deadline)`; retry it after errors that a retry may solve.
+        """Return the result of `call(*given, deadline)`; retry it after errors that a retry may solve.
 
         `done_if`: an error that proves, once a connection has broken in mid-call, that the first
         attempt took place. The result is None then.
@@ -89,7 +84,7 @@ class ClientContext:
         in_doubt = False
         while True:
             try:
-                return await call(deadline)
+                return await call(*given, deadline)
             except SpoolrackError as error:
                 if in_doubt and done_if is not None and isinstance(error, done_if):
                     return None
@@ -101,25 +96,6 @@ class ClientContext:
                     raise
             await self.runtime.sleep(pause)
             self.check()
-
-    async def submit(
-        self,
-        batcher: Batcher[Item, Answer],
-        item: Item,
-        timeout: Seconds | None,
-        *,
-        done_if: type[SpoolrackError] | None = None,
-    ) -> Answer | None:
-        """Return the result of one item of a batcher's calls, retried as by `attempt`; raise its
-        error."""
-
-        async def once(deadline: float) -> Answer:
-            result = await batcher.submit(item, deadline)
-            if result.error is not None:
-                raise result.error
-            return result
-
-        return await self.attempt(once, timeout, done_if=done_if)
 
     async def call(self, call: Callable[[float], Awaitable[T]], timeout: Seconds | None) -> T:
         """Return the result of `call(seconds_left)`, retried as by `attempt`."""
@@ -148,7 +124,7 @@ class ClientContext:
                 results.extend(failed(failure) for _ in chunk)
                 continue
             try:
-                results.extend(await self.attempt(partial(call, chunk), timeout) or ())
+                results.extend(await self.attempt(call, timeout, chunk) or ())
             except SpoolrackError as error:
                 if not results:
                     raise

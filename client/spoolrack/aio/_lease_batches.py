@@ -48,7 +48,7 @@ class LeaseBatches:
     async def delete(self, target: Target, timeout: Seconds | None) -> None:
         # By its receipt, what is gone is a success anyhow.
         done_if = MessageNotFound if isinstance(target, ById) else None
-        await self._context.submit(self._deletes, target, timeout, done_if=done_if)
+        await self._context.attempt(self._deletes.submit, timeout, target, done_if=done_if)
 
     async def delete_many(
         self, targets: Iterable[Target], timeout: Seconds | None
@@ -63,7 +63,7 @@ class LeaseBatches:
     async def extend(self, target: ByReceipt, seconds: Seconds, timeout: Seconds | None) -> datetime:
         """Extend a lease; return the time at which it expires now."""
         change = _extended(target, _extension(seconds))
-        result = await self._context.submit(self._changes, change, timeout)
+        result = await self._context.attempt(self._changes.submit, timeout, change)
         return result.lease_expires_at  # type: ignore[union-attr, return-value]  # one without an error
 
     async def extend_many(
@@ -78,7 +78,7 @@ class LeaseBatches:
         )
 
     async def release(self, release: MessageRelease, timeout: Seconds | None) -> None:
-        await self._context.submit(self._releases, release, timeout, done_if=StaleReceipt)
+        await self._context.attempt(self._releases.submit, timeout, release, done_if=StaleReceipt)
 
     async def release_many(
         self, releases: Iterable[MessageRelease], timeout: Seconds | None
@@ -91,7 +91,7 @@ class LeaseBatches:
         )
 
     async def reject(self, rejection: MessageRejection, timeout: Seconds | None) -> None:
-        await self._context.submit(self._rejections, rejection, timeout, done_if=StaleReceipt)
+        await self._context.attempt(self._rejections.submit, timeout, rejection, done_if=StaleReceipt)
 
     async def reject_many(
         self, rejections: Iterable[MessageRejection], timeout: Seconds | None

@@ -99,7 +99,7 @@ class Queue:
         """Send a message; returns its id once it is on stable media: see `spoolrack.Queue.send`."""
         given = {} if attributes is None else attributes
         message = outgoing(body, given, delay, deliver_at, deduplication_id, group, priority)
-        result = await self._context.submit(self._sends, message, timeout)
+        result = await self._context.attempt(self._sends.submit, timeout, message)
         return result.id  # type: ignore[union-attr, return-value]  # one without an error
 
     async def send_file(
