@@ -40,7 +40,7 @@ def outgoing(
     group: str,
     priority: int,
 ) -> Outgoing:
-    """Return such a message; raise `InvalidRequest`. What is as in most messages needs no call."""
+    """Return such a message; raise `InvalidRequest`. Defaults are not checked."""
     if attributes or type(attributes) is not dict:
         arguments.attributes(attributes)
     return Outgoing(

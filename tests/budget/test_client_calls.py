@@ -77,7 +77,7 @@ def counted() -> dict[str, Counter[str]]:
             with server.client() as client:
                 client.create_queue("q")
                 queue = client.queue("q")
-                # What is done for the first time isn't counted.
+                # The second calls are counted: first-time work is done.
                 _, counts = counts_of_calls(profile, queue), counts_of_calls(profile, queue)
                 with queue.messages() as stream:
                     return counts | counts_of_a_stream(profile, queue, stream)
@@ -105,7 +105,7 @@ def counts_of_a_stream(
     counts = {"life of a stream": profile.calls_of(live)}
     queue.send_many([b"x"] * 3)
     first, second, third = (next(stream) for _ in range(3))
-    stream.ack(first)  # It starts the thread, and those that follow share its call.
+    stream.ack(first)  # It starts the thread; the next acks share its call.
     counts["ack"] = profile.calls_of(lambda: stream.ack(second))
     stream.ack(third)
     return counts
