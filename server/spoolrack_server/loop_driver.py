@@ -15,8 +15,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context
 from typing import Final
 
-from spoolrack_store.committer import Committer, Cycle, error_of, run_whole, step
+from spoolrack_store.committer import Committer, Cycle
 from spoolrack_store.model.clock import Clock
+from spoolrack_store.thread_driver import error_of, run_whole, step
 
 SETTLING: Final = 0.002
 """Seconds that work of the store's own waits for a request whose commit does it along. Answers go first
