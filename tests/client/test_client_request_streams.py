@@ -12,7 +12,7 @@ import grpc
 import pytest
 import spoolrack
 from spoolrack import aio
-from spoolrack._transports.grpc_transport import LARGE
+from spoolrack._transports.grpc_streams import LARGE
 from spoolrack.errors import ClientClosed, StaleReceipt, Timeout, Unreachable
 from spoolrack.testing import RunningServer, running_server
 

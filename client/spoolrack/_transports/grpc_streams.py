@@ -1,8 +1,9 @@
 """Request streams: requests of many callers on one long-lived call, and their responses.
 
-A call of its own for each request costs gRPC twice the processor time, on both sides. The first request
+A unary call for each request costs gRPC twice the processor time, on both sides. The first request
 opens the stream, and so does the next one after it has ended. A correlation id joins request and
-response; the content is the caller's business, and so is a retry. What can fail: the stream, with all
+response; the content is the caller's business, and so is a retry. A large request is a unary call, so
+that it delays no other; so is one whose stream is refused. What can fail: the stream, with all
 requests in flight; the timeout of one request, which harms no other.
 """
 
@@ -14,25 +15,28 @@ import os
 import queue
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from itertools import count
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 import grpc
 
 from .._runtime import Runtime, Signal, Tasks
 from .._threads import start_thread
 from ..errors import ClientClosed, InvalidRequest, Timeout
+from . import grpc_values as convert
 from .grpc_errors import ended, error_from
 
 Response = TypeVar("Response")
 
+LARGE: Final = 1024 * 1024
+"""Bytes from which a request is a unary call."""
 JOIN_TIMEOUT = 5.0
 """Seconds for the thread of a cancelled stream to end: only a defect takes longer."""
 
 
-class StreamRefused(Exception):
+class _StreamRefused(Exception):
     """The stream was refused as a whole, or has ended before the request was written. A unary call with
     the request may succeed, or tells the reason."""
 
@@ -88,15 +92,14 @@ class _PendingRequests:
         """Translate the failure of the call."""
         error = error_from(failure, self.target, is_ours=self.is_cancelled)
         # Of no request by itself: the stream is unknown there, or as a whole above a proxy's limit.
-        return StreamRefused() if isinstance(error, InvalidRequest) else error
+        return _StreamRefused() if isinstance(error, InvalidRequest) else error
 
 
 class _Call(Protocol):
     """One call that carries requests."""
 
     pending: _PendingRequests
-
-    def put(self, request: Any) -> None: ...
+    put: Callable[[Any], None]
 
     def cancel(self) -> None: ...
 
@@ -108,8 +111,16 @@ class RequestStream(Generic[Response]):
     """A stream of requests of one kind. Safe to share between threads, or between the tasks of one
     loop."""
 
-    def __init__(self, method: Callable[..., Any], target: str, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        method: Callable[..., Any],
+        unary: Callable[[Any, float], Awaitable[Response]],
+        target: str,
+        runtime: Runtime,
+    ) -> None:
+        """`unary(request, timeout)` makes the same call for one request."""
         self._method = method
+        self._unary = unary
         self._target = target
         self._runtime = runtime
         self._open = _TaskCall if isinstance(runtime, Tasks) else _ThreadCall
@@ -119,23 +130,31 @@ class RequestStream(Generic[Response]):
         finalizer = weakref.finalize(self, _end_orphan, self._last, runtime, os.getpid())
         finalizer.atexit = False
 
-    async def request(self, request: Any, timeout: float) -> Response:
-        """Return the response to a request, which gets a correlation id.
+    async def request(self, streamed: Any, timeout: float) -> Response:
+        """Return the response to the request in `streamed`, which gets a correlation id.
 
-        Raises `StreamRefused`; the error of the stream if it breaks; `Timeout`, after which the request
-        may take place all the same.
+        Raises the error of the response; the error of the stream if it breaks; `Timeout`, after which
+        the request may take place all the same.
         """
+        if streamed.ByteSize() >= LARGE:
+            return await self._unary(streamed.request, timeout)
         pending = _PendingRequest(self._runtime.signal())
         with self._lock:
-            call = self._usable()
-            number = request.correlation_id = next(self._numbers)
+            call = self._last.call
+            if call is None or call.pending.has_ended:
+                call = self._last.call = self._open(
+                    self._method, _PendingRequests(self._target, self._lock)
+                )
+            number = streamed.correlation_id = next(self._numbers)
             call.pending.by_id[number] = pending
-            call.put(request)
+            call.put(streamed)
         try:
             await pending.signal.wait(timeout)
         finally:
             # Also if the caller is interrupted. A request that isn't written yet then never is.
             call.pending.by_id.pop(number, None)
+        if isinstance(pending.error, _StreamRefused):
+            return await self._unary(streamed.request, timeout)
         if pending.error is not None:
             raise pending.error
         if pending.response is None:
@@ -143,16 +162,9 @@ class RequestStream(Generic[Response]):
                 f"No answer from {self._target} within {timeout:.3g} s: "
                 "it may have taken place all the same."
             )
-        return cast(Response, pending.response)
-
-    def _usable(self) -> _Call:
-        """Return the open call, or a new one. With the lock held."""
-        call = self._last.call
-        if call is None or call.pending.has_ended:
-            call = self._last.call = self._open(
-                self._method, _PendingRequests(self._target, self._lock)
-            )
-        return call
+        if pending.response.HasField("error"):
+            raise convert.error(pending.response.error)
+        return cast(Response, pending.response.response)
 
     async def close(self) -> None:
         """Fail the requests in flight; return once no thread or task is left. No request may follow."""
@@ -180,15 +192,13 @@ class _ThreadCall:
     def __init__(self, method: Callable[..., Any], pending: _PendingRequests) -> None:
         self.pending = pending
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.put: Callable[[Any], None] = self._requests.put
         try:
             self._call = method(self._outgoing())
         except ValueError as error:
             # gRPC's word for a channel that was closed meanwhile.
             raise ClientClosed() from error
         self._reader = start_thread(self._read, "spoolrack-responses")
-
-    def put(self, request: Any) -> None:
-        self._requests.put(request)
 
     def cancel(self) -> None:
         self.pending.is_cancelled = True
@@ -223,6 +233,7 @@ class _TaskCall:
     def __init__(self, method: Callable[..., Any], pending: _PendingRequests) -> None:
         self.pending = pending
         self._requests: asyncio.Queue[Any] = asyncio.Queue()
+        self.put: Callable[[Any], None] = self._requests.put_nowait
         self._broke = False
         try:
             self._call = method()
@@ -231,9 +242,6 @@ class _TaskCall:
         loop = asyncio.get_running_loop()
         self._writer = loop.create_task(self._write(), name="spoolrack-requests")
         self._reader = loop.create_task(self._read(), name="spoolrack-responses")
-
-    def put(self, request: Any) -> None:
-        self._requests.put_nowait(request)
 
     def cancel(self) -> None:
         self.pending.is_cancelled = True
@@ -273,7 +281,7 @@ class _TaskCall:
             elif not self.pending.has_response:
                 # grpc.aio reports INTERNAL if the call ends during a write, and has then lost the
                 # server's reason. A call without any response may be of an unknown kind.
-                unsent = StreamRefused()
+                unsent = _StreamRefused()
         finally:
             self.pending.fail(error, unsent=unsent)
             self._writer.cancel()
