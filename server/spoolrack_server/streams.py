@@ -141,7 +141,7 @@ class Streams:
 class _StreamedRequest:
     """One request in flight, or the error that refused it."""
 
-    __slots__ = ("begun", "correlation_id", "size", "tags", "taken", "watched")
+    __slots__ = ("begun", "correlation_id", "size", "tags", "taken", "unanswered", "watched")
 
     def __init__(
         self,
@@ -158,10 +158,8 @@ class _StreamedRequest:
         self.taken = taken
         self.begun = begun
         self.watched = watched
-
-    @property
-    def is_answered(self) -> bool:
-        return isinstance(self.begun, StoreError) or all(map(Future.done, self.begun.futures))
+        self.unanswered = 0
+        """How many of its futures aren't done."""
 
     def response(self) -> bytes:
         try:
@@ -191,12 +189,18 @@ class _ResponseQueue:
         self._waiting: asyncio.Future[None] | None = None
 
     def enter(self, item: _StreamedRequest) -> None:
+        def answered() -> None:
+            item.unanswered -= 1
+            if not item.unanswered:
+                self._wake()
+
         self.window.enter(item.size)
         self._items.append(item)
-        if not isinstance(item.begun, StoreError):
-            for future in item.begun.futures:
-                on_answer(future, self._wake)
-        if item.is_answered:
+        futures = () if isinstance(item.begun, StoreError) else item.begun.futures
+        item.unanswered = len(futures)
+        for future in futures:
+            on_answer(future, answered)
+        if not futures:
             self._wake()
 
     def leave(self, item: _StreamedRequest) -> None:
@@ -223,7 +227,7 @@ class _ResponseQueue:
         """Return the first request, once it is answered; None at the end."""
         while True:
             if self._items:
-                if self._items[0].is_answered:
+                if not self._items[0].unanswered:
                     return self._items.popleft()
             elif self._has_ended:
                 return None
