@@ -10,7 +10,9 @@ from pathlib import Path
 
 from spoolrack_store.files import layout
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.names import Name, Stem, batch_of, first_id_of, make_token
+from spoolrack_store.model.message_ids import batch_of, first_id_of
+from spoolrack_store.model.names import Name, Stem
+from spoolrack_store.model.receipts import make_token
 from spoolrack_store.model.transitions import State
 
 SIZE = 100

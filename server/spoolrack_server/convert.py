@@ -17,7 +17,6 @@ from google.protobuf.message import Message as AnyMessage
 from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store.model.batch_file import Attributes, check_attribute_count
 from spoolrack_store.model.clock import HOUR, LAST_MOMENT, Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import (
@@ -27,7 +26,9 @@ from spoolrack_store.model.errors import (
     InvalidSetting,
 )
 from spoolrack_store.model.field_checks import check_number, check_span, check_word
-from spoolrack_store.model.names import is_id, is_queue_name
+from spoolrack_store.model.message_content import Attributes, check_attribute_count
+from spoolrack_store.model.message_ids import is_id
+from spoolrack_store.model.names import is_queue_name
 from spoolrack_store.model.operations import (
     CreateQueue,
     LastReceive,

@@ -17,7 +17,7 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.names import sent_at
+from spoolrack_store.model.message_ids import sent_at
 from spoolrack_store.model.operations import Delivery, SendResults
 
 from .status import status_of

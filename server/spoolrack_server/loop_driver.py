@@ -15,8 +15,9 @@ from contextvars import Context
 from queue import SimpleQueue
 from typing import Any, Final
 
-from spoolrack_store.committer import Committer, error_of, run_whole, step
+from spoolrack_store.committer import Committer
 from spoolrack_store.model.clock import Clock
+from spoolrack_store.thread_driver import error_of, run_whole, step
 
 SETTLING: Final = 0.002
 """Seconds that work of the store's own waits for a request whose commit does it along. Answers go first

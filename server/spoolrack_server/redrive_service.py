@@ -15,7 +15,7 @@ from typing import Final
 from spoolrack.v1 import redrive_service_pb2 as rpc
 from spoolrack_store.model import redrive_requests as ops
 from spoolrack_store.model.errors import InvalidRequest, RedriveNotFound
-from spoolrack_store.model.names import is_id
+from spoolrack_store.model.message_ids import is_id
 
 from . import convert
 from .access.authorization import queues_for

@@ -11,9 +11,9 @@ from typing import Any
 
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.message_content import Attributes
 from spoolrack_store.model.operations import Send, SendResults
 from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE, MAX_DELAY
 from spoolrack_store.store import Store

@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby
 
+from .engine.entries import Groups
 from .files.body_file import body_pieces
 from .files.disk import FileKind
 from .files.layout import BODY
 from .files.local_disk import LocalDisk
-from .model.batch_file import Attributes, Damaged, Groups, Line, body, decode
+from .model.batch_file import Damaged, Line, body, decode
 from .model.clock import Millis
-from .model.names import NotAName, Stem, batch_of, parse, sent_at
+from .model.message_content import Attributes
+from .model.message_ids import batch_of, sent_at
+from .model.names import NotAName, Stem, parse
 from .model.operations import MAX_BODY_IN_MEMORY
 
 

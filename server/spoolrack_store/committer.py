@@ -12,193 +12,25 @@ While another process holds the lock, nothing is lost: the commit is tried again
 
 from __future__ import annotations
 
-import heapq
 import logging
 import threading
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import count
 from operator import attrgetter
 from typing import Any, Final, Protocol, TypeVar
 
 from .engine.engine import Engine, Work
-from .engine.moves import RETRY
+from .engine.part import RETRY
 from .files.changes import LockHolder, LockWait, Poisoned
 from .files.disk import SyncFailed
 from .listener import Listener
 from .model.clock import Clock, Millis, SystemClock
 from .model.errors import Draining, OutcomeUnknown, StoreError, StoreFailed
-from .model.operations import (
-    UNFINISHED,
-    ChangeVisibility,
-    Delete,
-    Delivery,
-    GiveBack,
-    Outcome,
-    Receive,
-    ReleaseMessages,
-    Request,
-    Send,
-)
-from .model.reservation_requests import Reserve, undo_of
-
-Waiting = Receive | Reserve
-"""Requests that may wait until something is ready, and that can be cancelled as long as they do."""
-
-
-@dataclass(slots=True, eq=False)
-class Parked:
-    """A request that waits. It keeps its place after a try without a result."""
-
-    request: Waiting
-    future: Future[Any]
-    deadline: Millis | None
-    """Monotonic; None waits for ever."""
-    place: int = 0
-
-    @property
-    def has_credit(self) -> bool:
-        credits = self.request.credits if isinstance(self.request, Receive) else None
-        return credits is None or credits.free > 0
-
-    @property
-    def nothing(self) -> list[Delivery] | None:
-        """The answer when its wait is over."""
-        return [] if isinstance(self.request, Receive) else None
-
-
-class Parking:
-    """The waiting receives and reserves. Not thread-safe.
-
-    A look costs what has changed since the last one, however many wait on other queues.
-    """
-
-    def __init__(self, changed: set[str]) -> None:
-        """`changed` are the queues that may have become able to give something: the index adds them,
-        and each look takes them out."""
-        self._changed = changed
-        self._queues: dict[str, dict[int, Parked]] = {}
-        """By queue and place; places rise."""
-        self._hopeful: dict[str, None] = {}
-        """Queues with waiting requests that could give something at the last look."""
-        self._deadlines: list[tuple[Millis, int, str]] = []
-        """A heap of deadlines, places and queues; some of those wait no more."""
-        self._place = count()
-        self.waiting = 0
-        """How many wait."""
-
-    def is_awaited(self, queue: str) -> bool:
-        return queue in self._queues
-
-    def park(self, parked: Parked) -> None:
-        queue = parked.request.queue
-        parked.place = next(self._place)
-        self._queues.setdefault(queue, {})[parked.place] = parked
-        self._changed.add(queue)
-        self.waiting += 1
-        if parked.deadline is not None:
-            heapq.heappush(self._deadlines, (parked.deadline, parked.place, queue))
-            if len(self._deadlines) > 2 * self.waiting + _FEW:
-                self._deadlines = [each for each in self._deadlines if self._waits(*each)]
-                heapq.heapify(self._deadlines)
-
-    def leave(self, parked: Parked) -> None:
-        """Remove `parked` from the waiting receives."""
-        queue = parked.request.queue
-        waiting = self._queues.get(queue, {})
-        if waiting.pop(parked.place, None) is not None:
-            self.waiting -= 1
-        if not waiting:
-            self._queues.pop(queue, None)
-            self._hopeful.pop(queue, None)
-
-    def worth_a_try(
-        self, ready: Callable[[str], int | None], asked: Iterable[Request[Any]] = ()
-    ) -> list[Parked]:
-        """Return the requests that can perhaps be answered now, in their order; they keep their places.
-
-        `ready` says how many messages a queue could give; None if there is no such queue any more,
-        which all that wait for it must be told. The same commit does the `asked` requests after them:
-        for as many messages as these ask for, those that wait are tried before, and they may be given
-        at once what is sent.
-        """
-        if not self._queues:
-            self._changed.clear()
-            return []
-        sent: Counter[str] = Counter()
-        wanted: Counter[str] = Counter()
-        for request in asked:
-            if isinstance(request, Waiting):
-                wanted[request.queue] += request.max_messages
-            elif isinstance(request, Send):
-                sent[request.queue] += len(request.bodies)
-        while self._changed:
-            # Not an iteration: another thread may add to it.
-            self._hopeful[self._changed.pop()] = None
-        chosen: list[Parked] = []
-        for queue in [*self._hopeful, *(wanted.keys() | sent.keys()) - self._hopeful.keys()]:
-            waiting = self._queues.get(queue)
-            most = None if waiting is None else ready(queue)
-            if waiting is None or (most is not None and most <= 0):
-                self._hopeful.pop(queue, None)
-            if waiting is not None:
-                chosen += _first_of(waiting, most, sent[queue], wanted[queue])
-        return chosen
-
-    def next_deadline(self) -> Millis | None:
-        """Return the monotonic time at which the first wait is over."""
-        while self._deadlines:
-            if self._waits(*self._deadlines[0]):
-                return self._deadlines[0][0]
-            heapq.heappop(self._deadlines)
-        return None
-
-    def _waits(self, _: Millis, place: int, queue: str) -> bool:
-        return place in self._queues.get(queue, ())
-
-    def pop_late(self, now: Millis) -> Iterator[Parked]:
-        """Remove and return the requests whose wait is over."""
-        while (deadline := self.next_deadline()) is not None and deadline <= now:
-            _, place, queue = heapq.heappop(self._deadlines)
-            parked = self._queues[queue][place]
-            self.leave(parked)
-            yield parked
-
-    def pop_all(self) -> list[Parked]:
-        """Remove and return all requests."""
-        parked_all = [parked for waiting in self._queues.values() for parked in waiting.values()]
-        self._queues.clear()
-        self._hopeful.clear()
-        self._deadlines.clear()
-        self.waiting = 0
-        return parked_all
-
-
-_FEW: Final = 64
-
-
-def _first_of(
-    waiting: Mapping[int, Parked], ready: int | None, sent: int, wanted: int
-) -> Iterator[Parked]:
-    """Yield those of one queue that can perhaps be answered: as many as there are messages `ready`;
-    after them receives with room for what is `sent`, and any with room for what is `wanted`."""
-    if ready is None:
-        yield from waiting.values()
-        return
-    for parked in waiting.values():
-        if ready <= 0 and sent <= 0 and wanted <= 0:
-            return
-        if not parked.has_credit:
-            continue
-        if ready > 0 or wanted > 0 or isinstance(parked.request, Receive):
-            yield parked
-        if ready <= 0:
-            sent -= parked.request.max_messages
-            wanted -= parked.request.max_messages
-        ready -= 1
-
+from .model.operations import UNFINISHED, Outcome, Request, are_short
+from .model.reservation_requests import undo_of
+from .parking import Parked, Parking, Waiting
 
 log = logging.getLogger(__name__)
 
@@ -215,9 +47,6 @@ LISTENING_EVERY: Final = Millis(1_000)
 """And so often if it can."""
 NEWS_EVERY: Final = Millis(5)
 """It takes in what it hears of no more often than this, so that others get the lock, too."""
-SHORT_BYTES: Final = 2 * 1024 * 1024
-"""Of bodies to be written: requests with more keep the thread that does them."""
-SHORT_MESSAGES: Final = 4_000
 
 
 class Driver(Protocol):
@@ -719,71 +548,3 @@ def _fail(future: Future[Any], error: StoreError) -> None:
     if future.done() or (not future.running() and not future.set_running_or_notify_cancel()):
         return
     future.set_exception(error)
-
-
-class ThreadDriver:
-    """A thread that runs the committer."""
-
-    def __init__(self) -> None:
-        self._thread: threading.Thread | None = None
-
-    def start(self, committer: Committer) -> None:
-        self._thread = threading.Thread(
-            target=_run, args=(committer,), name="spoolrack-committer", daemon=True
-        )
-        self._thread.start()
-
-    def wake(self) -> None:
-        """Do nothing: the thread waits on the committer's own condition."""
-
-    def stop(self) -> None:
-        if self._thread is not None:
-            self._thread.join()
-
-
-def _run(committer: Committer) -> None:
-    while committer.wait_for_work():
-        run_whole(committer)
-
-
-def step(cycle: Cycle, error: BaseException | None) -> Work | None:
-    """Run a commit to its next sync; return the objects to sync, if any."""
-    try:
-        return next(cycle) if error is None else cycle.throw(error)
-    except StopIteration:
-        return None
-
-
-def error_of(work: Work) -> Exception | None:
-    """Return the error of the commit's sync."""
-    assert work.commit is not None
-    try:
-        work.commit.sync()
-    except Exception as error:  # noqa: BLE001  # the committer judges it
-        return error
-    return None
-
-
-def run_whole(committer: Committer) -> None:
-    """Run a commit from its beginning to its end."""
-    cycle, error = committer.cycle(), None
-    while (work := step(cycle, error)) is not None:
-        error = error_of(work)
-
-
-def are_short(requests: Iterable[Request[Any]]) -> bool:
-    """Return whether `requests` together take only milliseconds, by their sizes."""
-    messages, size = 0, 0
-    for request in requests:
-        if isinstance(request, Send):
-            messages += len(request.bodies)
-            size += sum(map(len, request.bodies))
-        elif isinstance(request, Receive):
-            messages += request.max_messages
-        elif isinstance(request, Delete):
-            messages += len(request.receipts) + len(request.ids)
-        elif isinstance(request, ChangeVisibility | ReleaseMessages | GiveBack):
-            messages += len(request.receipts)
-        else:
-            return False
-    return messages <= SHORT_MESSAGES and size <= SHORT_BYTES

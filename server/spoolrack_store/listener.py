@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from .engine.engine import Sharing
+from .engine.sharing import Sharing
 from .files.local_disk import TouchWatch
 from .model.clock import Clock, Millis
 

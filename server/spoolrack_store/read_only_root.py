@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from random import Random
 from typing import Final
 
-from .committer import Committer, ThreadDriver, run_whole
+from .committer import Committer
 from .files import layout
 from .files.disk import Lock
 from .files.local_disk import LocalDisk
@@ -27,6 +27,7 @@ from .model.background_work import BackgroundWork
 from .model.clock import Clock
 from .model.errors import RootUnusable
 from .store import Store
+from .thread_driver import ThreadDriver, run_whole
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from itertools import count
 from random import Random
 from typing import Any, Final, TypeVar
 
-from .committer import Committer, Driver, ThreadDriver
+from .committer import Committer, Driver
 from .engine.engine import Engine
 from .engine.questions import Questions
 from .files.body_file import BodyFile, discard_body, link_body
@@ -30,7 +30,7 @@ from .model.background_work import ALL_WORK, BackgroundWork
 from .model.clock import Clock, SystemClock
 from .model.disk_watermark import DiskWatermark
 from .model.errors import RootInUse, StoreError, StoreFailed
-from .model.names import PooledRandom
+from .model.message_ids import PooledRandom
 from .model.operations import (
     Message,
     MessageFilter,
@@ -47,6 +47,7 @@ from .model.stage_requests import StageInfo
 from .model.transitions import State
 from .overview import Overview
 from .store_metrics import StoreMetrics
+from .thread_driver import ThreadDriver
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from spoolrack_store.model.names import batch_of, index_of
+from spoolrack_store.model.message_ids import batch_of, index_of
 
 from tests.audit.http2_frames import PREFACE, Direction
 from tests.audit.shadow import Change, File, Shadow

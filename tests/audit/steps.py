@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spoolrack_store.files.layout import COPY
-from spoolrack_store.model.names import Name, NotAName, indexes, parse
+from spoolrack_store.model.members import indexes
+from spoolrack_store.model.names import Name, NotAName, parse
 
 from tests.audit.shadow import File, Shadow
 

@@ -191,7 +191,7 @@ def test_a_reservation_is_released_after_a_question(
     desk.button("Release").click()
     desk.text("Released spark-1")
     desk.page.get_by_role("cell", name="lost", exact=True).wait_for()
-    # What is let go comes back with the commits that follow; a receive waits for it.
+    # Released messages come back with the commits that follow; a receive waits for them.
     assert len(server.receive("q", most=2)) == 2
 
 

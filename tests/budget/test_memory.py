@@ -8,7 +8,8 @@ from random import Random
 import pytest
 from spoolrack_store.engine.index import Index
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.names import Name, Stem, batch_of, first_id_of, parse
+from spoolrack_store.model.message_ids import batch_of, first_id_of
+from spoolrack_store.model.names import Name, Stem, parse
 from spoolrack_store.model.transitions import State
 
 FILES = 4_000

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 import spoolrack_store
-from spoolrack_store.committer import Committer, run_whole
+from spoolrack_store.committer import Committer
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import CreateQueue, Delete, Receive, Request, Send, messages_of
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
+from spoolrack_store.thread_driver import run_whole
 
 CEILINGS = {"send": 29, "receive": 29, "delete": 27}
 """Modules. A ceiling may only fall: lower it when a change has made the count smaller."""

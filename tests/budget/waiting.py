@@ -13,7 +13,8 @@ from typing import Final
 
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.batch_file import checksum, encode, line_of
-from spoolrack_store.model.names import INDEX_DIGITS, Name, Stem
+from spoolrack_store.model.message_ids import INDEX_DIGITS
+from spoolrack_store.model.names import Name, Stem
 from spoolrack_store.model.operations import CreateQueue
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State

@@ -16,13 +16,16 @@ from typing import Any, ClassVar, Final
 
 from spoolrack_store.committer import LOOK_EVERY
 from spoolrack_store.engine.engine import Engine, Work
+from spoolrack_store.engine.entries import Entry, resolve
 from spoolrack_store.engine.index import CountsByAge
-from spoolrack_store.engine.moves import FILES, RETRY
+from spoolrack_store.engine.part import FILES, RETRY
 from spoolrack_store.files.disk import FileKind
-from spoolrack_store.model.batch_file import Damaged, Entry, body, decode, resolve
+from spoolrack_store.model.batch_file import Damaged, body, decode
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.names import NotAName, indexes, sent_at
+from spoolrack_store.model.members import indexes
+from spoolrack_store.model.message_ids import sent_at
+from spoolrack_store.model.names import NotAName
 from spoolrack_store.model.operations import (
     UNFINISHED,
     ChangeVisibility,

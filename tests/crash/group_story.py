@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Final
 
 from spoolrack_store.model.batch_file import decode
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.names import index_of, indexes
+from spoolrack_store.model.members import indexes
+from spoolrack_store.model.message_ids import index_of
 from spoolrack_store.model.operations import Delete, Receive, Request, Send
 from spoolrack_store.model.transitions import State
 

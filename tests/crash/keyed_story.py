@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from spoolrack_store.model.batch_file import decode
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.keys import key_of, key_text
-from spoolrack_store.model.names import index_of, sent_at
+from spoolrack_store.model.message_ids import index_of, sent_at
 from spoolrack_store.model.operations import Request, Send, SendResults
 
 from tests.support.cuts import Cut

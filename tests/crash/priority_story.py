@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.names import index_of, sent_at
+from spoolrack_store.model.message_ids import index_of, sent_at
 from spoolrack_store.model.operations import Receive, Request, Send
 
 from tests.crash.group_story import GroupStory

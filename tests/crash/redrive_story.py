@@ -12,7 +12,7 @@ from typing import Any
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.names import sent_at
+from spoolrack_store.model.message_ids import sent_at
 from spoolrack_store.model.operations import Purge, Receive, Request
 from spoolrack_store.model.redrive_requests import CancelRedrive, Redrive, RedriveState, StartRedrive
 from spoolrack_store.model.settings import QueueSettings

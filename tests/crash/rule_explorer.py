@@ -1,7 +1,7 @@
 """Explores what may become of one batch: every order of moves, every subset of unsynced moves that a
 power cut keeps.
 
-The rules are those of `spoolrack_store.model.batch_file`. A state is what is durable, what was done
+The rules are those of `spoolrack_store.engine.entries`. A state is what is durable, what was done
 since, and for each message the states as which a start may find it. From every state each move is
 tried, and each power cut is judged; from what a cut leaves the walk goes on.
 """
@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from spoolrack_store.model import batch_file as rules
-from spoolrack_store.model.batch_file import BatchFile, Entry
+from spoolrack_store.engine import entries as rules
+from spoolrack_store.engine.entries import BatchFile, Entry
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.names import Name, Stem, indexes
+from spoolrack_store.model.members import indexes
+from spoolrack_store.model.names import Name, Stem
 from spoolrack_store.model.transitions import State
 
 ID = "01234567-89ab-7cde-8f01-23456789a000"

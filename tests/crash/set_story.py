@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spoolrack_store.engine.engine import Engine
+from spoolrack_store.engine.entries import resolve
 from spoolrack_store.engine.reserver import SLICE_EFFORT, HeldSet
-from spoolrack_store.model.batch_file import resolve
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     NameTaken,
@@ -26,8 +26,9 @@ from spoolrack_store.model.errors import (
     ReservationLost,
     ReservationNotFound,
 )
-from spoolrack_store.model.names import indexes, mark_in, mark_of
+from spoolrack_store.model.members import indexes
 from spoolrack_store.model.operations import UNFINISHED, Delete, Request, Send
+from spoolrack_store.model.receipts import mark_in, mark_of
 from spoolrack_store.model.reservation_requests import (
     CommitReservations,
     Committed,

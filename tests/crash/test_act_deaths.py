@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.names import indexes
+from spoolrack_store.model.members import indexes
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,

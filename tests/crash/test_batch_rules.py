@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from spoolrack_store.model import batch_file as rules
-from spoolrack_store.model.batch_file import BatchFile, Entry
+from spoolrack_store.engine import entries as rules
+from spoolrack_store.engine.entries import BatchFile, Entry
 from spoolrack_store.model.transitions import State
 
 from tests.crash.rule_explorer import Broken, Explorer

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Final
 
 import pytest
-from spoolrack_store.engine import engine as engine_module
-from spoolrack_store.engine import recovery
+from spoolrack_store.engine import recovery, sharing
 from spoolrack_store.engine.dead_letters import DeadLetters
-from spoolrack_store.engine.engine import Engine, Sharing
+from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.engine.sender import Sender
+from spoolrack_store.engine.sharing import Sharing
 from spoolrack_store.files import changes
 from spoolrack_store.files.changes import Change, Changes
 
@@ -84,7 +84,7 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
         "hand_out",
         lambda self, leased: None,
     ),
-    "the dead's sends left in new/": (engine_module, "listed_orphans", lambda moves, dead: []),
+    "the dead's sends left in new/": (sharing, "listed_orphans", lambda moves, dead: []),
 }
 
 
@@ -115,13 +115,13 @@ def test_a_process_that_others_have_overtaken_lists_the_root(
 ) -> None:
     monkeypatch.setattr(changes, "RING", ring)
     relisted: list[int] = []
-    relist = engine_module.list_root
+    relist = sharing.list_root
 
     def counted(moves: Moves, follow: Callable[[], None]) -> object:
         relisted.extend([1] * bool(moves.index.batches))
         return relist(moves, follow)
 
-    monkeypatch.setattr(engine_module, "list_root", counted)
+    monkeypatch.setattr(sharing, "list_root", counted)
     for seed in range(20):
         Story(seed, Model.ANY_SUBSET, processes=3).run(120)
     assert relisted

@@ -9,10 +9,10 @@ from typing import Final
 import pytest
 from spoolrack_store.engine import recovery
 from spoolrack_store.engine.dead_letters import DeadLetters
-from spoolrack_store.engine.engine import Sharing
+from spoolrack_store.engine.entries import Entry
 from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.moves import Moves
-from spoolrack_store.model.batch_file import Entry
+from spoolrack_store.engine.sharing import Sharing
 
 from tests.crash.troubled_story import TroubledStory
 from tests.support.engine_story import Broken, seeds_from, seeds_of_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from spoolrack_store.engine import recovery
-from spoolrack_store.engine.engine import Sharing
+from spoolrack_store.engine.sharing import Sharing
 from spoolrack_store.files import changes
 
 from tests.crash.joining_story import JoiningStory

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 import pytest
-from spoolrack_store.engine import engine as engine_module
-from spoolrack_store.engine import leaser, reserver
+from spoolrack_store.engine import leaser, reserver, sharing
+from spoolrack_store.engine.entries import Entry
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.engine.reserver import HeldSet, Reserver
 from spoolrack_store.files import changes
-from spoolrack_store.model.batch_file import Entry
 from spoolrack_store.model.reservation_names import ReservationName
 from spoolrack_store.model.transitions import State
 
@@ -209,13 +208,13 @@ def test_a_process_that_others_overtook_reads_all_records(
 ) -> None:
     monkeypatch.setattr(changes, "RING", 2_000)
     relisted: list[int] = []
-    relist = engine_module.list_root
+    relist = sharing.list_root
 
     def counted(moves: Moves, follow: Callable[[], None]) -> object:
         relisted.extend([1] * bool(moves.index.batches))
         return relist(moves, follow)
 
-    monkeypatch.setattr(engine_module, "list_root", counted)
+    monkeypatch.setattr(sharing, "list_root", counted)
     for seed in range(20):
         SetStory(seed, Model.ANY_SUBSET, processes=3).run(120)
     assert relisted

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.engine.moves import RETRY
+from spoolrack_store.engine.part import RETRY
 from spoolrack_store.files.disk import Facts, Found, Space
 from spoolrack_store.model.errors import DiskError, DiskFull, StoreError
 from spoolrack_store.model.operations import (

@@ -16,7 +16,8 @@ import pytest
 import spoolrack
 from spoolrack_store.engine.sender import LARGE_BODY
 from spoolrack_store.model.batch_file import decode, encode, line_of
-from spoolrack_store.model.names import Name, index_of, parse
+from spoolrack_store.model.message_ids import index_of
+from spoolrack_store.model.names import Name, parse
 
 from tests.support.delivery_checker import FAULTS
 from tests.support.ledger import (

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from spoolrack_store.committer import Committer, run_whole
+from spoolrack_store.committer import Committer
 from spoolrack_store.files.local_disk import LocalDisk, TouchWatch
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import DAY, HOUR, SECOND, Millis
@@ -34,6 +34,7 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.redrive_requests import StartRedrive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
+from spoolrack_store.thread_driver import run_whole
 
 SETTINGS: Final = {
     "plain": QueueSettings(),

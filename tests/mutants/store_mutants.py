@@ -202,7 +202,7 @@ STORE_MUTANTS: Final = (
         name="half-a-batch-is-delivered",
         breaks="the messages of one send appear all or not at all",
         edits=edit(
-            "model/batch_file.py:BatchFile.was_sent",
+            "engine/entries.py:BatchFile.was_sent",
             "        return listed == self.stem.full\n",
             "        return True\n",
         ),
@@ -254,7 +254,9 @@ STORE_MUTANTS: Final = (
         name="ids-start-anew",
         breaks="new messages stand behind old ones after a restart, whatever the clock did",
         edits=edit(
-            "model/names.py:IdMaker.rise_above", "        if id <= self._seen:\n", "        if id:\n"
+            "model/message_ids.py:IdMaker.rise_above",
+            "        if id <= self._seen:\n",
+            "        if id:\n",
         ),
         caught_by=(_CLOCKS,),
     ),
@@ -262,7 +264,7 @@ STORE_MUTANTS: Final = (
         name="what-is-deleted-comes-back",
         breaks="of two names that list a message the higher version counts",
         edits=edit(
-            "model/batch_file.py:_outranks",
+            "engine/entries.py:_outranks",
             "return one.version > other.version",
             "return one.version < other.version",
         ),
@@ -274,7 +276,7 @@ STORE_MUTANTS: Final = (
         name="ids-fall-with-the-clock",
         breaks="ids rise, also when the clock steps back",
         edits=edit(
-            "model/names.py:IdMaker.make",
+            "model/message_ids.py:IdMaker.make",
             "        if now > self._millis:",
             "        if now != self._millis:",
         ),
@@ -855,7 +857,7 @@ STORE_MUTANTS: Final = (
         name="an-overtaken-process-goes-on-without-a-folder",
         breaks="a process that others have overtaken lists the whole root before it goes on",
         edits=edit(
-            "engine/engine.py:Sharing._catch_up",
+            "engine/sharing.py:Sharing._catch_up",
             "            self._is_listed = False\n",
             "            pass\n",
         ),
@@ -865,7 +867,7 @@ STORE_MUTANTS: Final = (
         name="the-head-is-noted-after-the-listing",
         breaks="a process that lists the root beside others knows what they moved meanwhile",
         edits=edit(
-            "engine/engine.py:Sharing._list",
+            "engine/sharing.py:Sharing._list",
             "        self._is_listed = True\n",
             "        self._is_listed = True\n"
             "        self._changes.read_header()\n"
@@ -877,7 +879,7 @@ STORE_MUTANTS: Final = (
         name="a-name-seen-twice-is-indexed-twice",
         breaks="a move that a listing has seen already is replayed without harm",
         edits=edit(
-            "engine/engine.py:Sharing._replay",
+            "engine/sharing.py:Sharing._replay",
             "if index.entry_at(name) is None:",
             "if True:",
         ),
@@ -1050,13 +1052,13 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-part-takes-the-whole-effort-of-a-commit",
         breaks="the background work of a commit is bounded in sum",
-        edits=edit("engine/moves.py:Effort.share", "self.left // 2", "self.left"),
+        edits=edit("engine/part.py:Effort.share", "self.left // 2", "self.left"),
         caught_by=(_BOUNDED,),
     ),
     Mutant(
         name="effort-is-not-spent",
         breaks="the background work of a commit is bounded in sum",
-        edits=edit("engine/moves.py:Effort.spend", "self.left - files", "self.left"),
+        edits=edit("engine/part.py:Effort.spend", "self.left - files", "self.left"),
         caught_by=(_BOUNDED,),
     ),
     Mutant(
@@ -1099,7 +1101,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="reaps-before-all-names-are-durably-gone",
         breaks="a deleted message stays deleted after a power cut",
-        edits=edit("model/batch_file.py:BatchFile.reapable", "self.changed > synced or ", ""),
+        edits=edit("engine/entries.py:BatchFile.reapable", "self.changed > synced or ", ""),
         caught_by=(_REAPER,),
     ),
     Mutant(

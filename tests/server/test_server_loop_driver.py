@@ -15,11 +15,11 @@ import pytest
 from spoolrack_server import loop_driver
 from spoolrack_server.loop_answers import answer
 from spoolrack_server.loop_driver import LoopDriver
-from spoolrack_store.committer import SHORT_MESSAGES, are_short
 from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.errors import Draining, OutcomeUnknown, StoreFailed
 from spoolrack_store.model.operations import (
+    SHORT_MESSAGES,
     CreateQueue,
     Delete,
     GiveBack,
@@ -27,6 +27,7 @@ from spoolrack_store.model.operations import (
     Receive,
     Request,
     Send,
+    are_short,
     messages_of,
 )
 from spoolrack_store.model.settings import QueueSettings

@@ -9,8 +9,8 @@ from typing import Any
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.manual_clock import ManualClock
-from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.message_content import Attributes
 from spoolrack_store.model.operations import Receive, Request
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from spoolrack_store.model.names import sent_at
+from spoolrack_store.model.message_ids import sent_at
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     Delete,

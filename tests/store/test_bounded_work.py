@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from spoolrack_store.engine import moves
+from spoolrack_store.engine import part
 from spoolrack_store.engine.dead_letters import AT_ONCE
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import (
@@ -175,7 +175,7 @@ def test_a_purge_deletes_what_is_leased_between_two_slices_and_nothing_that_is_s
 
 
 LONE = QueueSettings(messages_per_file=1, visibility_timeout=LEASE)
-SHARE = moves.FILES // 2
+SHARE = part.FILES // 2
 """Files that a part moves in a commit in which it works alone."""
 
 
@@ -206,7 +206,7 @@ def test_a_retention_deletes_in_slices_and_what_is_too_old_is_never_delivered() 
     counts = rig.engine.index.queue("q").counts
     receive, before, commits = Receive(queue="q", max_messages=10), counts[State.READY], 0
     while (outcome := rig.ask(receive)) is UNFINISHED:
-        assert before - counts[State.READY] <= moves.FILES
+        assert before - counts[State.READY] <= part.FILES
         before, commits = counts[State.READY], commits + 1
     assert commits > 1
     assert [id for each in outcome for id in each.ids] == young
@@ -254,7 +254,7 @@ def test_jobs_share_the_effort_of_a_commit_and_none_stands_still() -> None:
         rig.ask(purge)
         moved = [was - now for was, now in zip(before, left(), strict=True)]
         assert all(moved)
-        assert sum(moved) <= moves.FILES
+        assert sum(moved) <= part.FILES
 
 
 def test_a_queue_is_deleted_in_slices() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.model.batch_file import Entry
+from spoolrack_store.engine.entries import Entry
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.operations import (
     ChangeVisibility,

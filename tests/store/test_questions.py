@@ -9,8 +9,8 @@ from typing import BinaryIO
 
 import pytest
 from spoolrack_store.engine import questions
+from spoolrack_store.engine.entries import Entry
 from spoolrack_store.manual_clock import ManualClock
-from spoolrack_store.model.batch_file import Entry
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     DiskError,
@@ -19,7 +19,7 @@ from spoolrack_store.model.errors import (
     MessageNotFound,
     QueueNotFound,
 )
-from spoolrack_store.model.names import sent_at
+from spoolrack_store.model.message_ids import sent_at
 from spoolrack_store.model.operations import CreateQueue, Delete, Message, MessageFilter, Receive, Send
 from spoolrack_store.model.reservation_requests import ExtendReservation, Reserve
 from spoolrack_store.model.settings import QueueSettings

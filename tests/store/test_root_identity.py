@@ -11,7 +11,7 @@ from spoolrack_store import fsck
 from spoolrack_store.files.layout import IDENTITY
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.model.errors import StoreFailed
-from spoolrack_store.model.names import is_id
+from spoolrack_store.model.message_ids import is_id
 from spoolrack_store.read_only_root import open_read_only
 from spoolrack_store.snapshot import take_snapshot
 from spoolrack_store.store import Store

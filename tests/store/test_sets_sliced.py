@@ -11,11 +11,11 @@ from threading import Event
 
 import pytest
 from spoolrack_store.engine import reserver
+from spoolrack_store.engine.entries import Entry
 from spoolrack_store.files.changes import LockWait
-from spoolrack_store.model.batch_file import Entry
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import ReservationNotFound
-from spoolrack_store.model.names import effort
+from spoolrack_store.model.members import effort
 from spoolrack_store.model.operations import UNFINISHED, Purge, Receive, Send, UpdateQueue
 from spoolrack_store.model.reservation_requests import (
     CommitReservations,

@@ -17,7 +17,7 @@ from spoolrack_store import fsck
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.fsck.findings import Mended, Problem, Remedy, Report
 from spoolrack_store.model.errors import RootInUse, RootUnusable, UnknownFormat
-from spoolrack_store.model.names import to_text
+from spoolrack_store.model.members import to_text
 from spoolrack_store.model.transitions import State
 
 from tests.support.root_rig import (

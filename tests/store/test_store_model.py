@@ -16,16 +16,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from spoolrack_store.engine.engine import Engine, Work
+from spoolrack_store.engine.entries import resolve
 from spoolrack_store.engine.index import COUNTED
 from spoolrack_store.files import changes
 from spoolrack_store.files.disk import Disk
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.root import FOLDERS
-from spoolrack_store.model.batch_file import resolve
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.names import indexes, parse
+from spoolrack_store.model.members import indexes
+from spoolrack_store.model.names import parse
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,

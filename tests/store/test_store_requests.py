@@ -21,7 +21,7 @@ from spoolrack_store.model.errors import (
     QueueNotFound,
     StaleReceipt,
 )
-from spoolrack_store.model.names import sent_at
+from spoolrack_store.model.message_ids import sent_at
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,

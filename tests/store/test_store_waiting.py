@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from spoolrack_store.committer import Parked, Parking
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
@@ -28,6 +27,7 @@ from spoolrack_store.model.operations import (
     Send,
 )
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.parking import Parked, Parking
 
 from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened, receipts_of
 

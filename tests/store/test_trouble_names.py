@@ -15,7 +15,8 @@ from spoolrack_store.files.root import open_root, require_operations
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.disk_watermark import DiskWatermark
 from spoolrack_store.model.errors import RootUnusable, StaleReceipt
-from spoolrack_store.model.names import MAX_BYTES, MOST
+from spoolrack_store.model.members import MOST
+from spoolrack_store.model.names import MAX_BYTES
 from spoolrack_store.model.operations import ChangeVisibility, Delete, Receive, Send
 from spoolrack_store.model.transitions import State
 

@@ -12,7 +12,7 @@ from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.names import indexes
+from spoolrack_store.model.members import indexes
 from spoolrack_store.model.operations import Delivery, Receive, Request, Send, SendResults
 from spoolrack_store.model.redrive_requests import CancelRedrive, Redrive, RedriveState, StartRedrive
 from spoolrack_store.model.settings import QueueSettings

@@ -14,12 +14,15 @@ from random import Random
 from typing import Any, ClassVar, Final
 
 from spoolrack_store.engine.engine import Engine, Work
+from spoolrack_store.engine.entries import resolve
 from spoolrack_store.engine.index import COUNTED
 from spoolrack_store.files.disk import FileKind
-from spoolrack_store.model.batch_file import body, decode, resolve
+from spoolrack_store.model.batch_file import body, decode
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.names import body_path, index_of, indexes, sent_at
+from spoolrack_store.model.members import indexes
+from spoolrack_store.model.message_ids import index_of, sent_at
+from spoolrack_store.model.names import body_path
 from spoolrack_store.model.names import parse as _parse
 from spoolrack_store.model.operations import (
     ChangeVisibility,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from spoolrack_store.model.names import PooledRandom
+from spoolrack_store.model.message_ids import PooledRandom
 
 
 def test_numbers_have_the_bits_that_were_asked_for() -> None:

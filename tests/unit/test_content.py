@@ -8,18 +8,9 @@ import zlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spoolrack_store.model.batch_file import (
-    MAX_ATTRIBUTE_NAME,
-    Attributes,
-    Damaged,
-    body,
-    check_content,
-    checksum,
-    decode,
-    encode,
-    line_of,
-)
+from spoolrack_store.model.batch_file import Damaged, body, checksum, decode, encode, line_of
 from spoolrack_store.model.errors import AttributesTooLarge, InvalidMessage, MessageTooLarge
+from spoolrack_store.model.message_content import MAX_ATTRIBUTE_NAME, Attributes, check_content
 from spoolrack_store.model.names import Stem
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MAX_MESSAGE_SIZE
 

@@ -11,7 +11,7 @@ from spoolrack_server import convert, encoding
 from spoolrack_server.status import status_of
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import MessageNotFound, StaleReceipt
-from spoolrack_store.model.names import sent_at
+from spoolrack_store.model.message_ids import sent_at
 from spoolrack_store.model.operations import Delivery, SendResults
 
 ID = "018bcfe5-6800-7194-90e5-78aa96119{:03x}"

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import DAY, LAST_MOMENT, Millis
-from spoolrack_store.model.names import PLAUSIBLE_LEAD, IdMaker, first_id_of, is_id, sent_at
+from spoolrack_store.model.message_ids import PLAUSIBLE_LEAD, IdMaker, first_id_of, is_id, sent_at
 
 NOW = Millis(1_700_000_000_000)
 

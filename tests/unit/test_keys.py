@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack_store.model.errors import InvalidMessage
 from spoolrack_store.model.keys import first_number_of, id_number, id_text, key_of, key_text
-from spoolrack_store.model.names import sent_at
+from spoolrack_store.model.message_ids import sent_at
 
 numbers = st.integers(min_value=0, max_value=(1 << 128) - 1)
 

@@ -9,24 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.names import (
-    MAX_BYTES,
-    MOST,
-    Name,
-    NotAName,
-    Stem,
-    all_of,
-    from_text,
-    indexes,
-    is_queue_name,
+from spoolrack_store.model.members import MOST, all_of, from_text, indexes, pieces, to_text
+from spoolrack_store.model.names import MAX_BYTES, Name, NotAName, Stem, is_queue_name, parse
+from spoolrack_store.model.receipts import (
     is_set_token,
     make_set_token,
     make_token,
     mark_in,
     mark_of,
-    parse,
-    pieces,
-    to_text,
 )
 from spoolrack_store.model.transitions import State
 

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from spoolrack_store.model import receipts
 from spoolrack_store.model.errors import InvalidReceipt
-from spoolrack_store.model.names import MOST
+from spoolrack_store.model.members import MOST
 
 ID = "0190b0c0-1234-7abc-8def-0123456789ab"
 TAG = "0123456789abcdef"

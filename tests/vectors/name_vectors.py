@@ -12,17 +12,10 @@ from zlib import crc32
 from spoolrack_store.engine.index import Index
 from spoolrack_store.files.changes import SIZE, Change, ChangeKind, Changes
 from spoolrack_store.model import receipts
-from spoolrack_store.model.batch_file import (
-    Attributes,
-    Damaged,
-    Line,
-    body,
-    decode,
-    encode,
-    line_of,
-    stem_of,
-)
-from spoolrack_store.model.names import Name, NotAName, Stem, indexes, parse, runs
+from spoolrack_store.model.batch_file import Damaged, Line, body, decode, encode, line_of, stem_of
+from spoolrack_store.model.members import indexes, runs
+from spoolrack_store.model.message_content import Attributes
+from spoolrack_store.model.names import Name, NotAName, Stem, parse
 from spoolrack_store.model.transitions import State
 
 from tests.vectors import name_lists as lists

@@ -15,7 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from spoolrack_store.files.changes import _START, RING, ChangeKind
 from spoolrack_store.model import names
-from spoolrack_store.model.names import MAX_BYTES, MOST, NotAName, parse
+from spoolrack_store.model.members import MOST
+from spoolrack_store.model.names import MAX_BYTES, NotAName, parse
 from spoolrack_store.model.settings import MIB
 
 from tests import CHECKOUT

@@ -15,12 +15,13 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model import settings as store_settings
-from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord as StoreRecord
 from spoolrack_store.model.errors import InvalidMessage, StoreError
 from spoolrack_store.model.field_checks import check_number, check_span
-from spoolrack_store.model.names import body_path, sent_at
+from spoolrack_store.model.message_content import Attributes
+from spoolrack_store.model.message_ids import sent_at
+from spoolrack_store.model.names import body_path
 from spoolrack_store.model.operations import Delete, Delivery, LastReceive, Send, SendResults
 from spoolrack_store.model.settings import MIB, SCHEMA
 from spoolrack_store.model.stage_requests import Stage

@@ -27,24 +27,16 @@ from typing import Any, Final
 
 import pyarrow as pa
 from spoolrack_store.engine.dead_letters import history_of
+from spoolrack_store.engine.entries import BatchFile, Groups, resolve
 from spoolrack_store.files import layout
 from spoolrack_store.model import manifest, settings
-from spoolrack_store.model.batch_file import BatchFile, Damaged, Groups, Line, body, decode, resolve
+from spoolrack_store.model.batch_file import Damaged, Line, body, decode
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord, NotAHistory, records_in
 from spoolrack_store.model.errors import DamagedSettings
-from spoolrack_store.model.names import (
-    Name,
-    NotAName,
-    Stem,
-    batch_of,
-    body_path,
-    first_id_of,
-    index_of,
-    indexes,
-    parse,
-    sent_at,
-)
+from spoolrack_store.model.members import indexes
+from spoolrack_store.model.message_ids import batch_of, first_id_of, index_of, sent_at
+from spoolrack_store.model.names import Name, NotAName, Stem, body_path, parse
 from spoolrack_store.model.operations import MAX_BODY_IN_MEMORY
 from spoolrack_store.model.reservation_names import parse_reservation_name
 from spoolrack_store.model.reservation_records import ReservationRecord

@@ -11,9 +11,9 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any, Final
 
-from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
+from spoolrack_store.model.message_content import Attributes
 from spoolrack_store.model.operations import Message, Queue
 from spoolrack_store.model.overview_values import Owner
 from spoolrack_store.model.redrive_requests import Redrive

@@ -22,10 +22,10 @@ from typing import Final, Protocol
 from urllib.parse import unquote
 
 from aiohttp import web
-from spoolrack_store.model.batch_file import MAX_GROUP, Attributes
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import check_explanation
 from spoolrack_store.model.errors import InvalidReceipt, InvalidRequest
+from spoolrack_store.model.message_content import MAX_GROUP, Attributes
 from spoolrack_store.model.names import MAX_PRIORITY
 from spoolrack_store.model.operations import LastReceive, Message
 from spoolrack_store.model.receipts import parse as parse_receipt

@@ -22,7 +22,7 @@ from spoolrack_store.model.errors import (
     QueueFull,
     StoreError,
 )
-from spoolrack_store.model.names import sent_at
+from spoolrack_store.model.message_ids import sent_at
 from spoolrack_store.model.operations import (
     Delete,
     Message,

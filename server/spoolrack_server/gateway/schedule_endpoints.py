@@ -7,9 +7,9 @@ import binascii
 from typing import Any, Final
 
 from aiohttp import web
-from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import InvalidRequest
+from spoolrack_store.model.message_content import Attributes
 from spoolrack_store.model.schedule_requests import (
     CreateSchedule,
     DeleteSchedule,

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
-from spoolrack_store.model.names import batch_of
+from spoolrack_store.model.message_ids import batch_of
 from spoolrack_store.model.operations import OLDEST_LEASES, OldLease, Queue
 
 

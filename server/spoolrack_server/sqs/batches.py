@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from spoolrack_store.model.batch_file import size_of
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.message_content import size_of
 from spoolrack_store.model.operations import Send
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 

@@ -16,9 +16,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spoolrack_store.model.batch_file import Attributes
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
+from spoolrack_store.model.message_content import Attributes
 from spoolrack_store.model.operations import Message
 
 from . import queue_attributes, sqs_errors

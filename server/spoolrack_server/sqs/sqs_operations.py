@@ -29,7 +29,8 @@ from spoolrack_store.model.errors import (
     StaleReceipt,
     StoreError,
 )
-from spoolrack_store.model.names import is_id, is_queue_name
+from spoolrack_store.model.message_ids import is_id
+from spoolrack_store.model.names import is_queue_name
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,

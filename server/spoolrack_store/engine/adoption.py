@@ -15,17 +15,18 @@ import logging
 import zlib
 from typing import Final
 
-from ..engine.moves import Part
 from ..files.disk import Facts, FileKind, SyncFailed, explained
 from ..files.layout import COPY, body_owner
 from ..model.background_work import BackgroundWork
 from ..model.clock import Millis
 from ..model.errors import StoreError
-from ..model.names import FileIds, Name, Stem, is_id
+from ..model.message_ids import FileIds, is_id
+from ..model.names import Name, Stem
 from ..model.operations import MAX_BODY_IN_MEMORY
 from ..model.transitions import State
 from .catalog import Catalog
 from .moves import Moves
+from .part import Part
 
 log = logging.getLogger(__name__)
 

@@ -14,14 +14,14 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Final
 
-from ..engine.moves import Part
 from ..files.disk import Disk, FileKind, explained
 from ..files.layout import ARCHIVE, BODY
 from ..model.background_work import BackgroundWork
-from ..model.batch_file import Entry
 from ..model.clock import HOUR, Millis, day_of, end_of_day
 from .catalog import Catalog
+from .entries import Entry
 from .moves import Moves
+from .part import Part
 
 log = logging.getLogger(__name__)
 

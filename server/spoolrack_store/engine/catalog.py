@@ -19,9 +19,7 @@ from itertools import islice
 from random import Random
 from typing import Any, Final
 
-from ..engine.moves import Part
 from ..files.disk import FileKind, explained
-from ..model.batch_file import Entry
 from ..model.clock import Millis
 from ..model.errors import (
     DamagedSettings,
@@ -35,14 +33,17 @@ from ..model.errors import (
     StoreError,
     VersionMismatch,
 )
-from ..model.names import QUEUE_NAME, NotAName, is_queue_name, make_token, parse
+from ..model.names import QUEUE_NAME, NotAName, is_queue_name, parse
 from ..model.operations import CreateQueue, DeleteQueue, Receive, UpdateQueue
+from ..model.receipts import make_token
 from ..model.reservation_requests import Reserve
 from ..model.schedule import Schedule
 from ..model.settings import QueueSettings, Record, check_labels, decode, encode
 from ..model.transitions import State
+from .entries import Entry
 from .index import SortedNames
 from .moves import Moves
+from .part import Part
 
 log = logging.getLogger(__name__)
 

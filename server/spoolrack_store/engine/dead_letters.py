@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ..engine.moves import Part
-from ..model.batch_file import Damaged, Entry, Line, encode, line_of, stem_of
+from ..model.batch_file import Damaged, Line, encode, line_of, stem_of
 from ..model.clock import Clock, Millis
 from ..model.dead_letter_records import (
     MAX_RECEIVES,
@@ -28,11 +27,15 @@ from ..model.dead_letter_records import (
     records_in,
 )
 from ..model.errors import MessageDamaged, StaleReceipt, StoreError
-from ..model.names import MAX_DEATHS, Name, indexes, sent_at
+from ..model.members import indexes
+from ..model.message_ids import sent_at
+from ..model.names import MAX_DEATHS, Name
 from ..model.transitions import State
 from .catalog import Catalog
+from .entries import Entry
 from .index import COUNTED
 from .moves import Moves, NameVanished
+from .part import Part
 from .reader import Reader
 
 log = logging.getLogger(__name__)

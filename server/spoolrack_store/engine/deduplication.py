@@ -12,17 +12,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
-from ..engine.moves import Part
 from ..files.disk import explained
-from ..model.batch_file import BatchFile, Damaged, Entry, Line, decode_whole
+from ..model.batch_file import Damaged, Line, decode_whole
 from ..model.clock import Clock
 from ..model.errors import DiskError, StoreError, TooManyDeduplicationIds
 from ..model.keys import MAX_KEYS, first_number_of, id_number, id_text
-from ..model.names import FileIds, Name, NotAName, Stem, is_id, parse
+from ..model.message_ids import FileIds, is_id
+from ..model.names import Name, NotAName, Stem, parse
 from ..model.sealed import Torn, seal, unseal
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
+from .entries import BatchFile, Entry
 from .moves import Moves
+from .part import Part
 from .reader import Reader
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,8 @@ from ..model.errors import StoreError
 from ..model.names import NotAName, parse
 from ..model.operations import CreateQueue, DeleteQueue, Request
 from .catalog import Catalog, QueueRecord
-from .moves import Moves, Part
+from .moves import Moves
+from .part import Part
 
 log = logging.getLogger(__name__)
 

@@ -32,24 +32,15 @@ from heapq import heapify, heappop, heappush
 from itertools import chain, islice
 from typing import Final
 
-from ..model.batch_file import BatchFile, Entry, Groups, LeaseShare, Line
+from ..model.batch_file import Line
 from ..model.clock import Millis
-from ..model.names import (
-    ID_LENGTH,
-    MAX_PRIORITY,
-    Name,
-    Stem,
-    batch_of,
-    below,
-    first_of,
-    index_of,
-    indexes,
-    is_set_token,
-    lowest,
-    sent_at,
-)
+from ..model.members import below, first_of, indexes, lowest
+from ..model.message_ids import ID_LENGTH, batch_of, index_of, sent_at
+from ..model.names import MAX_PRIORITY, Name, Stem
+from ..model.receipts import is_set_token
 from ..model.settings import QueueSettings
 from ..model.transitions import State
+from .entries import BatchFile, Entry, Groups, LeaseShare
 
 _CHUNK: Final = 512
 _FEW: Final = 64

@@ -17,16 +17,18 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..engine.moves import Part
 from ..model import backoff, receipts
 from ..model.background_work import BackgroundWork
-from ..model.batch_file import Attributes, Damaged, Entry, Groups, LeaseShare, size_of
+from ..model.batch_file import Damaged
 from ..model.clock import Clock, Millis
 from ..model.dead_letter_records import MAX_RECEIVES as MAX_RECEIVES_REASON
 from ..model.dead_letter_records import REJECTED, check_explanation
 from ..model.errors import NoDeadLetterQueue, StaleReceipt, StoreError
 from ..model.field_checks import check_number, check_span
-from ..model.names import Name, effort, first_of, indexes, is_set_token, lowest, make_token, sent_at
+from ..model.members import effort, first_of, indexes, lowest
+from ..model.message_content import Attributes, size_of
+from ..model.message_ids import sent_at
+from ..model.names import Name
 from ..model.operations import (
     UNFINISHED,
     ChangeVisibility,
@@ -38,12 +40,15 @@ from ..model.operations import (
     ReleaseMessages,
     Unfinished,
 )
+from ..model.receipts import is_set_token, make_token
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .dead_letters import DeadLetters, records_of
+from .entries import Entry, Groups, LeaseShare
 from .index import Index
-from .moves import DUE_NOW, RETRY, Moves, NameVanished, begin_lease, deliver
+from .moves import Moves, NameVanished, begin_lease, deliver
+from .part import DUE_NOW, RETRY, Part
 from .reader import Reader
 
 log = logging.getLogger(__name__)

@@ -2,136 +2,37 @@
 
 A move changes the disk first, and then the index, by the same two calls with which a start takes in a
 listing. A move that the disk refuses has changed neither. The commit of a move syncs the files and
-folders that it has changed.
-
-`Part` is the interface of the engine's parts. A part has requests of its own, and work that waits for a
-sync, for a time, or for other processes. All calls are made under the lock, in one thread.
+folders that it has changed. All calls are made under the lock, in one thread.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from ..engine.index import COUNTED, Index
 from ..files.changes import Change, ChangeKind, Changes
 from ..files.disk import NO_ROOM, Commit, Disk, Found, ReservedRoom, Syncer, SyncFailed, explained
 from ..files.layout import BODIES, COPY, FORMAT, QUARANTINE
 from ..files.removed import Removed
-from ..model.batch_file import Entry, may_rename
 from ..model.clock import Clock, Millis
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, StoreError
-from ..model.names import (
-    MAX_BYTES,
-    MAX_RECEIVES,
-    FileIds,
-    Name,
-    NotAName,
-    Stem,
-    body_path,
-    members_room,
-    parse,
-    pieces,
-)
+from ..model.members import pieces
+from ..model.message_ids import FileIds
+from ..model.names import MAX_BYTES, MAX_RECEIVES, Name, NotAName, Stem, body_path, members_room, parse
 from ..model.operations import WrittenBody
 from ..model.transitions import CHANGES, State
-
-Outcome = Any
-"""A request's answer, or the `StoreError` that befell it."""
-
-
-DUE_NOW: Final = Millis(0)
-"""A monotonic time before all others: work that is due then waits for no time."""
-
-
-class Part:
-    """A part of the engine. The default has nothing to do."""
-
-    folders: Sequence[str] = ()
-    """Where its own files are, that hold no messages: it hears of each that another process changes."""
-
-    pending: Sequence[Collection[object]] = ()
-    """The containers of what waits for a sync or a time, always the same objects. While all are empty,
-    the part is asked nothing."""
-
-    def recover(self) -> None:
-        """Read its own files: at a start, when all names are known, and again when other processes
-        changed more than `CHANGES` holds."""
-
-    def path_changed(self, path: str) -> None:
-        """Read a file again that another process has made, renamed or unlinked, or was changing when it
-        died."""
-
-    @property
-    def has_durable(self) -> bool:
-        """Whether an answered message is not yet in the place that the answer says."""
-        return False
-
-    def advance(self) -> None:
-        """Continue work that waited for a sync or a time: at the beginning of a commit, if it is
-        due."""
-
-    def tick(self) -> None:
-        """Do work that is due: now and then, at the beginning of a commit."""
-
-    def next_due(self) -> Millis | None:
-        """Return the monotonic time at which a commit continues its work; `DUE_NOW` if the work waits
-        for a commit only, or for a sync; None: there is none."""
-        return DUE_NOW if any(self.pending) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """All requests of one kind in a commit."""
-
-    kind: type[Any]
-    run: Callable[[Any], Outcome]
-    """Takes one request; or all of them, and returns an outcome for each."""
-    together: bool = False
-
-
-def run_in(turns: Mapping[type[Any], Turn], requests: Sequence[Any]) -> list[Outcome]:
-    """Return the outcomes of `requests`, in their order, once each kind has had its turn, in the order
-    of `turns`.
-
-    None of them was answered before another came in, so no other order was promised. The error of a
-    request is its outcome, and stops none of the others.
-    """
-    outcomes: list[Outcome] = [None] * len(requests)
-    places: dict[type[Any], list[int]] = {}
-    for place, request in enumerate(requests):
-        places.setdefault(type(request), []).append(place)
-    for kind in turns if len(places) > 1 else places:
-        of_kind = places.get(kind)
-        if of_kind is None:
-            continue
-        turn = turns[kind]
-        if turn.together:
-            are_all = len(of_kind) == len(requests)
-            answers = turn.run(requests if are_all else [requests[place] for place in of_kind])
-            for place, outcome in zip(of_kind, answers, strict=True):
-                outcomes[place] = outcome
-            continue
-        for place in of_kind:
-            try:
-                outcomes[place] = turn.run(requests[place])
-            except StoreError as error:
-                outcomes[place] = error
-    return outcomes
-
+from .entries import Entry, may_rename
+from .index import COUNTED, Index
+from .part import Effort
 
 log = logging.getLogger(__name__)
 
 _OVER: Final = (State.REMOVED, State.QUARANTINED)
-
-RETRY: Final = Millis(1_000)
-"""After so long what the disk refused, or what could not go on for another reason, is tried again."""
 PATIENCE: Final = 1_000
 """So many milliseconds later other processes end a lease of a consumer that prefetches: the one that
 leased it knows which messages were begun."""
@@ -139,37 +40,6 @@ NOTE: Final = ".why"
 """The end of the name of a note in quarantine."""
 _NOTE_NAME_BYTES: Final = 200
 """Of a note's name before its end, so that it stays below what file systems allow."""
-
-
-FILES: Final = 300
-"""The effort of a commit, in files. A part that works alone moves half as many: a lease that ends takes
-0.05 ms of processor time, a message past the retention 0.07."""
-
-
-class Effort:
-    """The files that the background work of a commit may touch: requests wait for a bounded time.
-
-    All parts draw on one effort, in the order of their turns. Each gets half of the rest: none takes it
-    all, and the sum is bounded. Later commits do more. Not thread-safe.
-    """
-
-    def __init__(self) -> None:
-        self.files = FILES
-        self.left = FILES
-        """A commit begins with all `files`."""
-
-    @property
-    def is_used(self) -> bool:
-        """Whether background work has touched a file."""
-        return self.left < self.files
-
-    def share(self) -> int:
-        """Return how many files a part may touch: one at least, so that no work stands still."""
-        return max(1, self.left // 2)
-
-    def spend(self, files: int = 1) -> None:
-        """Count files that background work has touched."""
-        self.left = max(0, self.left - files)
 
 
 class NameVanished(DiskError):
@@ -409,7 +279,7 @@ class Moves:
         self.index.queue(name.queue).entered += name.members.bit_count()
         return self.index.appear(name, self.commit, due=due)
 
-    # Files that hold no messages. Other processes learn of them: see `engine.Sharing`.
+    # Files that hold no messages. Other processes learn of them: see `sharing.Sharing`.
 
     def create_file(
         self, path: str, content: bytes, *, urgent: bool = False, sync: bool = False

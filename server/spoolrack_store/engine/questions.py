@@ -19,7 +19,7 @@ from zlib import crc32
 
 from ..files.changes import Poisoned, describe_holder
 from ..files.disk import NOT_A_FILE, Disk, SyncFailed, explained
-from ..model.batch_file import BatchFile, Damaged, Entry, Line, decode
+from ..model.batch_file import Damaged, Line, decode
 from ..model.batch_file import body as body_in
 from ..model.clock import Millis
 from ..model.errors import (
@@ -30,7 +30,9 @@ from ..model.errors import (
     RootInUse,
     StoreFailed,
 )
-from ..model.names import Name, batch_of, body_path, first_id_of, indexes, is_id, is_set_token, sent_at
+from ..model.members import indexes
+from ..model.message_ids import batch_of, first_id_of, is_id, sent_at
+from ..model.names import Name, body_path
 from ..model.operations import (
     MAX_BODY_IN_MEMORY,
     Message,
@@ -38,8 +40,10 @@ from ..model.operations import (
     MessagePage,
     OpenMessage,
 )
+from ..model.receipts import is_set_token
 from .dead_letters import records_of
 from .engine import Engine
+from .entries import BatchFile, Entry
 from .index import COUNTED
 
 log = logging.getLogger(__name__)

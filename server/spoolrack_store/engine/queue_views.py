@@ -7,15 +7,16 @@ from dataclasses import replace
 from itertools import islice, pairwise
 from typing import Final
 
-from ..model.batch_file import Entry
 from ..model.clock import Millis
-from ..model.names import lowest, sent_at
+from ..model.members import lowest
+from ..model.message_ids import sent_at
 from ..model.operations import OLDEST_LEASES, Blocking, Counts, Obstacle, OldLease, Queue
 from ..model.overview_values import Ages, Traffic
 from ..model.reservation_requests import Reservation
 from ..model.statistics import QueueMetrics
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
+from .entries import Entry
 from .index import QueueIndex
 from .moves import Moves
 

@@ -11,13 +11,16 @@ from collections import OrderedDict
 from typing import Final
 
 from ..files.disk import NOT_A_FILE, OUT_OF_HANDLES, Disk, explained
-from ..model.batch_file import Attributes, BatchFile, Damaged, Entry, Line, body, decode, joined_bodies
+from ..model.batch_file import Damaged, Line, body, decode, joined_bodies
 from ..model.clock import Clock, Millis
 from ..model.errors import DiskError
-from ..model.names import body_path, indexes
+from ..model.members import indexes
+from ..model.message_content import Attributes
+from ..model.names import body_path
 from ..model.operations import MAX_BODY_IN_MEMORY
+from .entries import BatchFile, Entry
 from .index import Index
-from .moves import RETRY
+from .part import RETRY
 
 log = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ import logging
 from itertools import islice
 
 from ..files.layout import BODY
-from ..model.batch_file import Entry
 from ..model.errors import StoreError
 from ..model.names import body_path
 from .archive import Archive
 from .deduplication import Deduplication
+from .entries import Entry
 from .moves import Moves
 from .reader import Reader
 

@@ -12,14 +12,17 @@ from typing import Final
 
 from ..files.disk import FileKind, Found, explained
 from ..files.layout import BODIES, BODY, NEW, QUARANTINE, body_owner
-from ..model.batch_file import BatchFile, Damaged, Entry, body, decode
+from ..model.batch_file import Damaged, body, decode
 from ..model.errors import DiskError, StoreError
-from ..model.names import Name, NotAName, Stem, body_path, indexes, is_id, is_queue_name, parse
+from ..model.members import indexes
+from ..model.message_ids import is_id
+from ..model.names import Name, NotAName, Stem, body_path, is_queue_name, parse
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .adoption import adoptable
 from .archive import archived_files
 from .catalog import Catalog
+from .entries import BatchFile, Entry
 from .moves import Moves, publish
 
 log = logging.getLogger(__name__)

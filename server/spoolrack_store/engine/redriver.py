@@ -20,12 +20,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..engine.moves import Part
 from ..files.disk import explained
-from ..model.batch_file import Damaged, Entry
+from ..model.batch_file import Damaged
 from ..model.clock import SECOND, Millis
 from ..model.errors import InvalidQueueName, InvalidRequest, RedriveNotFound, RedriveRunning, StoreError
-from ..model.names import FileIds, NotAName, indexes, is_id, is_queue_name, lowest, sent_at
+from ..model.members import indexes, lowest
+from ..model.message_ids import FileIds, is_id, sent_at
+from ..model.names import NotAName, is_queue_name
 from ..model.redrive_names import (
     MoveFailure,
     RedriveName,
@@ -47,7 +48,9 @@ from ..model.sealed import NotWhole, Torn
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .dead_letters import DeadLetters, history_of
-from .moves import DUE_NOW, RETRY, Moves
+from .entries import Entry
+from .moves import Moves
+from .part import DUE_NOW, RETRY, Part
 from .reader import Reader
 from .sender import Sender
 

@@ -7,12 +7,13 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..model.batch_file import Entry
 from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StoreError
-from ..model.names import Name, is_id, sent_at
+from ..model.message_ids import is_id, sent_at
+from ..model.names import Name
 from ..model.operations import UNFINISHED, Delete, Purge, Unfinished
 from ..model.transitions import State
 from .catalog import Catalog
+from .entries import Entry
 from .index import COUNTED, Index
 from .leaser import Leaser
 from .moves import Moves, NameVanished

@@ -41,9 +41,8 @@ from operator import itemgetter
 from random import Random
 from typing import Final
 
-from ..engine.moves import Part, Turn
 from ..files.disk import NOT_A_FILE, explained
-from ..model.batch_file import Attributes, Damaged, Entry, Groups, Line, size_of
+from ..model.batch_file import Damaged, Line
 from ..model.clock import Clock, Millis
 from ..model.errors import (
     NameTaken,
@@ -54,19 +53,12 @@ from ..model.errors import (
     StoreError,
 )
 from ..model.field_checks import check_number, check_span, check_word
-from ..model.names import (
-    NotAName,
-    below,
-    body_path,
-    effort,
-    first_of,
-    make_set_token,
-    mark_in,
-    mark_of,
-    runs,
-    sent_at,
-)
+from ..model.members import below, effort, first_of, runs
+from ..model.message_content import Attributes, size_of
+from ..model.message_ids import sent_at
+from ..model.names import NotAName, body_path
 from ..model.operations import MAX_BODY_IN_MEMORY, UNFINISHED, Message, MessageRun, Unfinished
+from ..model.receipts import make_set_token, mark_in, mark_of
 from ..model.reservation_names import Marker, ReservationName, parse_reservation_name
 from ..model.reservation_records import ReservationRecord
 from ..model.reservation_requests import (
@@ -93,8 +85,10 @@ from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import State
 from .catalog import Catalog
 from .dead_letters import DeadLetters
+from .entries import Entry, Groups
 from .leaser import Leaser
-from .moves import DUE_NOW, RETRY, Moves, begin_lease, received
+from .moves import Moves, begin_lease, received
+from .part import DUE_NOW, RETRY, Part, Turn
 from .reader import Reader
 
 log = logging.getLogger(__name__)

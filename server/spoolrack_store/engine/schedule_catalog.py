@@ -13,11 +13,11 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from ..model.batch_file import check_content, check_group
 from ..model.clock import MINUTE, Clock, Millis, second_text
 from ..model.errors import InvalidRequest, ScheduleExists, ScheduleNotFound, StoreError
 from ..model.field_checks import check_word
-from ..model.names import make_token
+from ..model.message_content import check_content, check_group
+from ..model.receipts import make_token
 from ..model.schedule import (
     MAX_BODY,
     MAX_NAME,

@@ -12,30 +12,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..engine.moves import Part
 from ..files.disk import DiskRoom
-from ..model.batch_file import (
+from ..model.batch_file import encode, line_of, stem_of
+from ..model.clock import Millis, span_text
+from ..model.errors import InvalidMessage, InvalidRequest, StoreError
+from ..model.keys import key_of, key_text
+from ..model.members import MOST
+from ..model.message_content import (
     Attributes,
-    Entry,
     check_content,
     check_delay,
     check_group,
     check_priority,
-    encode,
-    line_of,
     size_of,
-    stem_of,
 )
-from ..model.clock import Millis, span_text
-from ..model.errors import InvalidMessage, InvalidRequest, StoreError
-from ..model.keys import key_of, key_text
-from ..model.names import MOST, FileIds, sent_at
+from ..model.message_ids import FileIds, sent_at
 from ..model.operations import Send, SendResults, WrittenBody
 from ..model.settings import MAX_DELAY, MIB, QueueSettings
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .deduplication import Deduplication
+from .entries import Entry
 from .moves import Moves, publish
+from .part import Part
 from .reader import Reader
 from .recovery import appear
 

@@ -25,21 +25,9 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Final
 
-from ..engine.moves import Part
 from ..files.disk import DiskRoom, FileKind, SyncFailed, explained
 from ..model import manifest as manifests
-from ..model.batch_file import (
-    Damaged,
-    check_content,
-    check_delay,
-    check_group,
-    check_priority,
-    decode_whole,
-    encode,
-    is_torn,
-    line_of,
-    stem_of,
-)
+from ..model.batch_file import Damaged, decode_whole, encode, is_torn, line_of, stem_of
 from ..model.clock import Clock, Millis
 from ..model.errors import (
     ChunkDiffers,
@@ -53,7 +41,10 @@ from ..model.errors import (
 )
 from ..model.field_checks import check_number, check_span, check_word
 from ..model.manifest import Manifest
-from ..model.names import MAX_BYTES, MOST, FileIds, Name, NotAName
+from ..model.members import MOST
+from ..model.message_content import check_content, check_delay, check_group, check_priority
+from ..model.message_ids import FileIds
+from ..model.names import MAX_BYTES, Name, NotAName
 from ..model.schedule import is_schedule_writer
 from ..model.sealed import NotWhole, Torn
 from ..model.stage_names import (
@@ -85,7 +76,8 @@ from ..model.stage_requests import (
 )
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
-from .moves import DUE_NOW, RETRY, Moves
+from .moves import Moves
+from .part import DUE_NOW, RETRY, Part
 
 log = logging.getLogger(__name__)
 

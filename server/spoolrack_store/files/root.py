@@ -21,7 +21,9 @@ from uuid import UUID
 
 from ..files.disk import ReservedRoom
 from ..model.errors import RootInUse, RootUnusable, StoreFailed, UnknownFormat
-from ..model.names import is_id, is_owner, make_token
+from ..model.message_ids import is_id
+from ..model.names import is_owner
+from ..model.receipts import make_token
 from . import layout
 from .changes import LOCK, PATH, SIZE, Memory
 from .disk import NO_ROOM, Disk, FileKind, Lock

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 
+from ..engine.entries import resolve
 from ..files.local_disk import LocalDisk
 from ..model import receipts
-from ..model.batch_file import resolve
 from ..model.errors import RootUnusable
-from ..model.names import indexes, parse
+from ..model.members import indexes
+from ..model.names import parse
 from ..model.transitions import State
 from .findings import Notes
 from .listing import Lister

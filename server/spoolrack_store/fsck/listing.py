@@ -11,7 +11,8 @@ from typing import Final
 
 from ..files.disk import FileKind, Found
 from ..files.layout import COPY, QUARANTINE, body_owner
-from ..model.names import Name, NotAName, is_id, is_queue_name, parse
+from ..model.message_ids import is_id
+from ..model.names import Name, NotAName, is_queue_name, parse
 from .findings import Notes
 
 QUEUES: Final = "queues"

@@ -10,26 +10,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ..engine.entries import BatchFile, Entry
 from ..engine.index import COUNTED
 from ..files.body_file import body_pieces
 from ..files.disk import Disk
 from ..files.layout import BODIES
-from ..model.batch_file import BatchFile, Damaged, Entry, Line, body, decode
+from ..model.batch_file import Damaged, Line, body, decode
 from ..model.clock import DAY, SECOND, Clock, Millis, span_text
-from ..model.names import (
-    Name,
-    Stem,
-    batch_of,
-    body_path,
-    index_of,
-    indexes,
-    is_id,
-    is_set_token,
-    lowest,
-    parse,
-    runs,
-    sent_at,
-)
+from ..model.members import indexes, lowest, runs
+from ..model.message_ids import batch_of, index_of, is_id, sent_at
+from ..model.names import Name, Stem, body_path, parse
+from ..model.receipts import is_set_token
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .findings import MessageCounts, Notes, Problem, Progress, QuarantinedFile, Remedy

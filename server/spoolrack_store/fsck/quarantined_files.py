@@ -15,7 +15,8 @@ from ..engine.moves import NOTE
 from ..files.disk import Disk, FileKind
 from ..files.layout import QUARANTINE
 from ..model.errors import DiskError
-from ..model.names import ID_LENGTH, NotAName, is_id, parse
+from ..model.message_ids import ID_LENGTH, is_id
+from ..model.names import NotAName, parse
 from .findings import Notes, QuarantinedFile
 
 _NOTE_BYTES: Final = 4096

@@ -11,28 +11,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
+from ..engine.entries import BatchFile, Entry
 from ..engine.index import COUNTED
 from ..engine.moves import Moves
 from ..engine.recovery import appear
 from ..files.body_file import body_pieces
 from ..files.disk import Disk, FileKind, Syncer, explained
 from ..files.layout import QUARANTINE
-from ..model.batch_file import BatchFile, Damaged, Entry, body, decode
+from ..model.batch_file import Damaged, body, decode
 from ..model.clock import Clock
 from ..model.errors import NotRestorable, StoreError
-from ..model.names import (
-    FileIds,
-    Name,
-    NotAName,
-    batch_of,
-    body_path,
-    index_of,
-    indexes,
-    is_id,
-    is_queue_name,
-    make_token,
-    parse,
-)
+from ..model.members import indexes
+from ..model.message_ids import FileIds, batch_of, index_of, is_id
+from ..model.names import Name, NotAName, body_path, is_queue_name, parse
+from ..model.receipts import make_token
 from ..model.settings import QueueSettings, Record, encode
 from ..model.transitions import State
 from .findings import Mended, Notes, Problem, QuarantinedFile, Remedy

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Final
 
 from .errors import InvalidMessage
-from .names import ID_LENGTH
+from .message_ids import ID_LENGTH
 
 MAX_ID_LENGTH: Final = 128
 """Characters of a deduplication id."""

@@ -1,4 +1,4 @@
-"""Ids of messages, and the grammar of names: the one module that formats and parses paths of messages.
+"""The grammar of names: the one module that formats and parses paths of messages.
 
     stem  = id [",n" count] ",s" size [",a" attributes] ",c" crc [",m" line] [",d" deaths]
             [",k" [key]] [",g"] [",p" priority] [",x"]
@@ -15,331 +15,37 @@ it lists, and their state. A file without `,n` holds one message, whose id it be
 low 12 bits are 0, and the message with index i has the id plus i. Every value has one spelling, because
 a name is the source of a rename. With `,x` the body of the only message is in a file of its own, at
 `bodies/<id>`, and the file has the line alone. Pure.
-
-Message ids: UUIDs of version 7 (RFC 9562), lower case and hyphenated, made in order.
-
-An id carries the time of its send and decides the message's place in its queue, so ids made by one
-maker strictly rise: within one millisecond, and also when the wall clock steps back.
-
-`PooledRandom` draws the system's random numbers many at a time. To ask the system for each id and each
-token lets another thread take the interpreter's lock each time: that took a fifth of the committer's
-time.
-
-Members are the messages of a batch that a name lists: a bit mask in memory, of which bit i stands for
-the message with index i. In a name a mask has one spelling: ranges (`,i0-9.12`), or,
-where that is shorter, a bitmap (`,b<first>.<digits>`: five bits to a digit, lowest first, from the
-first member on). Pure.
 """
 
 from __future__ import annotations
 
-import os
-import random
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain
-from random import Random
 from sys import intern
 from typing import Final
-from zlib import crc32
 
-from ..model.clock import DAY, LAST_MOMENT, Clock, Millis
-from ..model.transitions import State
-
-UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-"""Any UUID in the canonical form. Names compare as text exactly as their ids compare as numbers."""
-
-PLAUSIBLE_LEAD = DAY
-"""An id further than this ahead of the clock is a mistake: the maker doesn't follow it."""
-
-_VERSION = 7
-_VARIANT = 0b10
-_LOW_BITS = 62
-_LOW_MASK = (1 << _LOW_BITS) - 1
-_RANDOM_BITS = 74
-_RANDOM_END = 1 << _RANDOM_BITS
-_START_BITS = _RANDOM_BITS - 1
-_STEP_BITS = 32
-
-
-def is_id(text: str) -> bool:
-    return UUID.fullmatch(text) is not None
-
-
-def sent_at(id: str) -> Millis:
-    """Return the Unix time at which a version 7 `id` was made; of any other UUID, its first 48 bits.
-
-    Never above `LAST_MOMENT`: a foreign id may say the year 10889, which no calendar of a client knows.
-    """
-    return min(Millis(int(id[:8] + id[9:13], 16)), LAST_MOMENT)
-
-
-def first_id_of(moment: Millis) -> str:
-    """Return the smallest id that can be made at Unix time `moment`."""
-    return _format(max(moment, 0), 0)
-
-
-class IdMaker:
-    """A maker of strictly rising ids. Not thread-safe."""
-
-    def __init__(self, clock: Clock, random: random.Random) -> None:
-        self._clock = clock
-        self._random = random
-        self._millis = 0
-        self._fraction = 0
-        self._seen = ""
-        """The highest id that later ones must exceed."""
-
-    def make(self) -> str:
-        now = self._clock.wall()
-        if now > self._millis:
-            self._millis = now
-            # The top bit stays free, so that the steps below hardly ever run over.
-            self._fraction = self._random.getrandbits(_START_BITS)
-        else:
-            self._fraction += 1 + self._random.getrandbits(_STEP_BITS)
-            if self._fraction >= _RANDOM_END:
-                self._millis += 1
-                self._fraction = self._random.getrandbits(_START_BITS)
-        return _format(self._millis, self._fraction)
-
-    def rise_above(self, id: str) -> None:
-        """Make only ids above `id` from now on, if its time is plausible.
-
-        Called with what a restart finds on disk: a clock that went back while the process was away
-        must not put new messages before old ones.
-        """
-        if id <= self._seen:
-            return
-        millis = sent_at(id)
-        if millis > self._clock.wall() + PLAUSIBLE_LEAD:
-            return
-        self._seen = id
-        digits = id.replace("-", "")
-        version, high = int(digits[12], 16), int(digits[13:16], 16)
-        variant, low = divmod(int(digits[16:], 16), 1 << _LOW_BITS)
-        # An id of another kind may stand above all of ours with the same time, or the same beginning.
-        if version > _VERSION:
-            high, low = (1 << 12) - 1, _LOW_MASK
-        elif variant > _VARIANT:
-            low = _LOW_MASK
-        fraction = (high << _LOW_BITS) | low
-        if (millis, fraction) > (self._millis, self._fraction):
-            self._millis, self._fraction = millis, fraction
-
-
-class FileIds:
-    """A maker of strictly rising ids, each above all messages of the file before. Not thread-safe."""
-
-    def __init__(self, clock: Clock, random: random.Random) -> None:
-        self._maker = IdMaker(clock, random)
-        self._last = ""
-
-    def make(self) -> str:
-        id = batch_of(self._maker.make())
-        while id <= self._last:
-            id = batch_of(self._maker.make())
-        self._last = id
-        return id
-
-    def rise_above(self, id: str) -> None:
-        """Make only ids above `id`, if its time is plausible: see `IdMaker.rise_above`."""
-        self._maker.rise_above(id[:-3] + "fff")
-
-
-def _format(millis: int, fraction: int) -> str:
-    high = fraction >> _LOW_BITS
-    low = (_VARIANT << _LOW_BITS) | (fraction & _LOW_MASK)
-    text = f"{millis:012x}{_VERSION:x}{high:03x}{low:016x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
-_POOL_BYTES: Final = 4_096
-
-
-class PooledRandom(random.SystemRandom):
-    """Random numbers of the system, from a pool. As unpredictable as `random.SystemRandom`, and can't
-    be seeded. Not thread-safe."""
-
-    def __init__(self) -> None:
-        self._pool = b""
-        self._used = 0
-        self._process = 0
-        super().__init__()
-
-    def getrandbits(self, k: int, /) -> int:
-        if k < 0:
-            raise ValueError("number of bits must be non-negative")
-        count = (k + 7) // 8
-        end = self._used + count
-        # A process that was forked off must not draw what its parent draws.
-        if end > len(self._pool) or self._process != os.getpid():
-            self._pool, self._used, end = os.urandom(max(count, _POOL_BYTES)), 0, count
-            self._process = os.getpid()
-        drawn = int.from_bytes(self._pool[self._used : end], "big")
-        self._used = end
-        return drawn >> (count * 8 - k)
-
-
-MOST: Final = 1_000
-"""Messages of one batch."""
-
-_DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
-_VALUE: Final = {digit: value for value, digit in enumerate(_DIGITS)}
-_RANGES: Final = re.compile(r"[0-9]+(?:-[0-9]+)?(?:\.[0-9]+(?:-[0-9]+)?)*")
-_BITMAP: Final = re.compile(r"([0-9]+)\.([0-9a-v]+)")
-
-
-class NotMembers(ValueError):
-    """The text lists no members, or not in their one spelling."""
-
-
-def all_of(count: int) -> int:
-    """Return the mask of a batch's `count` messages."""
-    return (1 << count) - 1
-
-
-def runs(mask: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last index of each unbroken run of members, in order."""
-    start = 0
-    while mask:
-        skipped = (mask & -mask).bit_length() - 1
-        mask >>= skipped
-        length = (~mask & (mask + 1)).bit_length() - 1
-        mask >>= length
-        start += skipped
-        yield start, start + length - 1
-        start += length
-
-
-_RUNS_LIKE_A_RENAME: Final = 8
-
-
-def effort(mask: int) -> int:
-    """Return the cost of moving the members, in renames: a list of many runs costs more."""
-    return 1 + (mask ^ mask << 1).bit_count() // (2 * _RUNS_LIKE_A_RENAME)
-
-
-def indexes(mask: int) -> Iterable[int]:
-    """Return each member's index, in order."""
-    if mask & (mask + (mask & -mask)) == 0:
-        return range((mask & -mask).bit_length() - 1, mask.bit_length()) if mask else ()
-    return chain.from_iterable(range(first, last + 1) for first, last in runs(mask))
-
-
-def lowest(mask: int) -> int:
-    """Return the lowest index in a mask that isn't empty."""
-    return (mask & -mask).bit_length() - 1
-
-
-def first_of(mask: int, count: int) -> int:
-    """Return the mask of the `count` lowest members; all of them if there are no more."""
-    if mask.bit_count() <= count:
-        return mask
-    taken = 0
-    for first, last in runs(mask):
-        length = last - first + 1
-        if length >= count:
-            return taken | (all_of(count) << first)
-        taken |= all_of(length) << first
-        count -= length
-    return taken
-
-
-def below(mask: int, end: int) -> int:
-    """Return the members with an index below `end`."""
-    return mask & all_of(end)
-
-
-def to_text(mask: int) -> str:
-    """Return the tag that lists `mask`, which isn't empty."""
-    ranges = "i" + ".".join(
-        f"{first}" if first == last else f"{first}-{last}" for first, last in runs(mask)
-    )
-    start = lowest(mask)
-    if len(ranges) < _bitmap_length(mask, start):
-        return ranges
-    digits, rest = [], mask >> start
-    while rest:
-        digits.append(_DIGITS[rest & 31])
-        rest >>= 5
-    bitmap = f"b{start}.{''.join(digits)}"
-    return ranges if len(ranges) <= len(bitmap) else bitmap
-
-
-def from_text(text: str) -> int:
-    """Return the mask that a tag lists; raise `NotMembers` for any other text."""
-    mask = _ranges(text[1:]) if text[:1] == "i" else _bitmap(text[1:]) if text[:1] == "b" else 0
-    if not mask or mask.bit_length() > MOST or to_text(mask) != text:
-        raise NotMembers(text)
-    return mask
-
-
-def pieces(mask: int, room: int) -> list[int]:
-    """Divide `mask` so that each piece's tag has at most `room` characters, which must be 8 or more."""
-    parts, rest = [], mask
-    while rest:
-        piece = rest
-        while len(to_text(piece)) > room:
-            piece = first_of(piece, piece.bit_count() // 2)
-        parts.append(piece)
-        rest &= ~piece
-    return parts
-
-
-def _bitmap_length(mask: int, start: int) -> int:
-    return 2 + len(str(start)) + -(-(mask.bit_length() - start) // 5)
-
-
-def _ranges(text: str) -> int:
-    if not _RANGES.fullmatch(text) or len(text) > 4 * MOST:
-        return 0
-    mask = 0
-    for part in text.split("."):
-        first, _, last = part.partition("-")
-        start, end = int(first[:4]), int((last or first)[:4])
-        if start > end or end >= MOST:
-            return 0
-        mask |= all_of(end - start + 1) << start
-    return mask
-
-
-def _bitmap(text: str) -> int:
-    match = _BITMAP.fullmatch(text)
-    if match is None or len(match[1]) > 3 or len(match[2]) > MOST:
-        return 0
-    mask = 0
-    for digit in reversed(match[2]):
-        mask = mask << 5 | _VALUE[digit]
-    return mask << int(match[1])
-
+from .clock import Millis
+from .members import MOST, NotMembers, from_text, to_text
+from .message_ids import INDEX_DIGITS, UUID, batch_of, index_of
+from .transitions import State
 
 MAX_BYTES: Final = 255
 """The longest name that file systems allow."""
 MAX_RECEIVES: Final = 999_999_999
 """The count of receives stops here, so that a name keeps its room."""
 MAX_DEATHS: Final = 999
-ID_LENGTH: Final = 36
 MAX_PRIORITY: Final = 9
-INDEX_DIGITS: Final = 3
-"""Hexadecimal digits of an id that are a message's index."""
 
-_ID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _MAX_QUEUE_NAME: Final = 80
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 QUEUE_NAME: Final = rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{_MAX_QUEUE_NAME - 1}}}"
 """Names of queues: never a leading dot, a slash, or a separator of ours."""
 _QUEUE_NAME: Final = re.compile(QUEUE_NAME)
 _OWNER: Final = re.compile(r"[a-z0-9]{1,16}")
-_TOKEN_DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
-_TOKEN: Final = re.compile(rf"[{_TOKEN_DIGITS}]{{13}}")
-_FIRST_OF_A_SET: Final = "g"
-_MARK_LENGTH: Final = 4
-"""A digit of 16: the bit above the 64 random ones."""
 _NAME: Final = re.compile(
-    rf"(?P<stem>(?P<id>{_ID})(?:,n(?P<count>[1-9][0-9]{{0,3}}))?,s(?P<size>0|[1-9][0-9]{{0,14}})"
+    rf"(?P<stem>(?P<id>{UUID.pattern})(?:,n(?P<count>[1-9][0-9]{{0,3}}))?,s(?P<size>0|[1-9][0-9]{{0,14}})"
     r"(?:,a(?P<attributes>[1-9][0-9]{0,14}))?"
     r",c(?P<crc>[0-9a-f]{8})(?:,m(?P<line>[1-9][0-9]{0,14}))?(?:,d(?P<deaths>[1-9][0-9]{0,2}))?"
     r"(?P<keyed>,k(?P<key>[0-7][0-9a-v]{25})?)?(?P<grouped>,g)?"
@@ -511,16 +217,6 @@ def body_path(id: str) -> str:
     return f"bodies/{id}"
 
 
-def batch_of(id: str) -> str:
-    """Return the id of the batch that a message with this `id` would be in."""
-    return id[:-INDEX_DIGITS] + "0" * INDEX_DIGITS
-
-
-def index_of(id: str) -> int:
-    """Return the index that a message with this `id` would have in its batch."""
-    return int(id[-INDEX_DIGITS:], 16)
-
-
 def parse(path: str) -> Name:
     """Return the name at `path`; raise `NotAName` for any other spelling."""
     place = _READY.fullmatch(path) or _PATH.fullmatch(path)
@@ -617,41 +313,3 @@ def _is_queue_name(text: str) -> bool:
 
 def is_owner(text: str) -> bool:
     return _OWNER.fullmatch(text) is not None
-
-
-def is_token(text: str) -> bool:
-    return _TOKEN.fullmatch(text) is not None
-
-
-def make_token(random: Random) -> str:
-    """Return 64 random bits: no two leases share a token, not even in the same millisecond."""
-    return _token(random.getrandbits(64))
-
-
-def make_set_token(owner: str, random: Random) -> str:
-    """Return the token of all leases of a reserved set: 44 random bits, and 20 that are the mark of the
-    process that makes it."""
-    token = _token(random.getrandbits(64) | 1 << 64)
-    return token[0] + mark_of(owner) + token[1 + _MARK_LENGTH :]
-
-
-def mark_of(owner: str) -> str:
-    """Return the mark in all tokens of sets that a process makes."""
-    return _token(crc32(owner.encode()))[-_MARK_LENGTH:]
-
-
-def mark_in(token: str) -> str:
-    """Return the mark of the process that has made the token of a set."""
-    return token[1 : 1 + _MARK_LENGTH]
-
-
-def is_set_token(token: str) -> bool:
-    """Return whether leases with this `token` are those of a reserved set."""
-    return token[0] >= _FIRST_OF_A_SET
-
-
-def _token(bits: int) -> str:
-    text = ""
-    for shift in range(60, -1, -5):
-        text += _TOKEN_DIGITS[(bits >> shift) & 31]
-    return text

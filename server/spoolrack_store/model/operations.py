@@ -12,12 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final, Generic, NamedTuple, TypeVar
 
-from ..model.batch_file import Attributes, Line
+from .batch_file import Line
 from .clock import Millis
 from .credits import Credits
 from .dead_letter_records import DeadLetterRecord
 from .errors import StoreError
-from .names import INDEX_DIGITS, body_path
+from .message_content import Attributes
+from .message_ids import INDEX_DIGITS
+from .names import body_path
 from .overview_values import Traffic
 from .settings import QueueSettings
 from .transitions import State
@@ -478,3 +480,26 @@ class DeleteQueue(Request[None]):
     name: str
     if_version: int = 0
     """Above 0: the queue has this version, or the answer is `VersionMismatch`."""
+
+
+SHORT_BYTES: Final = 2 * 1024 * 1024
+"""Of bodies to be written: requests with more keep the thread that does them."""
+SHORT_MESSAGES: Final = 4_000
+
+
+def are_short(requests: Iterable[Request[Any]]) -> bool:
+    """Return whether `requests` together take only milliseconds, by their sizes."""
+    messages, size = 0, 0
+    for request in requests:
+        if isinstance(request, Send):
+            messages += len(request.bodies)
+            size += sum(map(len, request.bodies))
+        elif isinstance(request, Receive):
+            messages += request.max_messages
+        elif isinstance(request, Delete):
+            messages += len(request.receipts) + len(request.ids)
+        elif isinstance(request, ChangeVisibility | ReleaseMessages | GiveBack):
+            messages += len(request.receipts)
+        else:
+            return False
+    return messages <= SHORT_MESSAGES and size <= SHORT_BYTES

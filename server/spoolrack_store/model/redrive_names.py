@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ..model.clock import Millis
-from ..model.names import QUEUE_NAME, UUID, NotAName, is_id, is_queue_name
 from ..model.redrive_requests import MAX_RATE, MAX_SELECTED, RedriveState
 from ..model.sealed import NotWhole, number_in, seal, unseal
+from .message_ids import UUID, is_id
+from .names import QUEUE_NAME, NotAName, is_queue_name
 
 
 class Stays(Enum):

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..model.names import NotMembers, from_text, to_text
 from .clock import Millis
-from .names import is_queue_name, is_set_token, is_token
+from .members import NotMembers, from_text, to_text
+from .names import is_queue_name
+from .receipts import is_set_token, is_token
 from .sealed import NotWhole, number_in, seal, unseal
 
 

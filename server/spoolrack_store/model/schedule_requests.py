@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..model.batch_file import Attributes
+from .message_content import Attributes
 from .operations import Request
 from .schedule import Schedule
 

@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
 from typing import Any, Final
 
-from ..model.names import MOST
 from .clock import DAY, HOUR, LAST_MOMENT, SECOND, Millis, span_text
 from .errors import DamagedSettings, InvalidSetting
+from .members import MOST
 from .names import is_queue_name
 from .schedule import Schedule, from_json, to_json
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..model.batch_file import Attributes
 from .clock import Millis
+from .message_content import Attributes
 from .operations import Request
 
 DEFAULT_TIME_TO_LIVE = Millis(24 * 60 * 60 * 1_000)

@@ -1,0 +1,129 @@
+"""The interface of the engine's parts, the turns of their requests, and the effort of their work.
+
+A part has requests of its own, and work that waits for a sync, for a time, or for other processes. All
+calls are made under the lock, in one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..model.clock import Millis
+from ..model.errors import StoreError
+from ..model.operations import Outcome
+
+DUE_NOW: Final = Millis(0)
+"""A monotonic time before all others: work that is due then waits for no time."""
+
+
+class Part:
+    """A part of the engine. The default has nothing to do."""
+
+    folders: Sequence[str] = ()
+    """Where its own files are, that hold no messages: it hears of each that another process changes."""
+
+    pending: Sequence[Collection[object]] = ()
+    """The containers of what waits for a sync or a time, always the same objects. While all are empty,
+    the part is asked nothing."""
+
+    def recover(self) -> None:
+        """Read its own files: at a start, when all names are known, and again when other processes
+        changed more than `CHANGES` holds."""
+
+    def path_changed(self, path: str) -> None:
+        """Read a file again that another process has made, renamed or unlinked, or was changing when it
+        died."""
+
+    @property
+    def has_durable(self) -> bool:
+        """Whether an answered message is not yet in the place that the answer says."""
+        return False
+
+    def advance(self) -> None:
+        """Continue work that waited for a sync or a time: at the beginning of a commit, if it is
+        due."""
+
+    def tick(self) -> None:
+        """Do work that is due: now and then, at the beginning of a commit."""
+
+    def next_due(self) -> Millis | None:
+        """Return the monotonic time at which a commit continues its work; `DUE_NOW` if the work waits
+        for a commit only, or for a sync; None: there is none."""
+        return DUE_NOW if any(self.pending) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """All requests of one kind in a commit."""
+
+    kind: type[Any]
+    run: Callable[[Any], Outcome]
+    """Takes one request; or all of them, and returns an outcome for each."""
+    together: bool = False
+
+
+def run_in(turns: Mapping[type[Any], Turn], requests: Sequence[Any]) -> list[Outcome]:
+    """Return the outcomes of `requests`, in their order, once each kind has had its turn, in the order
+    of `turns`.
+
+    None of them was answered before another came in, so no other order was promised. The error of a
+    request is its outcome, and stops none of the others.
+    """
+    outcomes: list[Outcome] = [None] * len(requests)
+    places: dict[type[Any], list[int]] = {}
+    for place, request in enumerate(requests):
+        places.setdefault(type(request), []).append(place)
+    for kind in turns if len(places) > 1 else places:
+        of_kind = places.get(kind)
+        if of_kind is None:
+            continue
+        turn = turns[kind]
+        if turn.together:
+            are_all = len(of_kind) == len(requests)
+            answers = turn.run(requests if are_all else [requests[place] for place in of_kind])
+            for place, outcome in zip(of_kind, answers, strict=True):
+                outcomes[place] = outcome
+            continue
+        for place in of_kind:
+            try:
+                outcomes[place] = turn.run(requests[place])
+            except StoreError as error:
+                outcomes[place] = error
+    return outcomes
+
+
+RETRY: Final = Millis(1_000)
+"""After so long what the disk refused, or what could not go on for another reason, is tried again."""
+
+
+FILES: Final = 300
+"""The effort of a commit, in files. A part that works alone moves half as many: a lease that ends takes
+0.05 ms of processor time, a message past the retention 0.07."""
+
+
+class Effort:
+    """The files that the background work of a commit may touch: requests wait for a bounded time.
+
+    All parts draw on one effort, in the order of their turns. Each gets half of the rest: none takes it
+    all, and the sum is bounded. Later commits do more. Not thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self.files = FILES
+        self.left = FILES
+        """A commit begins with all `files`."""
+
+    @property
+    def is_used(self) -> bool:
+        """Whether background work has touched a file."""
+        return self.left < self.files
+
+    def share(self) -> int:
+        """Return how many files a part may touch: one at least, so that no work stands still."""
+        return max(1, self.left // 2)
+
+    def spend(self, files: int = 1) -> None:
+        """Count files that background work has touched."""
+        self.left = max(0, self.left - files)

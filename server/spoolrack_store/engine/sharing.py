@@ -1,0 +1,405 @@
+"""A root that several processes of one host have open.
+
+A commit enters, which takes `LOCK` and replays `CHANGES`, and leaves. In between the index is exact,
+whichever process made the last move. The root is listed without `LOCK`, while other processes commit:
+the head of `CHANGES` is noted before, and what moved meanwhile is replayed after. A process that dies
+is noticed by its owner's lock, which is free then; any process that notices publishes the messages it
+sent and did not publish.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import Final
+
+from ..files.changes import LOCK, PATH, Change, ChangeKind, Changes, Overtaken
+from ..files.disk import Lock, SyncFailed, explained
+from ..files.layout import owner as owner_file
+from ..files.root import owners_of
+from ..model.errors import RootInUse, StoreError
+from ..model.names import NotAName, parse
+from .catalog import Catalog
+from .entries import Entry
+from .moves import Moves
+from .part import Part
+from .recovery import (
+    finish_listing,
+    finish_sends,
+    list_root,
+    list_sent,
+    listed_orphans,
+    log_unlisted,
+)
+
+log = logging.getLogger(__name__)
+
+
+LISTINGS: Final = 3
+"""So often the root is listed beside other processes that overrun the log; then under the lock."""
+
+
+class Sharing:
+    """The root's lock and log, which processes share. Not thread-safe."""
+
+    def __init__(
+        self,
+        moves: Moves,
+        changes: Changes,
+        catalog: Catalog,
+        is_living: Callable[[str], bool],
+        parts: Sequence[Part],
+    ) -> None:
+        """`is_living` tells whether the process of an owner is alive; `parts` hear of their own
+        files."""
+        self._moves = moves
+        self._changes = changes
+        self._catalog = catalog
+        self._is_living = is_living
+        self._parts = parts
+        self._lock: Lock | None = None
+        self.orphans: list[tuple[int, frozenset[str], list[Entry]]] = []
+        """Files of dead processes in `new/`: the commit that makes them durable, owners, files."""
+        self.rests_on_others = False
+        """Whether this commit has taken in what others did since the last sync."""
+        self._has_joined = False
+        self._is_listed = False
+        """Whether the index has the names of a listing, and the log what moved since that began."""
+        self._is_whole = False
+        """Whether what is read under the lock alone was read since the listing."""
+        self._told: list[Change] = []
+        """Moves of others since the listing began."""
+        self._sent: dict[str, Entry] = {}
+        """Names in `new/` that were known before the listing, by their paths."""
+        self._dead = frozenset[str]()
+        """Owners that were dead when this process joined."""
+        self.has_opened = False
+        """Whether the index was exact once."""
+        self.is_over = False
+        """Whether this process has left the root: its index stays as it was."""
+        self.replayed = 0
+        """Moves of others that were taken in."""
+
+    def open(self) -> bool:
+        """Join the processes that have the root open, or begin a new log; False if another one holds
+        the lock: then call again."""
+        try:
+            if not (self._has_joined or self._join()) or not self.enter():
+                return False
+        except Exception:
+            with suppress(SyncFailed):  # Of the disk whose failure is on its way up.
+                self._withdraw()
+            raise
+        try:
+            log_unlisted(self._moves)
+        finally:
+            self.leave()
+        return True
+
+    def _join(self) -> bool:
+        """Become a member: from then on other processes log their moves. False if one holds the
+        lock."""
+        if not self._acquire_lock():
+            return False
+        try:
+            changes = self._changes
+            members = frozenset[str]()
+            if not changes.is_foreign:
+                members = frozenset(changes.read_members())
+            elif any(map(self._is_living, set(owners_of(self._moves.disk)) - {self._moves.owner})):
+                holder = f", whose {PATH} another version of Spoolrack writes"
+                raise RootInUse(root="the root", holder=holder)
+            living = frozenset(filter(self._is_living, members))
+            if living:
+                changes.read_header()
+                self._decide()
+                changes.join()
+            else:
+                changes.begin_anew()
+            self._dead = members - living
+            self._moves.changes = changes
+            self._has_joined = True
+            return True
+        finally:
+            self._release()
+
+    def _withdraw(self) -> None:
+        """Leave the root after a failed opening; if another process holds the lock, it finds this one
+        dead."""
+        if self._has_joined and self._acquire_lock():
+            try:
+                self.close()
+            finally:
+                self._release()
+
+    def enter(self) -> bool:
+        """Take the lock and replay the changes of other processes; False if another process holds it.
+
+        The first time, and where others have changed more than `CHANGES` holds, the root is listed
+        before, without the lock. Raise `Poisoned`, `SyncFailed`.
+        """
+        if self.is_over:
+            raise SyncFailed("the store is closed")
+        for listings in count():
+            if not self._acquire_lock():
+                return False
+            try:
+                has_news = self._changes.read_header()
+                if self._is_whole and not (has_news or self._moves.unread):
+                    return True
+                self._decide()
+                if self._is_listed and self._catch_up():
+                    return True
+                self._changes.skip()  # Before the listing: moves from now on are news after it.
+                self._told.clear()
+                if listings >= LISTINGS:
+                    self._list()
+                    self._catch_up()
+                    return True
+            except BaseException:
+                self._release()  # A move in doubt stays in doubt, and what wasn't replayed is news.
+                raise
+            self._release()
+            with suppress(Overtaken):
+                self._list()
+        raise AssertionError
+
+    def _list(self) -> None:
+        """List the folders. Without the lock other processes go on: a name that moves meanwhile may be
+        seen twice, or nowhere, and the log tells where it is. Raise `Overtaken`."""
+        self._is_whole = False
+        self._sent = list_root(self._moves, self._follow)
+        for change in self._told:
+            self._replay(change)
+        self._told.clear()
+        self._is_listed = True
+
+    def _follow(self) -> None:
+        """Read the log during a listing, before the ring is overrun; if another process holds the lock,
+        the next call does."""
+        if self._lock is not None or not self._acquire_lock():
+            return
+        try:
+            self._changes.read_header()
+            self._decide()
+            self._told += self._changes.news()
+        finally:
+            self._release()
+
+    def _catch_up(self) -> bool:
+        """Make the index exact; return False if the root must be listed. The lock is held."""
+        if self._is_whole:
+            for path in list(self._moves.unread):
+                self._notify_parts(path)
+        replayed = self.replayed
+        try:
+            for change in self._changes.news():
+                self._replay(change)
+        except Overtaken:
+            self._is_listed = False
+            return False
+        if not self._is_whole:
+            if replayed != self.replayed:
+                self._moves.index.find_superseded(self._moves.commit)
+            self._read_rest()
+        return True
+
+    def _read_rest(self) -> None:
+        """Read what only the lock keeps still: `new/`, and the files of the parts."""
+        moves, members = self._moves, frozenset(self._changes.members) - {self._moves.owner}
+        is_start = not self.has_opened
+        others = frozenset(filter(self._is_living, members)) if is_start else members
+        sent = list_sent(moves, others, self._sent)
+        if is_start:
+            finish_listing(moves)
+        for part in self._parts:
+            part.recover()
+        if is_start:
+            self.orphans.append((moves.commit, self._dead | (members - others), sent))
+        else:
+            self._built_on_others()
+        self._is_whole = self.has_opened = True
+
+    def leave(self) -> None:
+        """Release the lock; all moves of the commit are made."""
+        changes = self._changes
+        if not changes.has_told:
+            self._release()
+        else:
+            changes.finish()
+            self._release()
+            changes.has_told = False
+            # After the release, so that none of them finds the lock taken.
+            if changes.listening > self._moves.clock.monotonic():
+                for owner in changes.members:
+                    if owner != self._moves.owner:
+                        self._moves.disk.touch(owner_file(owner))
+
+    def _release(self) -> None:
+        assert self._lock is not None
+        self._lock.release()
+        self._lock = None
+
+    def close(self) -> None:
+        """Leave the root; the lock is held."""
+        self._changes.set_members(tuple(o for o in self._changes.members if o != self._moves.owner))
+
+    def find_orphans(self) -> None:
+        """Find dead processes, and index their changes; the lock is held.
+
+        The dead stay members until what they sent is published: the process that takes it over may die,
+        too, and then another one finds them dead.
+        """
+        known = {self._moves.owner}.union(*(dead for _, dead, _ in self.orphans))
+        dead = frozenset(
+            owner
+            for owner in self._changes.members
+            if owner not in known and not self._is_living(owner)
+        )
+        if dead:
+            log.warning("processes that had the root open have died: %s", ", ".join(sorted(dead)))
+            self.orphans.append((self._moves.commit, dead, listed_orphans(self._moves, dead)))
+
+    def finish_orphans(self) -> None:
+        """Publish the sends of dead processes, once they are durable; the lock is held."""
+        waiting = []
+        for commit, dead, sent in self.orphans:
+            if commit > self._moves.synced or not finish_sends(self._moves, self._catalog, sent):
+                waiting.append((commit, dead, sent))
+                continue
+            if dead:
+                self._catalog.remove_unused_folders()
+            self._changes.set_members(tuple(o for o in self._changes.members if o not in dead))
+            for owner in dead:
+                self._unlink_owner(owner)
+        self.orphans = waiting
+
+    def _unlink_owner(self, owner: str) -> None:
+        """Unlink the file of a dead process; one that stays is unlinked by the next start."""
+        try:
+            self._moves.disk.unlink(owner_file(owner))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            log.warning("%s stays behind: %s", owner_file(owner), error)
+
+    def require_lock(self) -> None:
+        """Raise `SyncFailed` if `LOCK` is gone, and with it most likely the root: a process that opens
+        the root from now on would lock another file."""
+        if not self._moves.is_there(LOCK):
+            raise SyncFailed(f"the root is lost: No such file or directory: {LOCK!r}")
+
+    def _acquire_lock(self) -> bool:
+        try:
+            self._lock = self._moves.disk.lock(LOCK)
+        except FileNotFoundError as error:
+            raise SyncFailed(f"the root is lost: {error}") from error
+        except OSError as error:
+            raise explained(error) from error
+        if self._lock is None:
+            return False
+        try:
+            self._changes.hold(self._moves.clock.wall())
+        except SyncFailed:
+            self._release()
+            raise
+        return True
+
+    @property
+    def holder(self) -> tuple[int, int]:
+        """The process that took the lock last, and when, in Unix time."""
+        return (0, 0) if self.is_over else self._changes.holder()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes have the root open."""
+        return self._changes.is_shared
+
+    def listen(self, until: int) -> None:
+        """Request a wake-up until this time since boot when another process changes something. Needs no
+        lock."""
+        with suppress(SyncFailed):  # The next commit, a second later at most, meets it, too.
+            self._changes.listen(until)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether other processes have changed something since the last commit."""
+        return not self.is_over and (not self._is_whole or self._changes.has_news)
+
+    def poison(self) -> None:
+        """Stop all processes that have the root open, and leave it: this one commits no more. The next
+        process to open the root begins a new log once all have left. On a dead disk each process
+        detects that by itself."""
+        try:
+            self._changes.poison()
+            if self._lock is None and self._acquire_lock():
+                try:
+                    self._changes.members = self._changes.read_members()
+                    self.close()
+                finally:
+                    self._release()
+        except (SyncFailed, StoreError) as error:
+            log.error("other processes of the root can't be told that a sync has failed: %s", error)
+
+    def _decide(self) -> None:
+        """Find out whether the last move of a process that died in a commit took place."""
+        change = self._changes.in_doubt()
+        if change is None:
+            return
+        if change.kind is ChangeKind.FILE:
+            self._changes.decide(True)  # Its part looks what is there.
+        else:
+            is_there = self._moves.is_there(
+                change.source if change.kind is ChangeKind.UNLINK else change.target
+            )
+            self._changes.decide(is_there != (change.kind is ChangeKind.UNLINK))
+
+    def _replay(self, change: Change) -> None:
+        index, commit = self._moves.index, self._moves.commit
+        self._built_on_others()
+        if change.kind is ChangeKind.FILE:
+            self._notify_parts(change.source)
+            self._notify_parts(change.target)
+            return
+        if change.kind is not ChangeKind.UNLINK:
+            name = parse(change.target)
+            # A listing that was made meanwhile may have seen it.
+            if index.entry_at(name) is None:
+                index.appear(name, commit, due=change.due)
+            self._moves.ids.rise_above(name.stem.id)
+        if change.kind is not ChangeKind.LINK:
+            try:
+                gone = parse(change.source)
+            except NotAName:
+                # It became a message's: of a stage, or put in by hand.
+                self._notify_parts(change.source)
+                return
+            entry = index.entry_at(gone)
+            if entry is None:
+                index.unknown_disappears(gone, commit)
+            else:
+                index.disappear(entry, commit)
+
+    def _notify_parts(self, path: str) -> None:
+        """Let its part look at a file; one that the disk refuses to show is looked at again."""
+        if not self._is_whole:
+            return  # All files of the parts are read once the listing is whole.
+        unread = self._moves.unread
+        for part in self._parts:
+            if path.startswith(tuple(f"{folder}/" for folder in part.folders)):
+                try:
+                    part.path_changed(path)
+                except StoreError as error:
+                    if path not in unread:
+                        log.error("%s can't be looked at for now: %s", path, error)
+                    unread[path] = None
+                    return
+        unread.pop(path, None)
+
+    def _built_on_others(self) -> None:
+        """Let the next answers wait for this process's own sync of all that others did."""
+        self.replayed += 1
+        self.rests_on_others = True
+        self._moves.syncer.file_written()
