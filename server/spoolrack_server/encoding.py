@@ -62,7 +62,11 @@ class ResponseTags(NamedTuple):
 
 
 SEND_TAGS: Final = ResponseTags(b"\x08", b"\x12", b"\x1a")
-"""Those of a `StreamSendResponse`, and of a `StreamDeleteResponse`."""
+"""Those of a `StreamSendResponse`, and of a `StreamDeleteResponse`, as these two:"""
+ACCEPTS_MORE: Final = b"\x20\x01"
+"""`accepts_more`"""
+MORE_RESPONSES: Final = b"\x2a"
+"""The tag of `more`."""
 
 
 def correlated(correlation_id: int, response: bytes, tags: ResponseTags = SEND_TAGS) -> bytes:

@@ -24,7 +24,7 @@ SETTLING: Final = 0.002
 meanwhile."""
 
 _Job = tuple[Callable[[Any], Exception | None], Any, Callable[[BaseException | None], None]]
-"""What is done, with what, and what the loop does then, with its error."""
+"""A function, its argument, and the callback of the loop that gets its error."""
 
 
 class LoopDriver:

@@ -188,7 +188,13 @@ class ReceiveStreams:
                 await put(context, response)
 
         return StreamOperation(
-            NAME, begin, content_of, lambda request: _TAGS[request.WhichOneof("request")], write, note
+            NAME,
+            begin,
+            content_of,
+            lambda request: _TAGS[request.WhichOneof("request")],
+            write,
+            note,
+            joins=False,
         )
 
 

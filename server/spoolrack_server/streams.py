@@ -15,9 +15,17 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, Protocol
 
-from spoolrack_store.model.errors import Draining, StoreError
+from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 
-from .encoding import SEND_TAGS, ResponseTags, correlated, failed
+from .encoding import (
+    ACCEPTS_MORE,
+    MORE_RESPONSES,
+    SEND_TAGS,
+    ResponseTags,
+    correlated,
+    failed,
+    field,
+)
 from .loop_answers import on_answer
 from .observability import instrumentation
 from .observability.instrumentation import Instrumentation
@@ -26,6 +34,8 @@ from .status import INTERNAL, failure_of
 
 WINDOW_REQUESTS: Final = 32
 WINDOW_BYTES: Final = 8 * 1024 * 1024
+JOINED_BYTES: Final = 64 * 1024
+"""Of responses in one message, at most, and one more: a client may take no more than 4 MiB."""
 
 
 class SubmittedRequest(Protocol):
@@ -53,6 +63,8 @@ class StreamOperation:
     write: Callable[[Context, bytes], Awaitable[None]] = put
     note: Callable[[Any], bool] = lambda _: False
     """Takes in what a request tells; returns whether it asks for nothing, and gets no response."""
+    joins: bool = True
+    """Whether requests and responses may hold those that follow them, as `more`."""
 
 
 class Streams:
@@ -88,8 +100,13 @@ class Streams:
             responses.refuse(Draining())
         try:
             while (item := await responses.first()) is not None:
-                await operation.write(context, item.response())
-                responses.leave(item)
+                items, response = [item], item.response()
+                while len(response) < JOINED_BYTES and (more := responses.more()) is not None:
+                    items.append(more)
+                    response += field(MORE_RESPONSES, more.response())
+                await operation.write(context, response)
+                for item in items:
+                    responses.leave(item)
             if responses.refused is not None:
                 raise responses.refused
             reading.result()
@@ -122,42 +139,73 @@ class Streams:
             return False
         if operation.note(request):
             return True
-        content = operation.content_of(request)
-        watched = self._watch.begin(operation.name, content)
-        begun: SubmittedRequest | StoreError
+        joined = [request]
+        if operation.joins:
+            joined += _more_of(request)
+            responses.joins |= request.accepts_more
+        refused: StoreError | None = None
         taken = 0
         try:
-            taken = requests.check(request)
-            begun = await operation.begin(content)
+            taken = requests.reserve()
         except StoreError as error:
-            begun = error
-        tags = operation.tags_of(request)
-        responses.enter(
-            _StreamedRequest(request.correlation_id, tags, request.ByteSize(), taken, begun, watched)
-        )
+            refused = error
+        for each in joined:
+            content = operation.content_of(each)
+            watched = self._watch.begin(operation.name, content)
+            begun: SubmittedRequest | StoreError
+            try:
+                if refused is not None:
+                    raise refused
+                requests.require(each)
+                begun = await operation.begin(content)
+            except StoreError as error:
+                begun = error
+            item = _StreamedRequest(each, operation.tags_of(each), begun, watched)
+            item.announces = operation.joins and each.accepts_more
+            if each is joined[-1]:
+                item.size, item.taken = requests.size, taken
+            responses.enter(item)
         return True
+
+
+def _more_of(request: Any) -> Sequence[Any]:
+    """Return the requests that a message joins; raise `InvalidRequest`."""
+    more: Sequence[Any] = request.more
+    if len(more) >= WINDOW_REQUESTS or any(each.more for each in more):
+        rule = f"must be at most {WINDOW_REQUESTS - 1} requests that have none themselves"
+        raise InvalidRequest(what="more", value=len(more), rule=rule)
+    return more
 
 
 class _StreamedRequest:
     """One request in flight, or the error that refused it."""
 
-    __slots__ = ("begun", "correlation_id", "size", "tags", "taken", "unanswered", "watched")
+    __slots__ = (
+        "announces",
+        "begun",
+        "correlation_id",
+        "size",
+        "tags",
+        "taken",
+        "unanswered",
+        "watched",
+    )
 
     def __init__(
         self,
-        correlation_id: int,
+        request: Any,
         tags: ResponseTags,
-        size: int,
-        taken: int,
         begun: SubmittedRequest | StoreError,
         watched: instrumentation.ObservedRequest,
     ) -> None:
-        self.correlation_id = correlation_id
+        self.correlation_id: int = request.correlation_id
         self.tags = tags
-        self.size = size
-        self.taken = taken
         self.begun = begun
         self.watched = watched
+        self.size = self.taken = 0
+        """Bytes of the message that it ends, and their share of the memory."""
+        self.announces = False
+        """Whether the response says that requests may be joined."""
         self.unanswered = 0
         """How many of its futures aren't done."""
 
@@ -171,7 +219,7 @@ class _StreamedRequest:
             failure = failure_of(error) or INTERNAL
             self.watched.refused(failure.number, failure.reason, failure.message)
             response = failed(self.correlation_id, failure.status(), self.tags)
-        return response
+        return response + ACCEPTS_MORE if self.announces else response
 
 
 class _ResponseQueue:
@@ -184,6 +232,8 @@ class _ResponseQueue:
         """The task that reads the requests."""
         self.refused: StoreError | None = None
         """The error with which the stream ends, though the client may send more."""
+        self.joins = False
+        """Whether the client takes several responses in one."""
         self._items: deque[_StreamedRequest] = deque()
         self._has_ended = False
         self._waiting: asyncio.Future[None] | None = None
@@ -233,6 +283,12 @@ class _ResponseQueue:
                 return None
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
+
+    def more(self) -> _StreamedRequest | None:
+        """Return the next request, if it is answered and its response may be joined to the last."""
+        if self.joins and self._items and not self._items[0].unanswered:
+            return self._items.popleft()
+        return None
 
     def _wake(self) -> None:
         """Let `first` check again."""

@@ -239,7 +239,7 @@ def refusal(message: pb.OutgoingMessage) -> str:
 
 def test_too_many_attributes_are_refused_by_their_count_alone() -> None:
     class Crowd:
-        """A million attributes that nobody looks at."""
+        """A million attributes, whose number alone is asked for."""
 
         def __len__(self) -> int:
             return 1_000_000
