@@ -14,17 +14,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from google.protobuf.message import Message
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import InvalidRequest
-from spoolrack_store.model.operations import (
-    Receive,
-)
+from spoolrack_store.model.operations import Receive
 from spoolrack_store.store import Store
 
-from . import convert, delete_requests, encoding, lease_change_requests, send_requests
+from . import convert, delete_requests, lease_change_requests, send_requests
 from .access.authorization import queues_for
 from .access.list_filter import shown
 from .access.permissions import Permission
@@ -34,7 +31,6 @@ from .external_scaler import ExternalScaler
 from .frames import FrameWriter
 from .lease_requests import LeaseRequests
 from .logs import Log
-from .loop_answers import answer
 from .memory import Budget, MemoryLimiter
 from .observability.instrumentation import Instrumentation
 from .observability.observer import Observer
@@ -46,7 +42,7 @@ from .reservation_service import ReservationService
 from .rpc import Context, Requests
 from .schedule_service import ScheduleService
 from .staging_service import StagingService
-from .store_access import FRAME_BYTES, StoreAccess
+from .store_access import FRAME_BYTES, StoreAccess, SubmittedRequest
 from .streams import StreamOperation, Streams
 
 WRITES_ITSELF: Final = frozenset({"Receive", "Reserve"})
@@ -110,7 +106,7 @@ class QueueService:
     async def close(self) -> None:
         """Return once all releases are done. No call may be running any more."""
         await self._leases.close()
-        self._access.close()
+        await self._access.close()
 
     # Queues.
 
@@ -178,8 +174,7 @@ class QueueService:
             )
             begun = send_requests.start(self._store, request.queue, request.messages)
             del request  # The store has the bodies.
-            await answer(begun.future)
-            return encoding.send_response(begun.stored())
+            return await begun.answered()
 
     async def StreamSend(self, requests: Requests, context: Context) -> None:
         begin = partial(send_requests.start_in_turn, self._store, self._workers)
@@ -213,24 +208,22 @@ class QueueService:
     # Calls on leases.
 
     async def Delete(self, request: rpc.DeleteRequest, context: Context) -> bytes:
-        begun = delete_requests.start(self._store, request.queue, request.targets)
-        await answer(begun.future)
-        return encoding.delete_response(begun.results())
+        return await delete_requests.start(self._store, request.queue, request.targets).answered()
 
     async def StreamDelete(self, requests: Requests, context: Context) -> None:
-        async def begin(request: rpc.DeleteRequest) -> delete_requests.SubmittedDelete:
+        async def begin(request: rpc.DeleteRequest) -> SubmittedRequest:
             return delete_requests.start(self._store, request.queue, request.targets)
 
         await self._streams.serve(requests, context, StreamOperation("StreamDelete", begin))
 
-    async def ChangeVisibility(self, request: rpc.ChangeVisibilityRequest, context: Context) -> Message:
-        return await _changed(lease_change_requests.change_visibility(self._store, request))
+    async def ChangeVisibility(self, request: rpc.ChangeVisibilityRequest, context: Context) -> bytes:
+        return await lease_change_requests.change_visibility(self._store, request).answered()
 
-    async def Release(self, request: rpc.ReleaseRequest, context: Context) -> Message:
-        return await _changed(lease_change_requests.release(self._store, request))
+    async def Release(self, request: rpc.ReleaseRequest, context: Context) -> bytes:
+        return await lease_change_requests.release(self._store, request).answered()
 
-    async def Reject(self, request: rpc.RejectRequest, context: Context) -> Message:
-        return await _changed(lease_change_requests.reject(self._store, request))
+    async def Reject(self, request: rpc.RejectRequest, context: Context) -> bytes:
+        return await lease_change_requests.reject(self._store, request).answered()
 
     # Looks at messages.
 
@@ -288,9 +281,3 @@ class QueueService:
             return page.messages, page.last
         is_cut = count < len(found.messages)
         return found.messages[:count], found.messages[count - 1].id if is_cut else found.last
-
-
-async def _changed(submitted: lease_change_requests.SubmittedChanges) -> Message:
-    for future in submitted.futures:
-        await answer(future)
-    return submitted.response()

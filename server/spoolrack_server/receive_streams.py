@@ -26,8 +26,8 @@ from .encoding import ResponseTags
 from .flow_control import FlowControl
 from .frames import FrameWriter
 from .rpc import Context, Requests, outlast, put
-from .store_access import FRAME_BYTES
-from .streams import StreamOperation, Streams, SubmittedRequest
+from .store_access import FRAME_BYTES, SubmittedRequest
+from .streams import StreamOperation, Streams
 
 NAME: Final = "StreamReceive"
 

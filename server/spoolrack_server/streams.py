@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 
@@ -31,22 +30,12 @@ from .observability import instrumentation
 from .observability.instrumentation import Instrumentation
 from .rpc import Context, Requests, put
 from .status import INTERNAL, failure_of
+from .store_access import SubmittedRequest
 
 WINDOW_REQUESTS: Final = 32
 WINDOW_BYTES: Final = 8 * 1024 * 1024
 JOINED_BYTES: Final = 64 * 1024
 """Of responses in one message, at most, and one more: a client may take no more than 4 MiB."""
-
-
-class SubmittedRequest(Protocol):
-    """A request in the store."""
-
-    @property
-    def futures(self) -> Sequence[Future[Any]]: ...
-
-    def encoded(self) -> bytes:
-        """Return the response of a unary call, once the store has answered; raise the `StoreError` of
-        the whole request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +47,10 @@ class StreamOperation:
     """Hands the content of a request to the store; raises the `StoreError` of the whole request."""
     content_of: Callable[[Any], Any] = attrgetter("request")
     """Returns what a request asks for, as in the unary call."""
-    tags_of: Callable[[Any], ResponseTags] = lambda _: SEND_TAGS
-    """Returns the fields of the response to a request."""
+    tags_of: Callable[[Any], ResponseTags] | None = None
+    """Returns the fields of the response to a request; None: `SEND_TAGS`."""
     write: Callable[[Context, bytes], Awaitable[None]] = put
-    note: Callable[[Any], bool] = lambda _: False
+    note: Callable[[Any], bool] | None = None
     """Takes in what a request tells; returns whether it asks for nothing, and gets no response."""
     joins: bool = True
     """Whether requests and responses may hold those that follow them, as `more`."""
@@ -137,7 +126,7 @@ class Streams:
         """Hand a request to the store; return False at the end of the stream."""
         if request is None or responses.refused is not None:
             return False
-        if operation.note(request):
+        if operation.note is not None and operation.note(request):
             return True
         joined = [request]
         if operation.joins:
@@ -160,7 +149,8 @@ class Streams:
                 begun = await operation.begin(content)
             except StoreError as error:
                 begun = error
-            item = _StreamedRequest(each, operation.tags_of(each), begun, watched)
+            tags = SEND_TAGS if operation.tags_of is None else operation.tags_of(each)
+            item = _StreamedRequest(each, tags, begun, watched)
             item.announces = operation.joins and each.accepts_more
             if each is joined[-1]:
                 item.size, item.taken = requests.size, taken
@@ -255,7 +245,8 @@ class _ResponseQueue:
 
     def leave(self, item: _StreamedRequest) -> None:
         self.window.leave(item.size)
-        self._requests.leave(item.taken)
+        if item.taken:
+            self._requests.leave(item.taken)
 
     def refuse(self, error: StoreError) -> None:
         """Read no more requests, and end with `error` when those in flight are answered."""

@@ -1,19 +1,13 @@
-"""Access of the HTTP endpoints to the store, and their shared objects.
-
-Nothing waits for a disk in the event loop: changes are submitted and awaited, and reads run in a few
-threads of their own, so that they don't wait behind a commit.
-"""
+"""Access of the HTTP endpoints to the store, and their shared objects."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Final, TypeVar
 
 from spoolrack_store.model.errors import Draining
-from spoolrack_store.model.operations import OpenMessage, Request
+from spoolrack_store.model.operations import OpenMessage
 from spoolrack_store.store import Store
 
 from ..access.access_control import AccessControl
@@ -22,14 +16,11 @@ from ..lease_requests import LeaseRequests
 from ..logs import Log
 from ..loop_answers import answer
 from ..memory import MemoryLimiter
+from ..store_access import StoreAccess
 from .request_bodies import HttpLimits, UploadMemory
 
-T = TypeVar("T")
 
-READERS: Final = 4
-
-
-class GatewayContext:
+class GatewayContext(StoreAccess):
     """The store and the shared objects of all endpoints. Lives in one event loop."""
 
     def __init__(
@@ -41,19 +32,13 @@ class GatewayContext:
         guard: AccessControl | None = None,
         memory: MemoryLimiter | None = None,
     ) -> None:
-        self.store = store
+        super().__init__(store, workers, "spoolrack-http")
         self.guard = guard or AccessControl()
         self.memory = memory or MemoryLimiter(log)
         self.http_limits = http_limits
         self.upload_memory = UploadMemory(http_limits.memory)
-        self.workers = workers or ConcurrencyLimit(None)
         self.leases = LeaseRequests(store, log, self.workers)
-        self._readers = ThreadPoolExecutor(READERS, "spoolrack-http")
         self._draining = asyncio.Event()
-
-    async def submit(self, request: Request[T]) -> T:
-        """Return the store's answer; raise its `StoreError`."""
-        return await answer(self.store.submit(request))
 
     def drain(self) -> None:
         """End the waits of requests."""
@@ -64,10 +49,6 @@ class GatewayContext:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._draining.wait(), seconds)
             raise Draining
-
-    async def read(self, read: Callable[..., T], *of: Any) -> T:
-        """Return `read()`, run in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, read, *of)
 
     async def open(self, queue: str, id: str) -> OpenMessage:
         """Open a message's file, which the caller gives to `shut`."""
@@ -86,7 +67,7 @@ class GatewayContext:
     async def close(self) -> None:
         """Return once all releases are done. No request may follow."""
         await self.leases.close()
-        self._readers.shutdown(wait=False)
+        await super().close()
 
 
 def _shut(opening: Future[OpenMessage]) -> None:
