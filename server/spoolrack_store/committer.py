@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from .engine.engine import Engine, Work
 from .engine.part import RETRY
@@ -28,7 +28,7 @@ from .files.disk import SyncFailed
 from .listener import Listener
 from .model.clock import Clock, Millis, SystemClock
 from .model.errors import Draining, OutcomeUnknown, StoreError, StoreFailed
-from .model.operations import UNFINISHED, Outcome, Request, are_short
+from .model.operations import UNFINISHED, Outcome, Receive, Request, are_short
 from .model.reservation_requests import undo_of
 from .parking import Parked, Parking, Waiting
 
@@ -275,6 +275,10 @@ class Committer:
         if next_try is not None:
             # The work that wanted the lock is still to be done.
             return self._true_clock.monotonic() >= next_try, next_try
+        if self._waiting and not self._draining:
+            asked = self._waiting[0].request
+            if isinstance(asked, Receive) and asked.wait != 0:
+                self._park_idle()
         if self._is_asked():
             return True, None
         if self._stopped or self._failure is not None:
@@ -302,6 +306,18 @@ class Committer:
             return False, None
         first = min(times)
         return first <= now, first
+
+    def _park_idle(self) -> None:
+        """Park the receives that wait for a commit, if it would do nothing but that."""
+        for each in self._waiting:
+            request = each.request
+            if not isinstance(request, Receive) or request.wait == 0:
+                return
+            if not self._engine.has_nothing_for(request):
+                return
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            self._park(cast(Receive, each.request), each.future, each.since)
 
     def _hears_news(self, now: Millis) -> bool:
         """Return whether it is time to take in what other processes have changed, and they have."""
