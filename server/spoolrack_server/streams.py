@@ -150,8 +150,8 @@ class Streams:
             except StoreError as error:
                 begun = error
             tags = SEND_TAGS if operation.tags_of is None else operation.tags_of(each)
-            item = _StreamedRequest(each, tags, begun, watched)
-            item.announces = operation.joins and each.accepts_more
+            announces = operation.joins and each.accepts_more
+            item = _StreamedRequest(each.correlation_id, tags, begun, watched, announces)
             if each is joined[-1]:
                 item.size, item.taken = requests.size, taken
             responses.enter(item)
@@ -167,37 +167,21 @@ def _more_of(request: Any) -> Sequence[Any]:
     return more
 
 
+@dataclass(slots=True, eq=False)
 class _StreamedRequest:
     """One request in flight, or the error that refused it."""
 
-    __slots__ = (
-        "announces",
-        "begun",
-        "correlation_id",
-        "size",
-        "tags",
-        "taken",
-        "unanswered",
-        "watched",
-    )
-
-    def __init__(
-        self,
-        request: Any,
-        tags: ResponseTags,
-        begun: SubmittedRequest | StoreError,
-        watched: instrumentation.ObservedRequest,
-    ) -> None:
-        self.correlation_id: int = request.correlation_id
-        self.tags = tags
-        self.begun = begun
-        self.watched = watched
-        self.size = self.taken = 0
-        """Bytes of the message that it ends, and their share of the memory."""
-        self.announces = False
-        """Whether the response says that requests may be joined."""
-        self.unanswered = 0
-        """How many of its futures aren't done."""
+    correlation_id: int
+    tags: ResponseTags
+    begun: SubmittedRequest | StoreError
+    watched: instrumentation.ObservedRequest
+    announces: bool
+    """Whether the response says that requests may be joined."""
+    size: int = 0
+    taken: int = 0
+    """Bytes of the message that it ends, and their share of the memory."""
+    unanswered: int = 0
+    """How many of its futures aren't done."""
 
     def response(self) -> bytes:
         try:
