@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar
 
 from .engine.engine import Engine, Work
 from .engine.part import RETRY
@@ -299,7 +299,7 @@ class Committer:
                 return
         waiting, self._waiting = self._waiting, []
         for each in waiting:
-            self._park(cast(Receive, each.request), each.future, each.since)
+            self._park(each)
 
     def _hears_news(self, now: Millis) -> bool:
         """Return whether it is time to take in what other processes have changed, and they have."""
