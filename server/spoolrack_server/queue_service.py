@@ -13,24 +13,21 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from google.protobuf.message import Message
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import InvalidRequest
-from spoolrack_store.model.operations import (
-    Receive,
-)
+from spoolrack_store.model.operations import Receive
 from spoolrack_store.store import Store
 
-from . import convert, delete_requests, encoding, lease_change_requests, send_requests
+from . import convert, delete_requests, lease_change_requests, send_requests
 from .access.authorization import current_caller
 from .app.application import Application
+from .app.store_access import SubmittedRequest
 from .concurrency import ConcurrencyLimit
 from .consumers import consumer_of_call
 from .external_scaler import ExternalScaler
 from .frames import FrameWriter
 from .logs import Log
-from .loop_answers import answer
 from .memory import Budget, MemoryLimiter
 from .observability.instrumentation import Instrumentation
 from .observability.observer import Observer
@@ -170,8 +167,7 @@ class QueueService:
             )
             begun = send_requests.start(self._store, request.queue, request.messages)
             del request  # The store has the bodies.
-            await answer(begun.future)
-            return encoding.send_response(begun.stored())
+            return await begun.answered()
 
     async def StreamSend(self, requests: Requests, context: Context) -> None:
         begin = partial(send_requests.start_in_turn, self._store, self._workers)
@@ -205,24 +201,22 @@ class QueueService:
     # Calls on leases.
 
     async def Delete(self, request: rpc.DeleteRequest, context: Context) -> bytes:
-        begun = delete_requests.start(self._store, request.queue, request.targets)
-        await answer(begun.future)
-        return encoding.delete_response(begun.results())
+        return await delete_requests.start(self._store, request.queue, request.targets).answered()
 
     async def StreamDelete(self, requests: Requests, context: Context) -> None:
-        async def begin(request: rpc.DeleteRequest) -> delete_requests.SubmittedDelete:
+        async def begin(request: rpc.DeleteRequest) -> SubmittedRequest:
             return delete_requests.start(self._store, request.queue, request.targets)
 
         await self._streams.serve(requests, context, StreamOperation("StreamDelete", begin))
 
-    async def ChangeVisibility(self, request: rpc.ChangeVisibilityRequest, context: Context) -> Message:
-        return await _changed(lease_change_requests.change_visibility(self._store, request))
+    async def ChangeVisibility(self, request: rpc.ChangeVisibilityRequest, context: Context) -> bytes:
+        return await lease_change_requests.change_visibility(self._store, request).answered()
 
-    async def Release(self, request: rpc.ReleaseRequest, context: Context) -> Message:
-        return await _changed(lease_change_requests.release(self._store, request))
+    async def Release(self, request: rpc.ReleaseRequest, context: Context) -> bytes:
+        return await lease_change_requests.release(self._store, request).answered()
 
-    async def Reject(self, request: rpc.RejectRequest, context: Context) -> Message:
-        return await _changed(lease_change_requests.reject(self._store, request))
+    async def Reject(self, request: rpc.RejectRequest, context: Context) -> bytes:
+        return await lease_change_requests.reject(self._store, request).answered()
 
     # Looks at messages.
 
@@ -247,9 +241,3 @@ class QueueService:
         return rpc.ListMessagesResponse(
             messages=map(convert.message, page.items), next_page_token=page.next_token
         )
-
-
-async def _changed(submitted: lease_change_requests.SubmittedChanges) -> Message:
-    for future in submitted.futures:
-        await answer(future)
-    return submitted.response()

@@ -388,6 +388,23 @@ async def test_one_stream_may_send_here_and_not_there(alice: Client, owner: Clie
     assert (await owner.counts("b1")).ready_count == 0
 
 
+async def test_each_of_joined_sends_needs_the_permission_for_its_queue(
+    alice: Client, owner: Client
+) -> None:
+    for queue in ("a1", "b1"):
+        await owner.create(queue)
+    first, *more = (
+        rpc.StreamSendRequest(
+            correlation_id=number, request=rpc.SendRequest(queue=queue, messages=MESSAGES)
+        )
+        for number, queue in enumerate(("a1", "b1", "a1"))
+    )
+    first.more.extend(more)
+    answers = [answer async for answer in alice.stub.StreamSend(iter([first]))]
+    assert [reason_of(answer.error) for answer in answers] == ["", "PERMISSION_DENIED", ""]
+    assert (await owner.counts("b1")).ready_count == 0
+
+
 async def test_a_token_that_is_taken_away_ends_the_streams_of_its_holder(
     server: Server, files: Files, alice: Client, owner: Client
 ) -> None:

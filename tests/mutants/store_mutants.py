@@ -676,7 +676,7 @@ STORE_MUTANTS: Final = (
         name="every-receive-lists-its-queue",
         breaks="a receive costs the same with one message waiting and with a million",
         edits=edit(
-            "engine/leaser.py:Leaser._choose",
+            "engine/leaser.py:Leaser.check",
             "        visibility = request.visibility\n",
             '        self._moves.disk.scan(f"queues/{record.name}")\n'
             "        visibility = request.visibility\n",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -233,6 +236,18 @@ def test_none_and_too_many_of_something_are_refused(count: int) -> None:
 def refusal(message: pb.OutgoingMessage) -> str:
     (error,) = columns([message]).refused.values()
     return str(error)
+
+
+def test_too_many_attributes_are_refused_by_their_count_alone() -> None:
+    class Crowd:
+        """A million attributes, whose number alone is asked for."""
+
+        def __len__(self) -> int:
+            return 1_000_000
+
+    message: Any = SimpleNamespace(body=b"x", attributes=Crowd())
+    (error,) = columns([message]).refused.values()
+    assert "1000000 attributes" in str(error)
 
 
 def test_a_message_to_be_sent_keeps_text_apart_from_bytes() -> None:

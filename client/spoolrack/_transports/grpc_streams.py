@@ -32,6 +32,10 @@ Response = TypeVar("Response")
 
 LARGE: Final = 1024 * 1024
 """Bytes from which a request is a unary call."""
+JOINED = 32
+"""Requests that one message of a stream may hold."""
+JOINED_BYTES = 256 * 1024
+"""Of them, at most, and one more."""
 JOIN_TIMEOUT = 5.0
 """Seconds for the thread of a cancelled stream to end: only a defect takes longer."""
 
@@ -69,13 +73,46 @@ class _PendingRequests:
         """By this side."""
         self.has_response = False
         self.has_ended = False
+        self._may_join = False
+        """Whether the server reads `more` of requests."""
 
     def resolve(self, response: Any) -> None:
         self.has_response = True
-        pending = self.by_id.pop(response.correlation_id, None)
-        if pending is not None:  # Else its timeout is over.
-            pending.response = response
-            pending.signal.set()
+        self._may_join |= response.accepts_more
+        for each in (response, *response.more):
+            pending = self.by_id.pop(each.correlation_id, None)
+            if pending is not None:  # Else its timeout is over.
+                pending.response = each
+                pending.signal.set()
+
+    def message_of(self, request: Any, waiting: Any) -> tuple[Any, list[_PendingRequest]]:
+        """Return a message with `request` and those in the queue `waiting`, as many as may share one,
+        and its requests; without those whose callers have left."""
+        found: list[Any] = []
+        pending: list[_PendingRequest] = []
+        size = 0
+        while True:
+            caller = self.by_id.get(request.correlation_id)
+            if caller is not None:
+                found.append(request)
+                pending.append(caller)
+                size += request.ByteSize() if self._may_join else 0
+            if not self._may_join or len(found) == JOINED or size >= JOINED_BYTES or waiting.empty():
+                break
+            request = waiting.get_nowait()
+            if request is None:
+                waiting.put_nowait(None)
+                break
+        if not found:
+            return None, pending
+        message = found[0]
+        message.accepts_more = True
+        if len(found) > 1:
+            # A caller may make its call again, without the others.
+            message = type(message)()
+            message.CopyFrom(found[0])
+            message.more.extend(found[1:])
+        return message, pending
 
     def fail(self, error: Exception, *, unsent: Exception | None = None) -> None:
         """Fail all requests in flight, with `unsent` those that were not written. Idempotent."""
@@ -210,8 +247,9 @@ class _ThreadCall:
 
     def _outgoing(self) -> Iterator[Any]:
         while (request := self._requests.get()) is not None:
-            if request.correlation_id in self.pending.by_id:
-                yield request
+            message, _ = self.pending.message_of(request, self._requests)
+            if message is not None:
+                yield message
 
     def _read(self) -> None:
         error: Exception = ended(self.pending.target)
@@ -258,10 +296,11 @@ class _TaskCall:
         try:
             while True:
                 request = await self._requests.get()
-                pending = self.pending.by_id.get(request.correlation_id)
-                if pending is not None:
-                    await self._call.write(request)
-                    pending.is_written = True
+                message, callers = self.pending.message_of(request, self._requests)
+                if message is not None:
+                    await self._call.write(message)
+                    for caller in callers:
+                        caller.is_written = True
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             # The reader learns of the end too, though maybe not of its reason.
             self._broke = True

@@ -7,8 +7,9 @@ threads of their own, so that they don't wait behind a commit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from spoolrack_store.model.operations import OpenMessage, Request
@@ -23,6 +24,23 @@ FRAME_BYTES: Final = 2 * 1024 * 1024
 """Of bodies and attributes in one frame of a stream or one page of a list, but always one message. Half
 of a gRPC client's default limit."""
 READERS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedRequest:
+    """A request in the store."""
+
+    futures: Sequence[Future[Any]]
+    encoded: Callable[[], bytes]
+    """Returns the response of a unary call, once the store has answered; raises the `StoreError` of the
+    whole request."""
+
+    async def answered(self) -> bytes:
+        """Return the response, once the store has answered; raise the `StoreError` of the whole
+        request."""
+        for future in self.futures:
+            await answer(future)
+        return self.encoded()
 
 
 class StoreAccess:

@@ -395,6 +395,16 @@ class Engine:
             return 0
         return self.index.queue(queue).available(record.settings)
 
+    def has_nothing_for(self, request: Receive) -> bool:
+        """Return whether a commit is known to find nothing for a receive."""
+        if self.sharing.is_shared or self.catalog.expiring or self.is_coming_back(request.queue):
+            return False
+        try:
+            self._leaser.check(request)
+        except StoreError:
+            return False  # The commit says it.
+        return self.ready(request.queue) == 0
+
     def is_coming_back(self, queue: str) -> bool:
         """Return whether leases of the queue are over, and another commit is needed to make their
         messages ready."""

@@ -164,17 +164,23 @@ class Leaser(Part):
                     outcomes[place] = refused.get(id(outcomes[place]), outcomes[place])
         return outcomes
 
-    def _choose(
-        self, request: Receive, shares: list[_Share], chosen: dict[Entry, int]
-    ) -> list[Delivery]:
-        """Decide what a request gets. Nothing moves before all requests have chosen."""
+    def check(self, request: Receive) -> tuple[QueueRecord, Millis]:
+        """Return the queue and the visibility timeout of a receive; raise its `StoreError`."""
         record = self._catalog.require_same(request)
         visibility = request.visibility
         if visibility is None:
             visibility = record.settings.visibility_timeout
         check_span("visibility", visibility, 1, MAX_VISIBILITY)
+        if request.max_messages < 1:
+            check_number("max_messages", request.max_messages, 1)
+        return record, visibility
+
+    def _choose(
+        self, request: Receive, shares: list[_Share], chosen: dict[Entry, int]
+    ) -> list[Delivery]:
+        """Decide what a request gets. Nothing moves before all requests have chosen."""
+        record, visibility = self.check(request)
         room = request.max_messages
-        check_number("max_messages", room, 1)
         max_bytes = request.max_bytes
         if request.credits is not None:
             room = min(room, request.credits.free)
