@@ -21,7 +21,7 @@ from .findings import Mended, Problem, Progress, Report
 from .inspection import FORMAT, FORMAT_CONTENT, LOCK, inspect
 from .repairs import Mender
 
-_FIRST: Final = "spoolrack 1\n"
+_BEFORE: Final = ("spoolrack 1\n", "spoolrack 2\n")
 
 
 def check(
@@ -92,8 +92,9 @@ def _opened(root: str | os.PathLike[str]) -> Iterator[Disk]:
             raise RootUnusable(root=name, why=why) from error
         except OSError as error:
             raise RootUnusable(root=name, why=f"{FORMAT}: {error.strerror}") from error
-        if found == _FIRST:
-            why = "it has format 1, and this version checks format 2: use the version that wrote it"
+        if found in _BEFORE:
+            why = f"it has format {found.split()[1]}, and this version checks format 3: "
+            why += "use the version that wrote it"
             raise RootUnusable(root=name, why=why)
         if found != FORMAT_CONTENT:
             raise UnknownFormat(root=name, found=found.strip(), known=FORMAT_CONTENT.strip())

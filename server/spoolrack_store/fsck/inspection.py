@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..files.disk import Disk, FileKind
-from ..files.layout import FOLDERS, IDENTITY
+from ..files.layout import DEAD_LETTERS, FOLDERS, IDENTITY
 from ..files.root import read_identity
 from ..model.clock import Clock
 from .findings import MessageCounts, Notes, Problem, Progress, Remedy, Report
@@ -20,7 +20,7 @@ from .quarantined_files import list_quarantined
 from .settings_files import Registry
 
 FORMAT: Final = "FORMAT"
-FORMAT_CONTENT: Final = "spoolrack 2\n"
+FORMAT_CONTENT: Final = "spoolrack 3\n"
 LOCK: Final = "LOCK"
 CHANGES: Final = "CHANGES"
 RESERVE: Final = "RESERVE"
@@ -44,9 +44,11 @@ def inspect(disk: Disk, clock: Clock, *, deep: bool = True, progress: Progress |
     registry.add_to(notes)
     owners = frozenset(found.name for found in notes.scan(OWNERS))
     bodies = bodies_there(notes)
+    dead_letter_files = {found.name for found in notes.scan(DEAD_LETTERS)}
     messages = MessageInspector(notes, clock, owners, progress)
     messages.run()
     messages.note_bodies_left(bodies)
+    messages.note_dead_letter_files(dead_letter_files)
     # After the messages: sets that are made meanwhile are found, and with a set that goes its leases
     # are gone, too.
     for look in BESIDE.values():
