@@ -59,7 +59,7 @@ async def scrape_cost(store: Store) -> tuple[float, float, int]:
     """Return the seconds until a scrape is answered, the longest that the loop stood still, and
     bytes."""
     observer = Observer(Health(), SystemClock())
-    observer.begin(store.tally, reaps=True)
+    observer.begin(store.metrics, reaps=True)
     longest, over = 0.0, False
 
     async def tick() -> None:

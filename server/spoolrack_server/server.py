@@ -188,7 +188,7 @@ class Server:
             raise
         try:
             self._listen_to(store)
-            self.observer.begin(store.tally, reaps=self._background.unlinks, describe=store.queue)
+            self.observer.begin(store.metrics, reaps=self._background.unlinks, describe=store.queue)
             await self._start_grpc(store, access_files, limits)
             await self._start_http(store, access_files, limits)
             await self._start_sqs(store, access_files, limits)

@@ -23,14 +23,14 @@ from typing import Any, Final, Protocol, TypeVar
 
 from .engine.engine import Engine, Work
 from .engine.part import RETRY
-from .files.changes import LockHolder, LockWait, Poisoned
+from .files.changes import LockWait, Poisoned
 from .files.disk import SyncFailed
 from .listener import Listener
 from .model.clock import Clock, Millis, SystemClock
 from .model.errors import Draining, OutcomeUnknown, StoreError, StoreFailed
-from .model.operations import UNFINISHED, Outcome, Request, are_short
+from .model.operations import UNFINISHED, Outcome, Receive, Request, are_short
 from .model.reservation_requests import undo_of
-from .parking import Parked, Parking, Waiting
+from .parking import Parking, QueuedRequest, Waiting
 
 log = logging.getLogger(__name__)
 
@@ -61,30 +61,17 @@ class Driver(Protocol):
         """Return once the committer `is_over`."""
 
 
-@dataclass(slots=True)
-class _QueuedRequest:
-    request: Request[Any]
-    future: Future[Any]
-    since: Millis
-    """Monotonic."""
-    has_begun: bool = False
-    """Whether it can't be cancelled any more."""
-    has_waited: bool = False
-    """Whether it was left to the next commit once: messages were on their way back."""
-
-
 _REQUEST_OF: Final = attrgetter("request")
 
 
 @dataclass(slots=True)
-class _Held:
+class _SyncedCommit:
     """A commit that is synced, and can't be finished while another process holds the lock."""
 
     work: Work
-    tried: list[Parked]
-    begun: list[_QueuedRequest]
+    waiters: Sequence[QueuedRequest[Any]]
     requests: Sequence[Request[Any]]
-    """Those of both."""
+    """Theirs."""
     began: float
     """When its first change was made, by the watch of the statistics."""
 
@@ -117,10 +104,10 @@ class Committer:
         self._wakened = threading.Condition(self._guard)
         """Only our driver waits on it; to notify all is for callers that Ctrl-C interrupts in a
         notification, and that leave behind a waiter which swallows the next one."""
-        self._waiting: list[_QueuedRequest] = []
-        self._left: deque[Parked] = deque()
-        """Receives whose callers have cancelled them while they waited."""
-        self._held: _Held | None = None
+        self._waiting: list[QueuedRequest[Any]] = []
+        self._left: deque[tuple[str, int]] = deque()
+        """Queues and places of receives whose callers have cancelled them while they waited."""
+        self._synced: _SyncedCommit | None = None
         self._ticks = ticks
         self._next_tick = clock.monotonic()
         self._next_listen = self._last_news = Millis(0)
@@ -153,7 +140,7 @@ class Committer:
         with self._guard:
             refusal = self._refusal(request)
             if refusal is None:
-                self._waiting.append(_QueuedRequest(request, future, self._clock.monotonic()))
+                self._waiting.append(QueuedRequest(request, future, self._clock.monotonic()))
                 self._wake()
         if refusal is not None:
             future.set_exception(refusal)
@@ -187,11 +174,6 @@ class Committer:
     def failure(self) -> StoreError | None:
         """Why the store has failed; None if it hasn't."""
         return self._failure
-
-    @property
-    def lock_holder(self) -> LockHolder | None:
-        """The process that has kept this one from committing for a second or more."""
-        return self._lock_wait.holder(self._true_clock.monotonic())
 
     def on_failure(self, callback: Callable[[StoreError], None]) -> None:
         """Call `callback` once, from the committer's thread, if the store fails; at once if it has."""
@@ -259,13 +241,13 @@ class Committer:
 
     def _is_asked(self) -> bool:
         return bool(
-            self._waiting or self._held or self._left or (self._draining and self._parking.waiting)
+            self._waiting or self._synced or self._left or (self._draining and self._parking.waiting)
         )
 
     def is_short(self) -> bool:
         """Return whether the next commit takes only a few system calls."""
         with self._guard:
-            if self._draining or self._held or self._clock.monotonic() >= self._next_tick:
+            if self._draining or self._synced or self._clock.monotonic() >= self._next_tick:
                 return False
             return are_short(each.request for each in self._waiting)
 
@@ -331,34 +313,34 @@ class Committer:
         with self._guard:
             waiting, self._waiting = self._waiting, []
             draining = self._draining
-        held, self._held = self._held, None
-        tried: list[Parked] = [] if held is None else held.tried
-        begun: list[_QueuedRequest] = [] if held is None else held.begun
+        synced, self._synced = self._synced, None
+        waiters: Sequence[QueuedRequest[Any]] = waiting if synced is None else synced.waiters
         try:
-            if held is not None:
+            if synced is not None:
                 with self._guard:
                     self._waiting[:0] = waiting
-                waiting = []
-                self._finish(held)
+                self._finish(synced)
                 return
             if self._failure is not None:
                 return
             while self._left:
-                self._parking.leave(self._left.popleft())
+                self._parking.leave(*self._left.popleft())
             if draining:
-                for parked in self._parking.pop_all():
-                    _fail(parked.future, Draining())
+                for waiter in self._parking.pop_all():
+                    _fail(waiter.future, Draining())
             if self._parking.waiting:
-                for parked in self._parking.pop_late(self._clock.monotonic()):
-                    _answer(parked.future, parked.nothing)
-            asked: list[Request[Any]] = []
+                for waiter in self._parking.pop_late(self._clock.monotonic()):
+                    _answer(waiter.future, [] if isinstance(waiter.request, Receive) else None)
+            begun: list[QueuedRequest[Any]] = []
             if waiting:
-                waiting = begun = self._begin(waiting, draining)
-                asked = list(map(_REQUEST_OF, begun))
+                waiters = begun = self._begin(waiting, draining)
+            requests: list[Request[Any]] = list(map(_REQUEST_OF, begun))
             # This commit may make messages ready: receives that wait come before those that begin now.
-            tried = self._parking.worth_a_try(self._engine.ready, asked)
+            tried = self._parking.worth_a_try(self._engine.ready, requests)
+            if tried:
+                waiters = [*tried, *begun]
+                requests = list(map(_REQUEST_OF, waiters))
             began = self._engine.moves.statistics.watch()
-            requests = [*[parked.request for parked in tried], *asked] if tried else asked
             work = self._apply(requests)
             if work is None:
                 with self._guard:
@@ -368,22 +350,19 @@ class Committer:
                 yield work
             elif not requests:
                 return  # Nothing waits for its end.
-            self._finish(_Held(work, tried, begun, requests, began))
+            self._finish(_SyncedCommit(work, waiters, requests, began))
         except GeneratorExit:
             raise  # No driver drives it to its end: all is over.
+        except Poisoned as error:
+            self._fail(str(error), waiters, StoreFailed if synced is None else OutcomeUnknown)
         except SyncFailed as error:
-            self._fail(str(error), [*tried, *begun], OutcomeUnknown)
-        except Poisoned:
-            detail = "a sync of another process that has the root open failed, or that process broke"
-            self._fail(
-                detail, [*tried, *(begun or waiting)], StoreFailed if held is None else OutcomeUnknown
-            )
+            self._fail(str(error), waiters, OutcomeUnknown)
         except BaseException as error:
             # A fault of ours: disk and memory may differ now. Or Ctrl-C, where
             # the thread isn't ours alone. No caller may wait for ever.
             log.exception("the store has a fault and stops")
             what = f"a fault of ours, {type(error).__name__}; the log has it"
-            self._fail(what, [*tried, *(begun or waiting)], OutcomeUnknown)
+            self._fail(what, waiters, OutcomeUnknown)
             if not isinstance(error, Exception):
                 raise
 
@@ -408,12 +387,12 @@ class Committer:
                 self._rest_until = Millis(now + RETRY)
         return work
 
-    def _finish(self, held: _Held) -> None:
+    def _finish(self, synced: _SyncedCommit) -> None:
         """Answer the requests of a durable commit."""
         with self._changing:
-            outcomes = self._engine.finish(held.work)
+            outcomes = self._engine.finish(synced.work)
         if outcomes is None:
-            self._held = held
+            self._synced = synced
             self._lock_wait.in_vain(self._true_clock.monotonic())
             return
         if self._lock_wait.next_try is not None:
@@ -422,81 +401,80 @@ class Committer:
             self._lock_wait.leave_to_others(self._true_clock.monotonic())
         if not outcomes:
             return
-        self._engine.moves.statistics.commit(held.requests, outcomes, held.began)
-        for parked, outcome in zip(held.tried, outcomes, strict=False):
-            if outcome:
-                self._parking.leave(parked)
-                since = self._clock.monotonic()
-                self._resolve(_QueuedRequest(parked.request, parked.future, since), outcome)
-        for each, outcome in zip(held.begun, outcomes[len(held.tried) :], strict=True):
-            self._resolve(each, outcome)
+        self._engine.moves.statistics.commit(synced.requests, outcomes, synced.began)
+        for waiter, outcome in zip(synced.waiters, outcomes, strict=True):
+            if waiter.place is None:
+                self._resolve(waiter, outcome)
+            elif outcome:
+                self._parking.leave(waiter.request.queue, waiter.place)
+                self._resolve(waiter, outcome)
 
-    def _begin(self, waiting: Sequence[_QueuedRequest], draining: bool) -> list[_QueuedRequest]:
+    def _begin(self, waiting: Sequence[QueuedRequest[Any]], draining: bool) -> list[QueuedRequest[Any]]:
         """Return the requests of this commit. Receives whose messages are on their way back are left to
         the next one, each once."""
-        begun: list[_QueuedRequest] = []
-        early: list[_QueuedRequest] = []
-        for each in waiting:
-            request = each.request
-            if not self._begins(each, draining):
+        begun: list[QueuedRequest[Any]] = []
+        early: list[QueuedRequest[Any]] = []
+        for waiter in waiting:
+            request = waiter.request
+            if not self._begins(waiter, draining):
                 continue
             if (
                 isinstance(request, Waiting)
-                and not each.has_waited
+                and not waiter.has_waited
                 and self._engine.is_coming_back(request.queue)
             ):
-                each.has_waited = True
-                early.append(each)
+                waiter.has_waited = True
+                early.append(waiter)
             else:
-                begun.append(each)
+                begun.append(waiter)
         if early:
             with self._guard:
                 self._waiting[:0] = early
         return begun
 
-    def _begins(self, each: _QueuedRequest, draining: bool) -> bool:
-        if each.has_begun:
+    def _begins(self, waiter: QueuedRequest[Any], draining: bool) -> bool:
+        if waiter.has_begun:
             return True
-        if not isinstance(each.request, Waiting):
-            each.has_begun = each.future.set_running_or_notify_cancel()
-            return each.has_begun
+        if not isinstance(waiter.request, Waiting):
+            waiter.has_begun = waiter.future.set_running_or_notify_cancel()
+            return waiter.has_begun
         if draining:
-            _fail(each.future, Draining())
+            _fail(waiter.future, Draining())
             return False
         # A receive may still be cancelled while it waits, so it isn't running before it has leased.
-        return not each.future.cancelled()
+        return not waiter.future.cancelled()
 
-    def _resolve(self, each: _QueuedRequest, outcome: Outcome) -> None:
-        request, future = each.request, each.future
+    def _resolve(self, waiter: QueuedRequest[Any], outcome: Outcome) -> None:
+        request, future = waiter.request, waiter.future
         if outcome is UNFINISHED:
-            self._continue(each)
+            self._continue(waiter)
         elif isinstance(request, Waiting):
             if outcome or request.wait == 0:
                 self._answer_receive(request, future, outcome)
             else:
-                self._park(request, future, each.since)
+                self._park(waiter)
         elif isinstance(outcome, StoreError):
             future.set_exception(outcome)
         else:
             future.set_result(outcome)
 
-    def _continue(self, each: _QueuedRequest) -> None:
+    def _continue(self, waiter: QueuedRequest[Any]) -> None:
         """Let the next commit do more of a request. It is done to its end; if its caller is gone, it is
         undone then."""
-        if not each.has_begun and not each.future.set_running_or_notify_cancel():
-            each.future = Future()
-            each.future.cancel()
-        each.has_begun = each.has_waited = True
+        if not waiter.has_begun and not waiter.future.set_running_or_notify_cancel():
+            waiter.future = Future()
+            waiter.future.cancel()
+        waiter.has_begun = waiter.has_waited = True
         with self._guard:
-            self._waiting.append(each)
+            self._waiting.append(waiter)
 
-    def _park(self, request: Waiting, future: Future[Any], since: Millis) -> None:
-        deadline = None if request.wait is None else Millis(since + request.wait)
-        parked = Parked(request, future, deadline)
-        self._parking.park(parked)
+    def _park(self, waiter: QueuedRequest[Waiting]) -> None:
+        left = waiter.request.queue, self._parking.park(waiter)
         self._listen_soon()  # Changes since the commit woke no receive.
         # Not woken for it: the next commit is soon enough.
-        future.add_done_callback(lambda done: self._left.append(parked) if done.cancelled() else None)
+        waiter.future.add_done_callback(
+            lambda done: self._left.append(left) if done.cancelled() else None
+        )
 
     def _answer_receive(self, request: Waiting, future: Future[Any], outcome: Outcome) -> None:
         if isinstance(outcome, StoreError):
@@ -506,12 +484,12 @@ class Committer:
             undo = undo_of(outcome)
             if undo is not None:
                 with self._guard:
-                    self._waiting.append(_QueuedRequest(undo, Future(), self._clock.monotonic()))
+                    self._waiting.append(QueuedRequest(undo, Future(), self._clock.monotonic()))
 
     def _fail(
         self,
         detail: str,
-        begun: Sequence[Parked | _QueuedRequest],
+        begun: Sequence[QueuedRequest[Any]],
         kind: type[OutcomeUnknown | StoreFailed],
     ) -> None:
         """Promise nothing more, and stop the other processes: only a restart can tell what is
@@ -528,12 +506,10 @@ class Committer:
         for callback in callbacks:
             callback(failure)
         unknown = kind(detail=detail)
-        for future in [each.future for each in begun]:
-            _fail(future, unknown)
-        for each in waiting:
-            _fail(each.future, failure)
-        for parked in self._parking.pop_all():
-            _fail(parked.future, failure)
+        for waiter in begun:
+            _fail(waiter.future, unknown)
+        for waiter in [*waiting, *self._parking.pop_all()]:
+            _fail(waiter.future, failure)
 
 
 def _answer(future: Future[Any], outcome: object) -> bool:

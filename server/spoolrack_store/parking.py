@@ -1,4 +1,7 @@
-"""The receives and reserves that wait for a message: first come, first served."""
+"""Callers' requests, and the parking of receives and reserves that wait for a message.
+
+The first that came is served first.
+"""
 
 from __future__ import annotations
 
@@ -8,35 +11,43 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from .model.clock import Millis
-from .model.operations import Delivery, Receive, Request, Send
+from .model.operations import Receive, Request, Send
 from .model.reservation_requests import Reserve
 
 Waiting = Receive | Reserve
 """Requests that may wait until something is ready, and that can be cancelled as long as they do."""
 
 
-@dataclass(slots=True, eq=False)
-class Parked:
-    """A request that waits. It keeps its place after a try without a result."""
+Asked = TypeVar("Asked", bound=Request[Any])
 
-    request: Waiting
+
+@dataclass(slots=True, eq=False)
+class QueuedRequest(Generic[Asked]):
+    """A caller's request, until it is answered."""
+
+    request: Asked
     future: Future[Any]
-    deadline: Millis | None
-    """Monotonic; None waits for ever."""
-    place: int = 0
+    since: Millis
+    """Monotonic."""
+    has_begun: bool = False
+    """Whether it can't be cancelled any more."""
+    has_waited: bool = False
+    """Whether it was left to the next commit once: messages were on their way back."""
+    place: int | None = None
+    """Its place in the parking, which it keeps after a try without a result; None: it isn't there."""
 
     @property
-    def has_credit(self) -> bool:
+    def deadline(self: QueuedRequest[Waiting]) -> Millis | None:
+        """The monotonic time at which its wait is over; None: never."""
+        return None if self.request.wait is None else Millis(self.since + self.request.wait)
+
+    @property
+    def has_credit(self: QueuedRequest[Waiting]) -> bool:
         credits = self.request.credits if isinstance(self.request, Receive) else None
         return credits is None or credits.free > 0
-
-    @property
-    def nothing(self) -> list[Delivery] | None:
-        """The answer when its wait is over."""
-        return [] if isinstance(self.request, Receive) else None
 
 
 class Parking:
@@ -49,7 +60,7 @@ class Parking:
         """`changed` are the queues that may have become able to give something: the index adds them,
         and each look takes them out."""
         self._changed = changed
-        self._queues: dict[str, dict[int, Parked]] = {}
+        self._queues: dict[str, dict[int, QueuedRequest[Waiting]]] = {}
         """By queue and place; places rise."""
         self._hopeful: dict[str, None] = {}
         """Queues with waiting requests that could give something at the last look."""
@@ -62,31 +73,33 @@ class Parking:
     def is_awaited(self, queue: str) -> bool:
         return queue in self._queues
 
-    def park(self, parked: Parked) -> None:
-        queue = parked.request.queue
-        parked.place = next(self._place)
-        self._queues.setdefault(queue, {})[parked.place] = parked
+    def park(self, waiter: QueuedRequest[Waiting]) -> int:
+        """Let a request wait; return its place."""
+        queue, deadline, waiter.place = waiter.request.queue, waiter.deadline, next(self._place)
+        self._queues.setdefault(queue, {})[waiter.place] = waiter
         self._changed.add(queue)
         self.waiting += 1
-        if parked.deadline is not None:
-            heapq.heappush(self._deadlines, (parked.deadline, parked.place, queue))
+        if deadline is not None:
+            heapq.heappush(self._deadlines, (deadline, waiter.place, queue))
             if len(self._deadlines) > 2 * self.waiting + _FEW:
                 self._deadlines = [each for each in self._deadlines if self._waits(*each)]
                 heapq.heapify(self._deadlines)
+        return waiter.place
 
-    def leave(self, parked: Parked) -> None:
-        """Remove `parked` from the waiting receives."""
-        queue = parked.request.queue
+    def leave(self, queue: str, place: int) -> None:
+        """Remove the request at a place of a queue, if it still waits there."""
         waiting = self._queues.get(queue, {})
-        if waiting.pop(parked.place, None) is not None:
+        waiter = waiting.pop(place, None)
+        if waiter is not None:
             self.waiting -= 1
+            waiter.place = None
         if not waiting:
             self._queues.pop(queue, None)
             self._hopeful.pop(queue, None)
 
     def worth_a_try(
         self, ready: Callable[[str], int | None], asked: Iterable[Request[Any]] = ()
-    ) -> list[Parked]:
+    ) -> list[QueuedRequest[Waiting]]:
         """Return the requests that can perhaps be answered now, in their order; they keep their places.
 
         `ready` says how many messages a queue could give; None if there is no such queue any more,
@@ -107,7 +120,7 @@ class Parking:
         while self._changed:
             # Not an iteration: another thread may add to it.
             self._hopeful[self._changed.pop()] = None
-        chosen: list[Parked] = []
+        chosen: list[QueuedRequest[Waiting]] = []
         for queue in [*self._hopeful, *(wanted.keys() | sent.keys()) - self._hopeful.keys()]:
             waiting = self._queues.get(queue)
             most = None if waiting is None else ready(queue)
@@ -128,43 +141,43 @@ class Parking:
     def _waits(self, _: Millis, place: int, queue: str) -> bool:
         return place in self._queues.get(queue, ())
 
-    def pop_late(self, now: Millis) -> Iterator[Parked]:
+    def pop_late(self, now: Millis) -> Iterator[QueuedRequest[Waiting]]:
         """Remove and return the requests whose wait is over."""
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             _, place, queue = heapq.heappop(self._deadlines)
-            parked = self._queues[queue][place]
-            self.leave(parked)
-            yield parked
+            waiter = self._queues[queue][place]
+            self.leave(queue, place)
+            yield waiter
 
-    def pop_all(self) -> list[Parked]:
+    def pop_all(self) -> list[QueuedRequest[Waiting]]:
         """Remove and return all requests."""
-        parked_all = [parked for waiting in self._queues.values() for parked in waiting.values()]
+        waiters = [waiter for waiting in self._queues.values() for waiter in waiting.values()]
         self._queues.clear()
         self._hopeful.clear()
         self._deadlines.clear()
         self.waiting = 0
-        return parked_all
+        return waiters
 
 
 _FEW: Final = 64
 
 
 def _first_of(
-    waiting: Mapping[int, Parked], ready: int | None, sent: int, wanted: int
-) -> Iterator[Parked]:
+    waiting: Mapping[int, QueuedRequest[Waiting]], ready: int | None, sent: int, wanted: int
+) -> Iterator[QueuedRequest[Waiting]]:
     """Yield those of one queue that can perhaps be answered: as many as there are messages `ready`;
     after them receives with room for what is `sent`, and any with room for what is `wanted`."""
     if ready is None:
         yield from waiting.values()
         return
-    for parked in waiting.values():
+    for waiter in waiting.values():
         if ready <= 0 and sent <= 0 and wanted <= 0:
             return
-        if not parked.has_credit:
+        if not waiter.has_credit:
             continue
-        if ready > 0 or wanted > 0 or isinstance(parked.request, Receive):
-            yield parked
+        if ready > 0 or wanted > 0 or isinstance(waiter.request, Receive):
+            yield waiter
         if ready <= 0:
-            sent -= parked.request.max_messages
-            wanted -= parked.request.max_messages
+            sent -= waiter.request.max_messages
+            wanted -= waiter.request.max_messages
         ready -= 1

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from .files import layout
-from .files.changes import LOCK, PATH, SIZE, Changes, Memory, Poisoned, describe_holder, try_for
+from .files.changes import LOCK, PATH, SIZE, Changes, Memory, describe_holder, try_for
 from .files.disk import Lock, SyncFailed
 from .files.hard_links import Links
 from .files.local_disk import LocalDisk, this_process
@@ -88,7 +88,7 @@ def take_snapshot(
             id = read_identity(disk)
             about = {layout.IDENTITY: f"{id}\n".encode()} if id else {}
             links.finish({**about, layout.FORMAT: layout.FORMAT_CONTENT})
-    except (Poisoned, SyncFailed) as error:
+    except SyncFailed as error:
         raise StoreFailed(detail="a sync of a process that has the root open failed") from error
     except OSError as error:
         raise TargetUnusable(root=os.fspath(target), why=str(error)) from error

@@ -17,7 +17,7 @@ from .committer import Committer, Driver
 from .engine.engine import Engine
 from .engine.questions import Questions
 from .files.body_file import BodyFile, discard_body, link_body
-from .files.changes import LockHolder, Poisoned, describe_holder, try_for
+from .files.changes import Poisoned, describe_holder, try_for
 from .files.disk import SyncFailed
 from .files.layout import new_body_path
 from .files.layout import owner as owner_file
@@ -44,8 +44,6 @@ from .model.redrive_requests import Redrive
 from .model.reservation_requests import MarkRead, Page, Reservation
 from .model.schedule_requests import QueuedSchedule
 from .model.stage_requests import StageInfo
-from .model.transitions import State
-from .overview import Overview
 from .store_metrics import StoreMetrics
 from .thread_driver import ThreadDriver
 
@@ -130,11 +128,9 @@ class Store:
             if not try_for(OPEN_TRIES, engine.open):
                 holder = describe_holder(*engine.sharing.holder)
                 raise RootInUse(root="the root", holder=f", {holder}, which holds the lock")
-        except Poisoned as error:
-            detail = "a sync of another process that has the root open failed"
-            raise StoreFailed(detail=detail) from error
         except SyncFailed as error:
-            engine.sharing.poison()
+            if not isinstance(error, Poisoned):
+                engine.sharing.poison()
             raise StoreFailed(detail=str(error)) from error
         self._reaper = ReaperThread(engine.moves.removed)
         self._closing = threading.Lock()
@@ -149,8 +145,7 @@ class Store:
             ticks=background.ticks,
             listener=self._listener,
         )
-        self.tally = StoreMetrics(engine, disk, self._changing, self._committer, root.id)
-        self.overview = Overview(engine, disk, self._changing)
+        self.metrics = StoreMetrics(engine, disk, self._changing, self._committer, root.id)
         self._questions = Questions(engine, disk, self._changing)
         self._committer.start()
 
@@ -197,15 +192,19 @@ class Store:
     def queue(self, name: str) -> Queue:
         """Return the queue `name` with its obstacles and oldest leases; raise `InvalidQueueName`,
         `QueueNotFound`, `DiskError`."""
-        engine = self._engine
+        engine, space = self._engine, self.metrics.space()
+        # Before: commits wait for an answer, and must not wait for the disk.
+        is_disk_full = space is not None and self.metrics.refuses_sends(space)
         queue = self._questions.up_to_date(
             lambda: engine.views.described(
-                engine.catalog.require(name), engine.reservations.held_in(name)
+                engine.catalog.require(name),
+                engine.reservations.held_in(name),
+                is_disk_full=is_disk_full,
             )
         )
         if all(each.consumer or each.stream for each in queue.oldest_leases):
             return queue
-        unknown = self.overview.unknown_consumer()
+        unknown = self.metrics.unknown_consumer()
         return replace(
             queue,
             oldest_leases=[
@@ -299,27 +298,6 @@ class Store:
         checked once, in pieces."""
         return self._questions.open_message(queue, id)
 
-    def messages(
-        self,
-        queue: str,
-        *,
-        states: frozenset[State] = frozenset(),
-        after: str = "",
-        limit: int = 100,
-        max_body_bytes: int | None = None,
-    ) -> list[Message]:
-        """Return up to `limit` messages above the id `after`, in order, without leasing them.
-
-        Fewer if their bodies get too many bytes; none only if there are no more. Of each body no more
-        than `max_body_bytes`; None: all. No `states`: in all.
-        """
-        wanted = MessageFilter(states=states)
-        while True:
-            page = self.page(queue, wanted, after=after, limit=limit, max_body_bytes=max_body_bytes)
-            if page.messages or not page.last:
-                return list(page.messages)
-            after = page.last
-
     def page(
         self,
         queue: str,
@@ -345,16 +323,6 @@ class Store:
         return self._root.id
 
     @property
-    def waiting(self) -> int:
-        """Number of receives and reserves that wait for a message."""
-        return self._committer.waiting
-
-    @property
-    def unlinked(self) -> int:
-        """Number of names of deleted messages that this process has unlinked."""
-        return self._engine.moves.removed.unlinked
-
-    @property
     def failure(self) -> StoreError | None:
         """Why the store has failed, until a restart; None if it hasn't."""
         return self._committer.failure
@@ -363,11 +331,6 @@ class Store:
     def quarantined(self) -> int:
         """Number of messages and files put into quarantine since the start."""
         return self._engine.moves.quarantined
-
-    @property
-    def lock_holder(self) -> LockHolder | None:
-        """The process that has kept this one from committing for a second or more."""
-        return self._committer.lock_holder
 
     def on_failure(self, callback: Callable[[StoreError], None]) -> None:
         """Call `callback` once, from a thread of the store, if the store fails."""
@@ -396,7 +359,7 @@ class Store:
             if self._committer.failure is None:
                 try:
                     try_for(CLOSE_TRIES, self._engine.close)
-                except (Poisoned, SyncFailed, StoreError) as error:
+                except (SyncFailed, StoreError) as error:
                     # The next process that opens the root finds this one dead.
                     log.warning("the root is left as by a process that dies: %s", error)
             with self._changing:
@@ -412,15 +375,15 @@ class Store:
 
 def _enter(disk: LocalDisk, path: str, random: Random) -> Root:
     """Become an owner, once no other process holds the lock."""
-    found: list[Root] = []
+    entered: list[Root] = []
 
     def is_in() -> bool:
         try:
-            found.append(open_root(disk, path, random, this_process()))
+            entered.append(open_root(disk, path, random, this_process()))
         except RootInUse:
             return False
         return True
 
     if not try_for(OPEN_TRIES, is_in):
         return open_root(disk, path, random, this_process())
-    return found[0]
+    return entered[0]

@@ -227,7 +227,7 @@ async def test_a_burst_of_calls_waits_or_is_refused_with_our_reason(tmp_path: Pa
         await client.create()
         wait = Duration(seconds=3600)
         receives = [asyncio.ensure_future(client.receive(wait=wait)) for _ in range(2_000)]
-        while server.store.tally.root().waiting < len(receives):
+        while server.store.metrics.root().waiting < len(receives):
             assert not any(receive.done() for receive in receives)
             await asyncio.sleep(0)
         await client.stub.DeleteQueue(rpc.DeleteQueueRequest(name="q"))

@@ -163,7 +163,7 @@ async def gateway_over(
         first(root)
         store.on_failure(lambda error: health.fail(str(error)))
         observer = Observer(health, clock, processes)
-        observer.begin(store.tally, reaps=(background or BackgroundWork()).unlinks)
+        observer.begin(store.metrics, reaps=(background or BackgroundWork()).unlinks)
         gateway = Gateway(store, health, clock, make_log(), observer=observer)
         port = await gateway.start("127.0.0.1", 0)
         try:
@@ -375,7 +375,7 @@ async def test_syncs_that_take_long(tmp_path: Path) -> None:
     async with gateway_over(tmp_path) as rig:
         # The disk isn't slow, but the watch by which it is measured is fast.
         seconds = iter(range(10_000_000))
-        rig.store.tally.statistics.watch = lambda: float(next(seconds))
+        rig.store.metrics.statistics.watch = lambda: float(next(seconds))
         minutes: list[Scrape | None] = []
         for _ in range(WHILE):
             rig.send()

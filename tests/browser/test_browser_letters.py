@@ -11,6 +11,7 @@ from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.stage_requests import Stage
 
 from tests.browser.browser_rig import Desk, Served
+from tests.support.listing import messages_in
 
 
 def percent(desk: Desk) -> str:
@@ -153,7 +154,7 @@ def test_chosen_dead_letters_go_back_and_how_each_died_is_told(
     desk.text("The redrive of orders.dead has begun.")
     desk.go("dead-letters")
     desk.until("() => document.querySelector('table.redrives .state')?.innerText === 'done'")
-    assert [message.id for message in server.server.store.messages("orders")] == [ids[1]]
+    assert [message.id for message in messages_in(server.server.store, "orders")] == [ids[1]]
 
 
 def test_a_queue_that_is_nobodys_grave_offers_no_redrive(

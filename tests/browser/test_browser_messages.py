@@ -8,6 +8,7 @@ from collections.abc import Callable
 from spoolrack_store.model.operations import Delete
 
 from tests.browser.browser_rig import Desk, Served
+from tests.support.listing import messages_in
 
 STATES = "[...document.querySelectorAll('span.state')].map((each) => each.innerText)"
 HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script>\u202egpj.exe\x1b[31m'
@@ -106,7 +107,7 @@ def test_messages_are_deleted_after_a_question(server: Served, open_desk: Callab
     desk.button("Delete").click()
     desk.text("Deleted 2 of 2.")
     desk.until_count("table.messages tbody tr", 1)
-    assert [message.id for message in server.server.store.messages("q")] == [ids[1]]
+    assert [message.id for message in messages_in(server.server.store, "q")] == [ids[1]]
 
 
 def test_one_state_at_a_time_can_be_shown(server: Served, open_desk: Callable[..., Desk]) -> None:

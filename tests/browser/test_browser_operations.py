@@ -7,6 +7,7 @@ from collections.abc import Callable
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.browser.browser_rig import Desk, Served
+from tests.support.listing import messages_in
 
 
 def test_a_queue_is_created_with_settings_in_units(
@@ -105,7 +106,7 @@ def test_a_message_is_sent_with_attributes_and_a_delay(
     desk.button("Send").click()
 
     desk.until_count("table.messages tbody tr", 1)
-    (sent,) = server.server.store.messages("q")
+    (sent,) = messages_in(server.server.store, "q")
     assert sent.body == "zwölf\nBoxkämpfer".encode()
     assert sent.attributes == {"source": "by hand"}
     assert sent.due is not None
@@ -128,4 +129,4 @@ def test_a_message_that_the_queue_refuses_stays_in_the_form(
     desk.page.get_by_label("Body").fill("<b>")
     desk.button("Send").click()
     desk.until_count("dialog", 0)
-    assert [each.body for each in server.server.store.messages("q")] == [b"<b>"]
+    assert [each.body for each in messages_in(server.server.store, "q")] == [b"<b>"]

@@ -28,6 +28,7 @@ from spoolrack_store.store import Store
 from tests import CHECKOUT
 from tests.format.histories import DEDUPLICATION_IDS, History, OpenStore, copy_of
 from tests.format.second_reader import Root, key_of, parse_record, unsealed
+from tests.support.listing import messages_in
 
 SEEDS: Final = int(os.environ.get("SPOOLRACK_ROOTS", "6"))
 STEPS: Final = 60
@@ -37,7 +38,7 @@ def told_by_store(store: Store) -> dict[str, Any]:
     """Return all messages of all queues as the store shows them, by their ids."""
     found: dict[str, Any] = {}
     for queue in store.queues(limit=1_000):
-        for message in store.messages(queue.name, limit=1_000_000):
+        for message in messages_in(store, queue.name, limit=1_000_000):
             assert message.id not in found, f"two queues have {message.id}"
             found[message.id] = _told(message)
     return found

@@ -8,6 +8,7 @@ from spoolrack_store.model.settings import QueueSettings
 
 from tests.http.dashboard_rig import api, change
 from tests.support.http_rig import Http
+from tests.support.listing import messages_in
 
 
 async def test_a_queue_is_created_with_its_settings_and_the_rest_as_they_are_by_default(
@@ -61,7 +62,7 @@ async def test_a_message_is_sent_with_its_attributes_and_its_delay(
     second = await change(http, "messages/send", {"queue": "q", "body": "", "delay": 0})
     third = await change(http, "messages/send", {"queue": "q", "body": "as the queue has it"})
 
-    found = {message.id: message for message in server.store.messages("q")}
+    found = {message.id: message for message in messages_in(server.store, "q")}
     sent = found[first.json["id"]]
     assert sent.body == "zwölf".encode()
     assert sent.attributes == {"source": "by hand", "é": ""}

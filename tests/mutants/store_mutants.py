@@ -522,10 +522,8 @@ STORE_MUTANTS: Final = (
         breaks="pages of a filter show each message that it takes, once",
         edits=edit(
             "engine/questions.py:Questions.page",
-            "                if len(found) >= limit or bytes_left <= 0:\n"
-            "                    return MessagePage(messages=found, last=after)\n",
-            "                if len(found) >= limit or bytes_left <= 0:\n"
-            "                    return MessagePage(messages=found, last=end)\n",
+            "return MessagePage(messages=messages, last=after)",
+            "return MessagePage(messages=messages, last=search.after)",
         ),
         caught_by=(_LOOKS,),
     ),
@@ -543,11 +541,21 @@ STORE_MUTANTS: Final = (
         name="a-filter-reads-files-without-bound",
         breaks="a page of a filter reads a bounded number of messages",
         edits=edit(
-            "engine/questions.py:Questions._locate_all",
-            "len(unread) >= _MOST_FILES",
-            "len(unread) < 0",
+            "engine/questions.py:_Search.is_enough",
+            "len(self.unread) >= _MOST_FILES",
+            "len(self.unread) < 0",
         ),
         caught_by=(_LOOKS,),
+    ),
+    Mutant(
+        name="commits-wait-for-all-that-a-page-passes-over",
+        breaks="a page of messages keeps commits waiting for a bounded time",
+        edits=edit(
+            "engine/questions.py:Questions._locate_some",
+            "islice(files, _AT_ONCE)",
+            "islice(files, 1_000_000)",
+        ),
+        caught_by=("tests/store/test_question_costs.py",),
     ),
     Mutant(
         name="a-purge-by-age-takes-what-is-as-old",
@@ -638,9 +646,9 @@ STORE_MUTANTS: Final = (
         name="a-window-never-ends",
         breaks="an id may be sent again when its window is over",
         edits=edit(
-            "engine/deduplication.py:Deduplication._since",
-            "self._clock.wall() - record.settings.deduplication_window + 1",
-            "0 * record.settings.deduplication_window",
+            "engine/deduplication.py:Deduplication._first_within",
+            "self._clock.wall() - window + 1",
+            "0 * window",
         ),
         caught_by=(_DEDUPLICATION,),
     ),
@@ -997,6 +1005,16 @@ STORE_MUTANTS: Final = (
         caught_by=(_SETS_SLICED,),
     ),
     Mutant(
+        name="an-answer-of-a-waiting-receive-is-kept-for-the-collector",
+        breaks="a receive that has waited leaves no garbage",
+        edits=edit(
+            "committer.py:Committer._park",
+            "if done.cancelled() else None",
+            "if done.cancelled() and waiter else None",
+        ),
+        caught_by=("tests/store/test_store_waiting.py",),
+    ),
+    Mutant(
         name="slices-keep-the-lock-from-other-processes",
         breaks="a process that shares a root leaves the lock to others between two slices",
         edits=edit(
@@ -1079,6 +1097,26 @@ STORE_MUTANTS: Final = (
             "queue.sent.add(sent_at(stem.id), held.bit_count())",
         ),
         caught_by=("tests/store/test_question_costs.py",),
+    ),
+    Mutant(
+        name="a-queue-is-listed-without-its-first-schedule",
+        breaks="a list of schedules has the schedules of all queues",
+        edits=edit(
+            "engine/catalog.py:Catalog._keep",
+            "            self.scheduled.add(record.name)\n",
+            "            pass\n",
+        ),
+        caught_by=(_SCHEDULES,),
+    ),
+    Mutant(
+        name="windows-of-changed-queues-are-not-counted",
+        breaks="a deduplication id is remembered for the longest window of a queue",
+        edits=edit(
+            "engine/catalog.py:Catalog._keep",
+            "        self.windows[record.settings.deduplication_window] += 1\n",
+            "",
+        ),
+        caught_by=(_DEDUPLICATION,),
     ),
     Mutant(
         name="a-deleted-queue-stays-the-source-of-its-dead-letter-queue",

@@ -41,7 +41,7 @@ class Siblings:
 
 async def observing(rig: FrontRig) -> Observer:
     observer = Observer(Health(), rig.clock)
-    observer.begin(rig.store.tally, reaps=True, describe=rig.store.queue)
+    observer.begin(rig.store.metrics, reaps=True, describe=rig.store.queue)
     return observer
 
 

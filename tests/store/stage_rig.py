@@ -22,6 +22,7 @@ from spoolrack_store.model.stage_requests import (
     Staged,
 )
 
+from tests.support.declared_queues import declare
 from tests.support.linked_disk import LinkedDisk, Memory, made, reap
 from tests.support.power_disk import Model
 
@@ -48,7 +49,7 @@ class Rig:
             is_living=self.engines.__contains__,
         )
         for queue, settings in self.settings.items():
-            engine.catalog.add(queue, settings)
+            declare(engine, queue, settings)
         assert engine.open()
         self.engines[owner] = engine
         return engine

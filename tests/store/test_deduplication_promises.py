@@ -26,10 +26,12 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.cuts import Cut, Keep
+from tests.support.declared_queues import declare
 from tests.support.engine_story import Clock
 from tests.support.linked_disk import LinkedDisk, Memory, made, reap
 from tests.support.memory_disk import fails
 from tests.support.power_disk import Model
+from tests.support.steps import steps_of
 
 WINDOW = Millis(20_000)
 SETTINGS = QueueSettings(deduplication_window=WINDOW)
@@ -57,7 +59,7 @@ class Rig:
             is_living=lambda each: each in living,
         )
         for queue, settings in self.queues.items():
-            engine.catalog.add(queue, settings, self.salts[queue])
+            declare(engine, queue, settings, self.salts[queue])
         assert engine.open()
         return engine
 
@@ -401,3 +403,22 @@ def test_a_damaged_segment_is_put_aside_and_the_other_ids_stay_taken(
     assert rig.send("a").results != lost
     assert any("deduplication keys are lost" in each.message for each in caplog.records)
     assert len(rig.names("quarantine")) == 1
+
+
+def _steps_of_unlinking(queues: int) -> int:
+    """Return the cost of the commits in which a deleted message with an id is unlinked."""
+    rig = Rig(**{f"q{number}": SETTINGS for number in range(queues)})
+    rig.send("a", queue="q0")
+    rig.do(Purge(queue="q0"))
+
+    def unlink() -> None:
+        for _ in range(6):
+            rig.do()
+
+    steps = steps_of(unlink)
+    assert rig.names("remove") == []
+    return steps
+
+
+def test_a_message_with_an_id_is_unlinked_at_the_same_cost_however_many_queues_there_are() -> None:
+    assert _steps_of_unlinking(200) == _steps_of_unlinking(20)

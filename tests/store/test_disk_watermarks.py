@@ -15,6 +15,7 @@ from spoolrack_store.model.operations import Delete, Receive, Send, messages_of
 from spoolrack_store.model.settings import MIB
 from spoolrack_store.model.stage_requests import Stage
 
+from tests.support.declared_queues import declare
 from tests.support.root_rig import SETTINGS, Bytes, Still, done, lay_out, settle
 
 ROOMY = Space(bytes=100 * MIB, files=10_000)
@@ -51,7 +52,7 @@ def engine(disk: RoomDisk) -> Engine:
         watermark=DiskWatermark(bytes=50 * MIB, files=1_000),
     )
     for queue, settings in SETTINGS.items():
-        engine.catalog.add(queue, settings)
+        declare(engine, queue, settings)
     assert engine.open()
     return engine
 

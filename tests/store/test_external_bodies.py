@@ -30,6 +30,7 @@ from spoolrack_store.snapshot import take_snapshot
 
 from tests.store.front_rig import GIVE_UP, FrontRig, opened
 from tests.store.test_archive import PAUSE, until_removed
+from tests.support.listing import messages_in
 
 LOOKS = 2_000
 LAST = Millis(1 << 46)
@@ -132,7 +133,7 @@ def test_a_body_too_large_for_memory_is_left_out_and_read_from_its_file(tmp_path
         (message,) = received(rig)
         assert (message.body, message.size, message.body_path) == (b"", HUGE, body_path(id))
         assert rig.store.message("files", id).body == b""
-        (shown,) = rig.store.messages("files", max_body_bytes=7)
+        (shown,) = messages_in(rig.store, "files", max_body_bytes=7)
         assert (shown.body, shown.size) == (b"begin\0\0", HUGE)
         opened_message = rig.store.open_message("files", id)
         with opened_message.file as file:

@@ -29,6 +29,7 @@ from spoolrack_store.snapshot import take_snapshot
 from spoolrack_store.store import Store
 
 from tests.store.front_rig import FrontRig, bodies_of, opened
+from tests.support.listing import messages_in
 
 TORN = "q:01a205ab-c259-76a3-96ae-f0c1e48b5000,s200,c7ecb6ba6,odead"
 
@@ -44,7 +45,7 @@ def state_of(root: Path) -> dict[str, tuple[int, int, bytes]]:
 
 
 def bodies(store: Store, queue: str = "q") -> list[bytes]:
-    return [message.body for message in store.messages(queue)]
+    return [message.body for message in messages_in(store, queue)]
 
 
 def fill(rig: FrontRig) -> None:
@@ -183,8 +184,10 @@ def test_a_root_that_may_only_be_read_can_be_looked_at(public_folder: Path) -> N
     (root / PATH).chmod(0o600)
     code = (
         "import os, sys; from spoolrack_store.read_only_root import open_read_only\n"
+        "from spoolrack_store.model.operations import MessageFilter\n"
         "open_read_only(sys.argv[1]).close(); os.setuid(65534)  # Python's own files may be private.\n"
-        "with open_read_only(sys.argv[1]) as store: print(store.messages('q')[0].body)"
+        "with open_read_only(sys.argv[1]) as store:\n"
+        "    print(store.page('q', MessageFilter()).messages[0].body)"
     )
     told = subprocess.run(
         [sys.executable, "-c", code, str(root)],

@@ -4,9 +4,17 @@ the answer, and with nothing that waits.
 
 from __future__ import annotations
 
+from threading import RLock
+from typing import Any
+
+import pytest
+from spoolrack_store.committer import Committer
+from spoolrack_store.engine.questions import Questions
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.operations import DeleteQueue, UpdateQueue
+from spoolrack_store.model.operations import DeleteQueue, MessageFilter, Purge, UpdateQueue
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store_metrics import StoreMetrics
+from spoolrack_store.thread_driver import ThreadDriver
 
 from tests.support.dead_letter_rig import Rig
 from tests.support.steps import steps_of
@@ -52,7 +60,6 @@ def _steps_of_looks(queues: int) -> int:
     engine = rig.engine
 
     def look() -> None:
-        engine.views.dead_letter_queues()
         engine.catalog.has_writer("w")
         list(engine.catalog.sources["q-0"])
         engine.views.queues("", "", 3)
@@ -71,4 +78,51 @@ def test_the_sources_of_a_dead_letter_queue_are_the_queues_that_name_it() -> Non
     rig.ask(UpdateQueue(name="third", changes={"max_receives": 1, "dead_letter_queue": "dead"}))
     rig.ask(UpdateQueue(name="other", changes={"max_receives": 0, "dead_letter_queue": ""}))
     assert rig.engine.catalog.sources == {"dead": {"third": None}}
-    assert rig.engine.views.dead_letter_queues() == {"dead"}
+
+
+def _steps_of_metrics(removed: int) -> int:
+    """Return the cost of the root's metrics while so many files wait to be unlinked."""
+    rig, lock = Rig({"q": QueueSettings(messages_per_file=1)}), RLock()
+    committer = Committer(rig.engine, rig.clock, lock, ThreadDriver())
+    metrics = StoreMetrics(rig.engine, rig.disk, lock, committer, "root")
+    rig.send(*[b"x"] * removed)
+    rig.ask(Purge(queue="q"))
+    assert metrics.root().to_be_unlinked == removed
+    return steps_of(metrics.root)
+
+
+def test_metrics_cost_the_same_however_many_files_wait_to_be_unlinked() -> None:
+    assert _steps_of_metrics(100) == _steps_of_metrics(10)
+
+
+def _most_steps_at_once(messages: int, wanted: MessageFilter, skip: int) -> int:
+    """Return the most that a page of a queue costs while commits wait."""
+    rig, lock = Rig({"q": QueueSettings(messages_per_file=1)}), RLock()
+    for _ in range(messages // 500):
+        rig.send(*[b"x"] * 500)
+    steps: list[int] = []
+
+    class Counted(Questions):
+        def _locate_some(self, *asked: Any) -> list[Any]:
+            found: list[Any] = []
+            steps.append(steps_of(lambda: found.extend(super(Counted, self)._locate_some(*asked))))
+            return found
+
+    page = Counted(rig.engine, rig.disk, lock).page("q", wanted, "", skip, 1, 0)
+    assert (len(page.messages), page.last) == (0, "")
+    return max(steps)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_skipped"),
+    [(MessageFilter(), True), (MessageFilter(group="g"), False)],
+    ids=["skipped", "filtered"],
+)
+def test_a_page_keeps_commits_waiting_for_no_longer_the_more_messages_it_passes_over(
+    wanted: MessageFilter, is_skipped: bool
+) -> None:
+    few, many = (
+        _most_steps_at_once(messages, wanted, messages if is_skipped else 0)
+        for messages in (1_000, 3_000)
+    )
+    assert many < 1.1 * few

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import BinaryIO
 import pytest
 from spoolrack_store.engine import questions
 from spoolrack_store.engine.entries import Entry
+from spoolrack_store.files.disk import Space
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
@@ -26,6 +28,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
 from tests.store.front_rig import FrontRig, opened
+from tests.support.listing import messages_in
 
 HOLD = Millis(60_000)
 
@@ -45,8 +48,8 @@ def all_of(rig: FrontRig, limit: int, *states: State, most: int | None = None) -
     """Return all messages of the queue, page by page."""
     found: list[Message] = []
     after = ""
-    while page := rig.store.messages(
-        "q", states=frozenset(states), after=after, limit=limit, max_body_bytes=most
+    while page := messages_in(
+        rig.store, "q", states=frozenset(states), after=after, limit=limit, max_body_bytes=most
     ):
         assert len(page) <= limit
         found += page
@@ -120,7 +123,7 @@ def test_a_page_costs_by_what_it_shows(rig: FrontRig, monkeypatch: pytest.Monkey
     for _ in range(100):
         rig.receive()
     for state, after in ((State.READY, ids[150]), (State.LEASED, ids[50])):
-        rig.store.messages("q", states=frozenset({state}), limit=3)
+        messages_in(rig.store, "q", states=frozenset({state}), limit=3)
         looks: list[int] = []
         held = Entry.held
         monkeypatch.setattr(
@@ -131,7 +134,7 @@ def test_a_page_costs_by_what_it_shows(rig: FrontRig, monkeypatch: pytest.Monkey
                 lambda entry, value, held=held: held.__set__(entry, value),
             ),
         )
-        page = rig.store.messages("q", states=frozenset({state}), after=after, limit=3)
+        page = messages_in(rig.store, "q", states=frozenset({state}), after=after, limit=3)
         monkeypatch.undo()
         first = ids.index(after) + 1
         assert [each.id for each in page] == ids[first : first + 3]
@@ -240,7 +243,7 @@ def test_of_a_body_no_more_is_shown_than_was_asked_for(rig: FrontRig) -> None:
     for most, body in ((0, b""), (2, b"bo"), (9, b"body"), (None, b"body")):
         for forgotten in (False, True):
             with opened(rig.path) if forgotten else nullcontext(rig) as reader:
-                first, _ = reader.store.messages("q", max_body_bytes=most)
+                first, _ = messages_in(reader.store, "q", max_body_bytes=most)
                 assert (first.body, first.size, first.attributes) == (body, 4, {"a": "b"})
 
 
@@ -251,9 +254,9 @@ def test_without_bodies_no_file_is_read_that_says_nothing_but_its_body(tmp_path:
     with opened(tmp_path) as rig:
         paths: list[str] = []
         rig.disk.open = _noting(rig.disk.open, paths)  # type: ignore[method-assign]
-        assert [each.size for each in rig.store.messages("q", max_body_bytes=0)] == [1, 1, 1]
+        assert [each.size for each in messages_in(rig.store, "q", max_body_bytes=0)] == [1, 1, 1]
         assert paths == []
-        assert [each.body for each in rig.store.messages("q")] == [b"0", b"1", b"2"]
+        assert [each.body for each in messages_in(rig.store, "q")] == [b"0", b"1", b"2"]
         assert len(paths) == 3
 
 
@@ -265,7 +268,7 @@ def test_a_list_opens_the_file_of_a_batch_once(tmp_path: Path) -> None:
         with opened(tmp_path) as rig:
             paths: list[str] = []
             rig.disk.open = _noting(rig.disk.open, paths)  # type: ignore[method-assign]
-            found = rig.store.messages("q", max_body_bytes=most)
+            found = messages_in(rig.store, "q", max_body_bytes=most)
             assert [each.body for each in found] == bodies
             assert [dict(each.attributes) for each in found] == [{}, {"a": "b"}, {}]
             assert len(paths) == 1
@@ -282,7 +285,7 @@ def _noting(call: object, paths: list[str]) -> object:
 def test_a_page_ends_before_its_bodies_take_too_much_memory(rig: FrontRig) -> None:
     ids = [id for _ in range(10) for id in rig.send(b"x" * 1_000_000)]
 
-    found = rig.store.messages("q", limit=100)
+    found = messages_in(rig.store, "q", limit=100)
 
     assert len(found) < 10
     assert [each.id for each in found] == ids[: len(found)]
@@ -309,7 +312,7 @@ def test_a_message_that_is_leased_while_it_is_looked_at_is_found_where_it_is(tmp
         rig.disk.open = leasing  # type: ignore[method-assign]
         clock_of(rig).advance(31_000)
         rig.in_turn()
-        found = rig.store.messages("q", limit=1)[0]
+        found = messages_in(rig.store, "q", limit=1)[0]
         assert (found.id, found.body) == (ids[0], b"1")
 
 
@@ -324,8 +327,8 @@ def test_a_damaged_message_is_named_and_a_list_passes_over_it(tmp_path: Path) ->
         with pytest.raises(MessageDamaged, match="checksum"):
             rig.store.open_message("q", ids[0])
         assert rig.store.message("q", ids[1]).body == b"2"
-        assert [each.id for each in rig.store.messages("q")] == ids[1:]
-        assert [each.id for each in rig.store.messages("q", limit=1)] == ids[1:2]
+        assert [each.id for each in messages_in(rig.store, "q")] == ids[1:]
+        assert [each.id for each in messages_in(rig.store, "q", limit=1)] == ids[1:2]
 
 
 def the_file_of(root: Path, id: str) -> Path:
@@ -351,7 +354,7 @@ def test_a_missing_message_is_not_found(rig: FrontRig) -> None:
     with pytest.raises(QueueNotFound):
         rig.store.message("missing", id)
     with pytest.raises(QueueNotFound):
-        rig.store.messages("missing")
+        messages_in(rig.store, "missing")
     with pytest.raises(InvalidRequest):
         rig.store.message("q", "x")
     with pytest.raises(MessageNotFound):
@@ -360,7 +363,7 @@ def test_a_missing_message_is_not_found(rig: FrontRig) -> None:
     with pytest.raises(MessageNotFound):
         rig.store.message("q", id)
     for after in ("x", id[:20], id + "0", "018"):
-        assert isinstance(rig.store.messages("q", after=after), list)
+        assert isinstance(messages_in(rig.store, "q", after=after), list)
 
 
 def test_any_text_is_a_place_between_two_pages(rig: FrontRig) -> None:
@@ -377,7 +380,7 @@ def test_any_text_is_a_place_between_two_pages(rig: FrontRig) -> None:
         ids[2] + ".",
     ):
         wanted = [id for id in ids if id > after]
-        assert [each.id for each in rig.store.messages("q", after=after)] == wanted
+        assert [each.id for each in messages_in(rig.store, "q", after=after)] == wanted
 
 
 def test_an_open_message_is_its_part_of_the_file_whatever_becomes_of_it(rig: FrontRig) -> None:
@@ -405,10 +408,10 @@ def test_a_dead_letter_tells_how_it_died(rig: FrontRig) -> None:
     for _ in range(4):
         rig.in_turn()
 
-    for found in (rig.store.message("q", id), *rig.store.messages("q", max_body_bytes=0)):
+    for found in (rig.store.message("q", id), *messages_in(rig.store, "q", max_body_bytes=0)):
         (death,) = found.deaths
         assert (death.source_queue, death.reason, death.receives) == ("poor", "max_receives", 1)
-    assert rig.store.messages("poor") == []
+    assert messages_in(rig.store, "poor") == []
     opened_one = rig.store.open_message("q", id)
     opened_one.file.close()
     assert len(opened_one.message.deaths) == 1
@@ -423,20 +426,36 @@ def test_a_message_of_a_set_is_leased_until_the_set_ends(rig: FrontRig) -> None:
     found = rig.store.message("q", id)
 
     assert (found.state, found.due) == (State.LEASED, made.expires_at)
-    assert rig.store.messages("q")[0].due == made.expires_at
+    assert messages_in(rig.store, "q")[0].due == made.expires_at
 
 
 def test_changes_by_another_process_are_seen_at_once(tmp_path: Path) -> None:
     with opened(tmp_path) as rig, opened(tmp_path) as other:
         ids = other.send(b"1", b"2")
         other.in_turn()
-        assert [each.id for each in rig.store.messages("q")] == ids
+        assert [each.id for each in messages_in(rig.store, "q")] == ids
         assert rig.store.queue("q").counts.ready_count == 2
         other.ask(Delete(queue="q", ids=ids[:1]))
         with pytest.raises(MessageNotFound):
             rig.store.message("q", ids[0])
         other.ask(CreateQueue(name="new", settings=QueueSettings()))
         assert rig.store.queue("new").name == "new"
+
+
+def test_commits_go_on_while_a_description_of_a_queue_waits_for_the_disk(
+    rig: FrontRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller, space = threading.get_ident(), rig.disk.space
+    sent: list[str] = []
+
+    def slow() -> Space:
+        if threading.get_ident() == caller:
+            sent.extend(rig.send(b"meanwhile"))
+        return space()
+
+    monkeypatch.setattr(rig.disk, "space", slow)
+    assert rig.store.queue("q").counts.ready_count == 1
+    assert len(sent) == 1
 
 
 def test_owners_ages_and_dead_letter_queues_are_told(tmp_path: Path) -> None:
@@ -447,14 +466,14 @@ def test_owners_ages_and_dead_letter_queues_are_told(tmp_path: Path) -> None:
         clock_of(rig).advance(5_000)
         rig.send(b"1", b"2")
         rig.store.queue("q")
-        overview = rig.store.overview
+        metrics = rig.store.metrics
 
-        owners = overview.owners()
+        owners = metrics.owners()
         assert [each.is_me for each in owners].count(True) == 1
-        assert {each.name for each in owners} == {overview.owner, other.store.overview.owner}
+        assert {each.name for each in owners} == {metrics.owner, other.store.metrics.owner}
         assert all(each.about.startswith("pid ") for each in owners)
-        assert overview.names() == ["in-turn", "poor", "q", "relaxed"]
-        assert overview.dead_letter_sources("q") == ["poor"]
-        assert overview.dead_letter_queues() == {"q"}
-        ages = overview.ages(["q", "missing"], [Millis(1_000), Millis(10_000)])
+        assert metrics.names() == ["in-turn", "poor", "q", "relaxed"]
+        assert metrics.dead_letter_sources("q") == ["poor"]
+        assert metrics.dead_letter_queues() == {"q"}
+        ages = metrics.ages(["q", "missing"], [Millis(1_000), Millis(10_000)])
         assert {name: each.counts for name, each in ages.items()} == {"q": (2, 1, 0)}

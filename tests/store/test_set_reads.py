@@ -270,7 +270,7 @@ def test_a_reserve_waits_until_something_is_ready(rig: FrontRig) -> None:
     future = rig.store.submit(asked(wait=None))
     rig.in_turn()
     assert not future.done()
-    assert rig.store.waiting == 1
+    assert rig.store.metrics.root().waiting == 1
 
     ids = rig.send(b"1", b"2")
 

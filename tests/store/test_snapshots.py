@@ -22,6 +22,7 @@ from spoolrack_store.store import Store
 
 from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened
 from tests.store.working_rig import Worker
+from tests.support.listing import messages_in
 
 SNAPSHOTS = int(os.environ.get("SPOOLRACK_SNAPSHOTS", "5"))
 
@@ -37,7 +38,7 @@ def fill(rig: FrontRig) -> None:
 def states(root: Path, clock: ManualClock) -> dict[State, list[bytes]]:
     with opened(root, clock) as rig:
         found: dict[State, list[bytes]] = {}
-        for message in rig.store.messages("q"):
+        for message in messages_in(rig.store, "q"):
             found.setdefault(message.state, []).append(message.body)
         return found
 
@@ -134,7 +135,7 @@ def test_snapshots_under_load_lose_nothing_and_bring_nothing_back(tmp_path: Path
 
 def _bodies(store: Store) -> Iterator[str]:
     last = ""
-    while page := store.messages("q", after=last):
+    while page := messages_in(store, "q", after=last):
         yield from (message.body.decode() for message in page)
         last = page[-1].id
 

@@ -11,8 +11,15 @@ from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import OutcomeUnknown
-from spoolrack_store.model.operations import CreateQueue, Delete, DeleteQueue, Purge, Receive, Send
-from spoolrack_store.model.overview_values import Traffic
+from spoolrack_store.model.operations import (
+    CreateQueue,
+    Delete,
+    DeleteQueue,
+    Purge,
+    Receive,
+    Send,
+    Traffic,
+)
 from spoolrack_store.model.redrive_requests import StartRedrive
 from spoolrack_store.model.reservation_requests import CommitReservations, Reserve
 from spoolrack_store.model.settings import QueueSettings
@@ -22,6 +29,7 @@ from spoolrack_store.store import Store
 from spoolrack_store.store_metrics import AT_ONCE
 
 from tests.store.front_rig import FrontRig, opened
+from tests.support.listing import messages_in
 
 HOLD = Millis(60_000)
 
@@ -44,7 +52,7 @@ def create(rig: FrontRig, name: str, **settings: object) -> None:
 def of(rig: FrontRig, queue: str = "q") -> QueueMetrics:
     """Return the figures once no answered send waits in `new/`."""
     rig.store.queue(queue)
-    (found,) = [each for part in rig.store.tally.queues() for each in part if each.name == queue]
+    (found,) = [each for part in rig.store.metrics.queues() for each in part if each.name == queue]
     return found
 
 
@@ -55,7 +63,7 @@ def traffic(rig: FrontRig, queue: str = "q") -> tuple[int, int]:
 
 
 def counted(rig: FrontRig, queue: str = "q") -> dict[str, int]:
-    return rig.store.tally.statistics.messages[queue]
+    return rig.store.metrics.statistics.messages[queue]
 
 
 def test_the_figures_of_a_queue_are_those_of_its_messages(rig: FrontRig) -> None:
@@ -100,12 +108,12 @@ def test_operations_are_counted_by_queue_until_the_queue_is_deleted(rig: FrontRi
     rig.ask(Purge(queue="q"))
     rig.send(b"x", queue="other")
 
-    rig.store.tally.root()
+    rig.store.metrics.root()
     assert counted(rig) == {"send": 3, "receive": 2, "delete": 2, "purge": 1}
 
     rig.ask(DeleteQueue(name="q"))
-    rig.store.tally.root()
-    assert rig.store.tally.statistics.messages == {"other": {"send": 1}}
+    rig.store.metrics.root()
+    assert rig.store.metrics.statistics.messages == {"other": {"send": 1}}
 
 
 def test_a_message_that_is_refused_is_not_counted(rig: FrontRig) -> None:
@@ -130,7 +138,7 @@ def test_dead_letters_and_expired_messages_are_counted_where_they_come_from(rig:
 
     assert counted(rig, "poor")["dead_letter"] == 1
     assert counted(rig, "brief")["expire"] == 1
-    assert rig.store.tally.root().dead_letter_queues == {"dead"}
+    assert rig.store.metrics.root().dead_letter_queues == {"dead"}
     assert of(rig, "dead").ready == 1
     assert (traffic(rig, "poor"), traffic(rig, "dead")) == ((1, 1), (1, 0))
     assert traffic(rig, "brief") == (1, 1)
@@ -149,7 +157,7 @@ def test_a_redrive_counts_for_the_queue_that_it_leaves_and_the_one_that_it_enter
 
     # With this rate the second message waits for the clock.
     begun = rig.ask(StartRedrive(queue="dead", rate=1))
-    assert rig.store.tally.root().redrives == 1
+    assert rig.store.metrics.root().redrives == 1
     for _ in range(6):
         clock_of(rig).advance(1_000)
         rig.in_turn()
@@ -159,7 +167,7 @@ def test_a_redrive_counts_for_the_queue_that_it_leaves_and_the_one_that_it_enter
     assert rig.store.redrive(begun.id).moved == 2
     assert [each.id for each in rig.store.redrives(queue="dead")] == [begun.id]
     assert rig.store.redrives(after=begun.id) == rig.store.redrives(queue="q") == []
-    assert rig.store.tally.root().redrives == 0
+    assert rig.store.metrics.root().redrives == 0
 
 
 def test_traffic_is_what_was_sent_and_what_was_deleted_but_for_a_purge(rig: FrontRig) -> None:
@@ -169,7 +177,7 @@ def test_traffic_is_what_was_sent_and_what_was_deleted_but_for_a_purge(rig: Fron
     got = rig.receive(2)
     assert traffic(rig) == (6, 0)
     rig.delete(*got)
-    rig.ask(Delete(queue="q", ids=[rig.store.messages("q", limit=1)[0].id]))
+    rig.ask(Delete(queue="q", ids=[messages_in(rig.store, "q", limit=1)[0].id]))
     assert traffic(rig) == (6, 3)
     rig.ask(Purge(queue="q"))
     assert traffic(rig) == (6, 3)
@@ -200,7 +208,7 @@ def test_a_published_stage_and_a_committed_set_count(rig: FrontRig) -> None:
     rig.ask(Stage(stage="s", chunk=0, queue="q", bodies=[b"1", b"2"]))
     assert [each.name for each in rig.store.stages()] == ["s"]
     assert rig.store.stages(after="s") == []
-    assert rig.store.tally.root().stages == 1
+    assert rig.store.metrics.root().stages == 1
     rig.ask(Publish(stages=["s"], writer="w", epoch=1))
     for _ in range(3):
         rig.in_turn()
@@ -209,14 +217,14 @@ def test_a_published_stage_and_a_committed_set_count(rig: FrontRig) -> None:
 
     rig.ask(Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=HOLD))
     rig.ask(Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=HOLD))
-    assert rig.store.tally.root().reservations_held == 1
+    assert rig.store.metrics.root().reservations_held == 1
     rig.ask(CommitReservations(stream="s", last_sequence_number=0))
     for _ in range(3):
         rig.in_turn()
 
     assert counted(rig) == {"publish": 2, "reserve": 2, "commit": 2}
     assert traffic(rig) == (2, 2)
-    assert rig.store.tally.root().reservations_held == 0
+    assert rig.store.metrics.root().reservations_held == 0
 
 
 def test_operations_of_another_process_are_not_counted(tmp_path: Path) -> None:
@@ -227,12 +235,12 @@ def test_operations_of_another_process_are_not_counted(tmp_path: Path) -> None:
 
         assert (traffic(rig), traffic(other)) == ((0, 0), (2, 0))
         assert of(rig).ready == 2
-        assert "q" not in rig.store.tally.statistics.messages
+        assert "q" not in rig.store.metrics.statistics.messages
 
 
 def test_a_commit_and_its_sync_are_measured_once_for_all_that_share_them(rig: FrontRig) -> None:
     rig.in_turn()
-    statistics = rig.store.tally.statistics
+    statistics = rig.store.metrics.statistics
     commits, requests = sum(statistics.commits.counts), statistics.requests.sum
     syncs = sum(statistics.syncs.counts)
 
@@ -244,14 +252,14 @@ def test_a_commit_and_its_sync_are_measured_once_for_all_that_share_them(rig: Fr
 
 
 def test_a_sync_that_failed_is_counted_and_the_store_says_that_it_has_failed(rig: FrontRig) -> None:
-    assert not rig.store.tally.root().failed
+    assert not rig.store.metrics.root().failed
     rig.disk.fails = True
 
     with pytest.raises(OutcomeUnknown):
         rig.send(b"x")
 
-    assert rig.store.tally.statistics.failed_syncs == 1
-    assert rig.store.tally.root().failed
+    assert rig.store.metrics.statistics.failed_syncs == 1
+    assert rig.store.metrics.root().failed
 
 
 def test_overdue_work_is_reported_with_its_delay(tmp_path: Path) -> None:
@@ -262,19 +270,19 @@ def test_overdue_work_is_reported_with_its_delay(tmp_path: Path) -> None:
         store.submit(CreateQueue(name="q", settings=settings)).result()
         store.submit(Send(queue="q", bodies=[b"x"])).result()
         store.submit(Receive(queue="q")).result()
-        assert store.tally.root().overdue == 0
+        assert store.metrics.root().overdue == 0
 
         clock.advance(11_000)
 
-        assert store.tally.root().overdue == 10_000
+        assert store.metrics.root().overdue == 10_000
         assert store.submit(Receive(queue="q")).result()
-        assert store.tally.root().overdue == 0
+        assert store.metrics.root().overdue == 0
 
 
 def test_receives_that_wait_are_counted(rig: FrontRig) -> None:
     waiting = rig.wait_for()
 
-    assert rig.store.tally.root().waiting == 1
+    assert rig.store.metrics.root().waiting == 1
 
     waiting.cancel()
 
@@ -286,7 +294,7 @@ def test_deleted_messages_are_counted_once_they_are_unlinked(rig: FrontRig) -> N
         clock_of(rig).advance(1_000)
         rig.in_turn()
 
-    root = rig.store.tally.root()
+    root = rig.store.metrics.root()
 
     assert (root.unlinked, root.to_be_unlinked) == (2, 0)
 
@@ -294,7 +302,7 @@ def test_deleted_messages_are_counted_once_they_are_unlinked(rig: FrontRig) -> N
 def test_figures_cost_no_look_at_the_disk_however_many_queues_there_are(
     rig: FrontRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = rig.store.tally.root().queues
+    there = rig.store.metrics.root().queues
     for number in range(AT_ONCE + 1 - there):
         create(rig, f"q{number}")
     rig.send(*[b"x"] * 500, queue="q0")
@@ -303,8 +311,8 @@ def test_figures_cost_no_look_at_the_disk_however_many_queues_there_are(
     for name in ("scan", "read", "open", "facts"):
         monkeypatch.setattr(LocalDisk, name, lambda self, path, *_, **__: looks.append(path))
 
-    root = rig.store.tally.root()
-    parts = list(rig.store.tally.queues())
+    root = rig.store.metrics.root()
+    parts = list(rig.store.metrics.queues())
 
     assert looks == []
     assert root.queues == AT_ONCE + 1
@@ -316,7 +324,7 @@ def test_queues_are_told_the_oldest_first_so_that_each_keeps_its_place(rig: Fron
         clock_of(rig).advance(1)
         create(rig, name)
 
-    assert [each.name for part in rig.store.tally.queues() for each in part][-2:] == ["z", "a"]
+    assert [each.name for part in rig.store.metrics.queues() for each in part][-2:] == ["z", "a"]
 
 
 def test_quarantined_files_are_counted_by_listing(
@@ -324,11 +332,11 @@ def test_quarantined_files_are_counted_by_listing(
 ) -> None:
     (rig.path / "quarantine" / "x").mkdir(parents=True)
 
-    assert rig.store.tally.quarantined() == 1
+    assert rig.store.metrics.quarantined() == 1
 
     (rig.path / "quarantine" / "x").rmdir()
     (rig.path / "quarantine").rmdir()
-    assert rig.store.tally.quarantined() is None
+    assert rig.store.metrics.quarantined() is None
 
 
 def test_the_watch_is_an_argument() -> None:

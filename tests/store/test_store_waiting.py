@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import weakref
 from collections import Counter
 from concurrent.futures import Future
 from pathlib import Path
@@ -27,7 +28,7 @@ from spoolrack_store.model.operations import (
     Send,
 )
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.parking import Parked, Parking
+from spoolrack_store.parking import Parking, QueuedRequest, Waiting
 
 from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened, receipts_of
 
@@ -38,9 +39,11 @@ SENDERS, CALLS, MOST = 3, 10, 5
 # Waiting receives, in order.
 
 
-def parked_at(queue: str, deadline: int | None = None, credits: Credits | None = None) -> Parked:
-    request = Receive(queue=queue, credits=credits)
-    return Parked(request, Future(), None if deadline is None else Millis(deadline))
+def waiter_at(
+    now: int, queue: str, wait: int | None, credits: Credits | None
+) -> QueuedRequest[Waiting]:
+    span = None if wait is None else Millis(wait)
+    return QueuedRequest(Receive(queue=queue, wait=span, credits=credits), Future(), Millis(now))
 
 
 class WaitingStory(RuleBasedStateMachine):
@@ -48,15 +51,14 @@ class WaitingStory(RuleBasedStateMachine):
         super().__init__()
         self.changed: set[str] = set()
         self.parking = Parking(self.changed)
-        self.waiting: list[Parked] = []
+        self.waiting: list[QueuedRequest[Waiting]] = []
         self.now = 0
         self.parked_since: set[str] = set()
         self.spent = Credits(0, lambda: None)
 
-    @rule(queue=queues, deadline=st.none() | st.integers(0, 100), spent=st.booleans())
-    def park(self, queue: str, deadline: int | None, spent: bool) -> None:
-        due = None if deadline is None else self.now + deadline
-        parked = parked_at(queue, due, self.spent if spent else None)
+    @rule(queue=queues, wait=st.none() | st.integers(0, 100), spent=st.booleans())
+    def park(self, queue: str, wait: int | None, spent: bool) -> None:
+        parked = waiter_at(self.now, queue, wait, self.spent if spent else None)
         self.parking.park(parked)
         self.parked_since.add(queue)
         self.waiting.append(parked)
@@ -65,8 +67,10 @@ class WaitingStory(RuleBasedStateMachine):
     def leave(self, pick: int) -> None:
         if self.waiting:
             parked = self.waiting.pop(pick % len(self.waiting))
-            self.parking.leave(parked)
-            self.parking.leave(parked)  # Answered, and cancelled at once: both may say so.
+            assert parked.place is not None
+            queue, place = parked.request.queue, parked.place
+            self.parking.leave(queue, place)
+            self.parking.leave(queue, place)  # Answered, and cancelled at once: both may say so.
 
     @rule(
         ready=st.dictionaries(queues, st.integers(0, 4) | st.none()),
@@ -229,7 +233,7 @@ def test_a_receive_that_waits_on_a_queue_that_is_deleted_is_told(tmp_path: Path)
         for future in futures:
             with pytest.raises(QueueNotFound, match="no queue q"):
                 future.result(GIVE_UP)
-        assert rig.store.waiting == 0
+        assert rig.store.metrics.root().waiting == 0
 
 
 def test_an_old_message_goes_without_any_request(tmp_path: Path) -> None:
@@ -355,6 +359,17 @@ def test_sends_of_many_threads_share_a_sync(tmp_path: Path) -> None:
         ids = [future.result(GIVE_UP).results[0] for future in (first, *others)]
         prefixes = {id[:-3] for id in ids[1:]}
         assert len(prefixes) == 1, "they are not one file of one commit"
+
+
+def test_a_receive_that_has_waited_leaves_no_garbage_to_collect(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        future = rig.wait_for()
+        rig.send(b"a")
+        assert bodies_of(future.result(GIVE_UP)) == [b"a"]
+        rig.in_turn()  # The committer's own frames are done with it.
+        kept = weakref.ref(future)
+        del future
+        assert kept() is None
 
 
 # Failures, starts and ends.

@@ -20,6 +20,7 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.store.trouble_rig import Bytes, Rig
+from tests.support.declared_queues import declare
 from tests.support.engine_story import Clock
 
 ID = "018bcfe5-6800-76c6-91b7-584a2265b000"
@@ -176,7 +177,7 @@ def test_of_several_processes_one_adopts_a_file_and_the_others_hear_of_it(root: 
             owner=owner,
             is_living=lambda owner: True,
         )
-        engine.catalog.add("q", QueueSettings())
+        declare(engine, "q", QueueSettings())
         assert engine.open()
         engines.append(engine)
     path = put(root, b"one of a kind")

@@ -16,6 +16,7 @@ from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.operations import CreateQueue, Delete, Delivery, Receive, Send
 from spoolrack_store.model.settings import QueueSettings
 
+from tests.support.declared_queues import declare
 from tests.support.engine_story import Clock
 from tests.support.linked_disk import made, reap
 from tests.support.power_disk import Model
@@ -95,7 +96,7 @@ class Rig:
             background=self.background,
         )
         for queue, settings in self.queues.items():
-            self.engine.catalog.add(queue, settings)
+            declare(self.engine, queue, settings)
         assert self.engine.open()
         return self.engine
 
@@ -181,7 +182,7 @@ class TwoProcesses:
             owner=owner,
             is_living=lambda owner: owner in self.living,
         )
-        engine.catalog.add("q", self.settings)
+        declare(engine, "q", self.settings)
         assert engine.open()
         return engine
 

@@ -18,6 +18,7 @@ from spoolrack_store.model.redrive_requests import CancelRedrive, Redrive, Redri
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
+from tests.support.declared_queues import declare
 from tests.support.engine_story import Clock
 from tests.support.linked_disk import LinkedDisk, Memory, made
 from tests.support.power_disk import Model
@@ -59,7 +60,7 @@ class Rig:
             is_living=self.living.__contains__,
         )
         for queue, settings in self.queues.items():
-            self.engine.catalog.add(queue, settings)
+            declare(self.engine, queue, settings)
         assert self.engine.open()
 
     def join(self, owner: str) -> Rig:

@@ -42,6 +42,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
 from tests.support.cuts import Bytes, Cut, Keep
+from tests.support.declared_queues import declare
 from tests.support.linked_disk import Died, LinkedDisk, Memory, made, reap
 from tests.support.power_disk import Model
 
@@ -366,7 +367,7 @@ class Story:
             cache_bytes=self.cache_bytes,
         )
         for queue, settings in self.settings.items():
-            engine.catalog.add(queue, settings, salt=queue)
+            declare(engine, queue, settings, salt=queue)
         self._prepare(engine)
         self.at += 1
         self.told.append(f"{owner} starts, commit {self.at}")

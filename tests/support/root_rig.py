@@ -13,6 +13,8 @@ from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.operations import Delete, Delivery, Receive, Request, Send
 from spoolrack_store.model.settings import QueueSettings, Record, encode
 
+from tests.support.declared_queues import declare
+
 NOW = Millis(1_700_000_000_000)
 QUEUES = ("q", "dead")
 SETTINGS = {"q": QueueSettings(visibility_timeout=Millis(HOUR)), "dead": QueueSettings()}
@@ -76,7 +78,7 @@ def opened(root: Path, clock: Still | None = None) -> Engine:
         is_living=lambda owner: False,
     )
     for queue, settings in SETTINGS.items():
-        engine.catalog.add(queue, settings)
+        declare(engine, queue, settings)
     assert engine.open()
     return engine
 

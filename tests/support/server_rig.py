@@ -152,7 +152,7 @@ async def served(root: Path, clock: ManualClock | None = None) -> AsyncIterator[
 async def until_waiting(server: Server, count: int) -> None:
     """Return once so many receives wait in the store."""
     for _ in range(MANY_LOOKS):
-        if server.store.waiting == count:
+        if server.store.metrics.root().waiting == count:
             return
         await asyncio.sleep(0.001)
-    raise AssertionError(f"{server.store.waiting} receives wait, not {count}")
+    raise AssertionError(f"{server.store.metrics.root().waiting} receives wait, not {count}")

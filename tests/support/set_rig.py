@@ -14,6 +14,7 @@ from spoolrack_store.model.operations import Delivery, Message, Receive, Request
 from spoolrack_store.model.reservation_requests import Reservation, Reserve
 from spoolrack_store.model.settings import QueueSettings
 
+from tests.support.declared_queues import declare
 from tests.support.engine_story import Clock
 from tests.support.linked_disk import LinkedDisk, Memory, made, reap
 from tests.support.memory_disk import fails
@@ -75,7 +76,7 @@ class SetRig:
             is_living=lambda owner: owner in self.living,
         )
         for queue, settings in SETTINGS.items():
-            engine.catalog.add(queue, settings)
+            declare(engine, queue, settings)
         assert engine.open()
         return engine
 

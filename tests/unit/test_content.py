@@ -54,9 +54,8 @@ def test_a_file_of_which_a_byte_is_missing_or_differs_is_damaged(bodies: list[by
 
     read(content)
     for at in range(len(content)):
-        with pytest.raises(Damaged) as torn:
+        with pytest.raises(Damaged):
             read(content[:at])
-        assert torn.value.is_torn
         with pytest.raises(Damaged):
             read(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
     with pytest.raises(Damaged):
@@ -102,9 +101,8 @@ FOREIGN = [
 def test_a_foreign_line_with_a_right_checksum_is_damage_and_nothing_worse(foreign: bytes) -> None:
     known = json.dumps(KNOWN).encode()[:-1] + b"," + foreign[1:] if foreign[:1] == b"{" else foreign
     stem, content = with_line(known)
-    with pytest.raises(Damaged) as caught:
+    with pytest.raises(Damaged):
         decode(stem, content, len(content))
-    assert not caught.value.is_torn
 
 
 @given(

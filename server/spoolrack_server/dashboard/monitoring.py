@@ -34,8 +34,8 @@ class Monitoring:
         return web.json_response(await self._observer.history(name), headers=PRIVATE)
 
     async def trends(self, request: web.Request) -> web.StreamResponse:
-        is_wanted, overview = self._permits.queue_filter(request), self._context.store.overview
-        names = [name for name in await self._context.read(overview.names) if is_wanted(name)]
+        is_wanted, metrics = self._permits.queue_filter(request), self._context.store.metrics
+        names = [name for name in await self._context.read(metrics.names) if is_wanted(name)]
         found = await self._observer.trends(names[:MOST_QUEUES])
         return web.json_response({"queues": found, "every": EVERY}, headers=PRIVATE)
 

@@ -91,7 +91,7 @@ class DashboardViews:
             "sees_all": permits.allows(request, Permission.MONITOR, "*"),
         }
         if found["sees_all"]:
-            owners = await self._context.read(store.overview.owners)
+            owners = await self._context.read(store.metrics.owners)
             found |= {
                 "owners": [serializers.owner(each) for each in owners],
                 "quarantined": store.quarantined,
@@ -101,7 +101,7 @@ class DashboardViews:
     async def queues(self, request: web.Request) -> web.StreamResponse:
         visible = await self._visible(request)
         now = self._clock.wall()
-        named = await self._context.read(self._context.store.overview.dead_letter_queues)
+        named = await self._context.read(self._context.store.metrics.dead_letter_queues)
         rows = [
             {
                 **serializers.row(queue, now, self._permits.permissions(request, queue.name)),
@@ -116,7 +116,7 @@ class DashboardViews:
                 "defaults": written(QueueSettings()),
                 "may_create": self._permits.may_somewhere(request, Permission.MANAGE),
                 "at": self._clock.monotonic(),
-                "by": self._context.store.overview.owner,
+                "by": self._context.store.metrics.owner,
             }
         )
 
@@ -128,9 +128,9 @@ class DashboardViews:
             )
         bounds = [Millis(first << n) for n in range(BUCKETS)]
         # By name alone: to count a queue's bytes, a store with peers may have to list folders.
-        is_wanted, overview = self._permits.queue_filter(request), self._context.store.overview
-        names = [name for name in await self._context.read(overview.names) if is_wanted(name)]
-        found = await self._context.read(overview.ages, names[:MOST_QUEUES], bounds)
+        is_wanted, metrics = self._permits.queue_filter(request), self._context.store.metrics
+        names = [name for name in await self._context.read(metrics.names) if is_wanted(name)]
+        found = await self._context.read(metrics.ages, names[:MOST_QUEUES], bounds)
         return _answer(
             {
                 "bounds": bounds,
@@ -152,12 +152,12 @@ class DashboardViews:
         queue = await self._context.read(store.queue, name)
         queue = await self._observer.with_consumers(queue)
         bounds = [Millis(FIRST_BOUNDS["15s"] << n) for n in range(BUCKETS)]
-        ages = (await self._context.read(store.overview.ages, [name], bounds)).get(name)
+        ages = (await self._context.read(store.metrics.ages, [name], bounds)).get(name)
         found = serializers.page(queue, self._clock.wall(), self._permits.permissions(request, name))
-        found |= {"at": self._clock.monotonic(), "by": store.overview.owner, "bounds": bounds}
+        found |= {"at": self._clock.monotonic(), "by": store.metrics.owner, "bounds": bounds}
         if ages is not None:
             found["ages"] = {"counts": ages.counts}
-        sources = await self._context.read(store.overview.dead_letter_sources, name)
+        sources = await self._context.read(store.metrics.dead_letter_sources, name)
         # A caller without permission on the source queues sees none of them, but that this is a
         # dead-letter queue.
         found["is_dead_letter_queue"] = bool(sources)

@@ -15,10 +15,10 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.message_content import Attributes
 from spoolrack_store.model.operations import Message, Queue
-from spoolrack_store.model.overview_values import Owner
 from spoolrack_store.model.redrive_requests import Redrive
 from spoolrack_store.model.reservation_requests import Reservation
 from spoolrack_store.model.stage_requests import StageInfo
+from spoolrack_store.model.statistics import Owner
 
 from ..gateway.queue_endpoints import described, standstill
 

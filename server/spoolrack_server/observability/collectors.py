@@ -77,7 +77,7 @@ def collect_store(tally: StoreMetrics, most: int, removed: int | None) -> Iterat
     yield "spoolrack_quarantined", [], found.quarantined
     yield "spoolrack_unlinked", [], found.unlinked
     yield "spoolrack_reaper_waiting", [], found.to_be_unlinked if removed is None else removed
-    own, others = set(tally.names(most)), _Others()
+    own, others = set(tally.oldest(most)), _Others()
     for queue, counts in list(statistics.messages.items()):
         for operation, count in list(counts.items()):
             row: Row = ("spoolrack_messages", [queue, operation], count)

@@ -11,7 +11,7 @@ don't hold up the tombstone. Each process that has the root open goes on with ea
 from __future__ import annotations
 
 import logging
-import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,6 +20,7 @@ from random import Random
 from typing import Any, Final
 
 from ..files.disk import FileKind, explained
+from ..files.layout import CONFIG
 from ..model.clock import Millis
 from ..model.errors import (
     DamagedSettings,
@@ -33,21 +34,26 @@ from ..model.errors import (
     StoreError,
     VersionMismatch,
 )
-from ..model.names import QUEUE_NAME, NotAName, is_queue_name, parse
+from ..model.names import NotAName, is_queue_name, parse
 from ..model.operations import CreateQueue, DeleteQueue, Receive, UpdateQueue
 from ..model.receipts import make_token
 from ..model.reservation_requests import Reserve
 from ..model.schedule import Schedule
-from ..model.settings import QueueSettings, Record, check_labels, decode, encode
+from ..model.settings import (
+    QueueSettings,
+    Record,
+    check_labels,
+    decode,
+    encode,
+    parse_settings_path,
+    settings_path,
+)
 from .entries import Entry
 from .index import SortedNames
 from .moves import Moves
 from .part import Part
 
 log = logging.getLogger(__name__)
-
-CONFIG: Final = "config"
-_FILE: Final = re.compile(rf"(?P<queue>{QUEUE_NAME})\.(?P<version>[1-9][0-9]{{0,14}})\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +113,21 @@ class Catalog(Part):
         """Those of the queues that expire."""
         self.names = SortedNames()
         """The names of `records`, in order."""
+        self.scheduled = SortedNames()
+        """Those of the queues that have schedules, in order."""
         self._by_age = SortedNames()
         self.sources: dict[str, dict[str, None]] = {}
         """By dead-letter queue, whether it exists or not, the queues that name it."""
+        self.windows = Counter[Millis]()
+        """Deduplication windows, and how many queues have each."""
         self._writers: dict[str, None] = {}
         """Those as which schedules of queues publish."""
         self.reset: set[str] = set()
         """Queues that this process gave the default settings, because theirs were lost."""
         self._tombstones: dict[str, _Tombstone] = {}
-        self._old: dict[str, int] = {}
-        """Superseded settings by path, and the commit that must be durable before they are unlinked."""
+        self._old: dict[tuple[str, int], int] = {}
+        """Superseded settings by queue and version, and the commit that must be durable before they are
+        unlinked."""
         self._ended_writers: dict[str, int] = {}
         """Writers of schedules that are no more, and the commit that makes that durable."""
         self._missed: set[str] = set()
@@ -216,7 +227,7 @@ class Catalog(Part):
         self._write(record, record.settings)
         self._end_writers(there, record)
         self._keep(record)
-        self._old[_path(there.name, there.version)] = self._moves.commit
+        self._old[there.name, there.version] = self._moves.commit
         return record
 
     def delete(self, request: DeleteQueue) -> None:
@@ -260,7 +271,9 @@ class Catalog(Part):
                 schedules=record.schedules,
             )
         )
-        self._moves.create_file(_path(record.name, record.version), content, urgent=settings is None)
+        self._moves.create_file(
+            settings_path(record.name, record.version), content, urgent=settings is None
+        )
 
     def _make_folder(self, name: str) -> None:
         disk, path = self._moves.disk, f"queues/{name}"
@@ -299,23 +312,24 @@ class Catalog(Part):
         """Read `config/`: of each queue the highest version that can be read is valid."""
         self._old.clear()
         known = dict(self.records)
-        found: dict[str, list[int]] = {}
+        versions_of: dict[str, list[int]] = {}
         for each in self._moves.scan(CONFIG):
-            match = _FILE.fullmatch(each.name)
-            if match is None or each.kind is not FileKind.FILE:
-                self._moves.foreign[f"{CONFIG}/{each.name}"] = "it is not a settings file"
+            path = f"{CONFIG}/{each.name}"
+            parsed = parse_settings_path(path)
+            if parsed is None or each.kind is not FileKind.FILE:
+                self._moves.foreign[path] = "it is not a settings file"
             else:
-                found.setdefault(match["queue"], []).append(int(match["version"]))
+                versions_of.setdefault(parsed[0], []).append(parsed[1])
         self._moves.syncer.folder_changed(CONFIG)
-        for name in (self.records.keys() | self._tombstones.keys()) - found.keys():
+        for name in (self.records.keys() | self._tombstones.keys()) - versions_of.keys():
             self._drop(name)
         unread: dict[str, int] = {}
-        for name, versions in sorted(found.items()):
+        for name, versions in sorted(versions_of.items()):
             versions.sort(reverse=True)
             for place, version in enumerate(versions):
                 if self._read(name, version):
                     for older in versions[place + 1 :]:
-                        self._old[_path(name, older)] = self._moves.commit
+                        self._old[name, older] = self._moves.commit
                     break
             else:
                 self._drop(name)
@@ -354,10 +368,10 @@ class Catalog(Part):
                     self._moves.disk.remove_folder(f"queues/{each.name}")
 
     def path_changed(self, path: str) -> None:
-        match = _FILE.fullmatch(path.removeprefix(f"{CONFIG}/"))
-        if match is None:
+        parsed = parse_settings_path(path)
+        if parsed is None:
             return
-        name, version = match["queue"], int(match["version"])
+        name, version = parsed
         if self._read(name, version):
             return
         if self._version(name) < version:
@@ -371,7 +385,7 @@ class Catalog(Part):
     def _read(self, name: str, version: int) -> bool:
         """Take in one version; return whether it is there and whole. One that isn't whole goes to
         quarantine: no other process can be writing it."""
-        path = _path(name, version)
+        path = settings_path(name, version)
         try:
             said = decode(self._moves.disk.read(path, afresh=True), path)
         except FileNotFoundError:
@@ -396,7 +410,7 @@ class Catalog(Part):
             name, said.settings, said.created_at, version, said.salt, said.labels, said.schedules
         )
         if there is not None and is_same and there.version < version:
-            self._old[_path(name, there.version)] = self._moves.commit
+            self._old[name, there.version] = self._moves.commit
         self._end_writers(there, record)
         self._tombstones.pop(name, None)
         self._keep(record)
@@ -408,7 +422,10 @@ class Catalog(Part):
         self.records[record.name] = record
         self.names.add(record.name)
         self._by_age.add(_age(record))
+        self.windows[record.settings.deduplication_window] += 1
         self._writers.update(dict.fromkeys(each.writer for each in record.schedules.values()))
+        if record.schedules:
+            self.scheduled.add(record.name)
         if record.settings.expires:
             self.expiring[record.name] = None
         if target := record.settings.dead_letter_queue:
@@ -425,8 +442,10 @@ class Catalog(Part):
         if record is None:
             return
         self.names.remove(name)
+        self.scheduled.remove(name)
         self.expiring.pop(name, None)
         self._by_age.remove(_age(record))
+        self.windows -= Counter((record.settings.deduplication_window,))
         for each in record.schedules.values():
             self._writers.pop(each.writer, None)
         sources = self.sources.get(record.settings.dead_letter_queue, {})
@@ -482,10 +501,10 @@ class Catalog(Part):
 
     def _drop_superseded(self, name: str) -> list[int]:
         """Older settings go with the folder, once no message is left: return their versions."""
-        found = [path for path in self._old if _queue_of(path) == name]
-        for path in found:
-            del self._old[path]
-        return [_version_of(path) for path in found]
+        found = [old for old in self._old if old[0] == name]
+        for old in found:
+            del self._old[old]
+        return [version for _, version in found]
 
     def tick(self) -> None:
         """Check for settings files that were removed by hand."""
@@ -496,29 +515,29 @@ class Catalog(Part):
             if changed == was and is_settled:
                 return
             self._looked = changed, changed == was
-            there = {each.name for each in self._moves.scan(CONFIG)}
+            there = {f"{CONFIG}/{each.name}" for each in self._moves.scan(CONFIG)}
         except FileNotFoundError:
             there = set()
         except OSError as error:
             raise explained(error) from error
         for record in self.records.values():
-            if _path(record.name, record.version).removeprefix(f"{CONFIG}/") not in there:
+            if settings_path(record.name, record.version) not in there:
                 self._missed.add(record.name)
 
     def advance(self) -> None:
         synced = self._moves.synced
         for name in list(self._missed):
             record = self.records.get(name)
-            if record is not None and not self._moves.is_there(_path(name, record.version)):
+            if record is not None and not self._moves.is_there(settings_path(name, record.version)):
                 self._write_again(record)
             self._missed.discard(name)
         self._passed.clear()
         for writer, commit in list(self._ended_writers.items()):
             if commit <= synced:
                 del self._ended_writers[writer]
-        for path, commit in list(self._old.items()):
+        for old, commit in list(self._old.items()):
             if commit <= synced:
-                self._unlink(path)
+                self._unlink(*old)
         left = self._moves.effort.share()
         for name, tombstone in list(self._tombstones.items()):
             if left <= 0:
@@ -534,13 +553,14 @@ class Catalog(Part):
                     left -= max(1, files)
                     self._moves.effort.spend(files)
 
-    def _unlink(self, path: str) -> None:
+    def _unlink(self, name: str, version: int) -> None:
+        path = settings_path(name, version)
         try:
             self._moves.unlink_file(path)
         except StoreError as error:
             log.warning("%s, which no longer counts, stays for now: %s", path, error)
             return
-        del self._old[path]
+        del self._old[name, version]
 
     def _advance_deletion(self, name: str, tombstone: _Tombstone, most: int) -> int:
         """Do the next step: up to `most` of its messages, its folder and older settings, the tombstone.
@@ -561,7 +581,7 @@ class Catalog(Part):
             tombstone.cleared = moves.commit
             return 1
         if tombstone.cleared <= moves.synced:
-            moves.unlink_file(_path(name, tombstone.version))
+            moves.unlink_file(settings_path(name, tombstone.version))
             del self._tombstones[name]
             return 1
         return 0
@@ -585,7 +605,7 @@ class Catalog(Part):
         """Remove the folder and the older settings; return False if the next commits have to unlink
         some of that."""
         moves, folder = self._moves, f"queues/{name}"
-        if any(_queue_of(path) == name for path in self._old):
+        if any(queue == name for queue, _ in self._old):
             return False
         try:
             for each in moves.disk.scan(folder):
@@ -600,15 +620,15 @@ class Catalog(Part):
             raise explained(error) from error
         moves.syncer.folder_changed("queues")
         for version in self._older(name, tombstone):
-            moves.unlink_file(_path(name, version))
+            moves.unlink_file(settings_path(name, version))
         return True
 
     def _older(self, name: str, tombstone: _Tombstone) -> Iterable[int]:
         """Return the versions of the settings that may be there beside the tombstone."""
         if tombstone.oldest is not None:
             return range(tombstone.oldest, tombstone.version)
-        found = map(_FILE.fullmatch, [each.name for each in self._moves.scan(CONFIG)])
-        versions = [int(each["version"]) for each in found if each and each["queue"] == name]
+        parsed = [parse_settings_path(f"{CONFIG}/{each.name}") for each in self._moves.scan(CONFIG)]
+        versions = [each[1] for each in parsed if each and each[0] == name]
         return [version for version in versions if version < tombstone.version]
 
     def _is_known(self, path: str) -> bool:
@@ -617,15 +637,6 @@ class Catalog(Part):
         except NotAName:
             return False
 
-    def add(self, name: str, settings: QueueSettings, salt: str = "") -> None:
-        """Write a queue's settings before the engine opens, unless some are there."""
-        disk = self._moves.disk
-        if any(each.name.startswith(f"{name}.") for each in disk.scan(CONFIG)):
-            return
-        record = Record(settings=settings, created_at=self._moves.clock.wall(), salt=salt)
-        disk.create(_path(name, 1), [encode(record)], sync=True)
-        disk.sync_folder(CONFIG)
-
 
 _AGE_DIGITS: Final = 16
 
@@ -633,15 +644,3 @@ _AGE_DIGITS: Final = 16
 def _age(record: QueueRecord) -> str:
     """Return the text by which queues are in the order of their age."""
     return f"{record.created_at:0{_AGE_DIGITS}d}{record.name}"
-
-
-def _path(name: str, version: int) -> str:
-    return f"{CONFIG}/{name}.{version}.json"
-
-
-def _version_of(path: str) -> int:
-    return int(path.rsplit(".", 2)[1])
-
-
-def _queue_of(path: str) -> str:
-    return path.removeprefix(f"{CONFIG}/").rsplit(".", 2)[0]

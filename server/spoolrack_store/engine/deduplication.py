@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from ..files.disk import explained
 from ..model.batch_file import Damaged, Line, decode_whole
-from ..model.clock import Clock
+from ..model.clock import Clock, Millis
 from ..model.errors import DiskError, StoreError, TooManyDeduplicationIds
 from ..model.keys import MAX_KEYS, first_number_of, id_number, id_text
 from ..model.message_ids import FileIds, is_id
@@ -314,11 +314,15 @@ class Deduplication(Part):
 
     def _since(self, record: QueueRecord) -> int:
         """Return the number of the first id whose key counts."""
-        return first_number_of(self._clock.wall() - record.settings.deduplication_window + 1)
+        return self._first_within(record.settings.deduplication_window)
+
+    def _first_within(self, window: Millis) -> int:
+        return first_number_of(self._clock.wall() - window + 1)
 
     def _oldest(self) -> int:
         """Return the number of the first id whose key counts in any queue."""
-        return min(map(self._since, self._catalog.records.values()), default=1 << 128)
+        windows = self._catalog.windows
+        return self._first_within(max(windows)) if windows else 1 << 128
 
 
 def _drop_before(taken: Taken, since: int) -> None:

@@ -16,7 +16,7 @@ from itertools import compress, islice
 from random import Random
 from typing import Any, Final, TypeVar
 
-from ..files.changes import Changes, Memory, Poisoned
+from ..files.changes import Changes, Memory
 from ..files.disk import Commit, Disk, SyncFailed
 from ..model.background_work import ALL_WORK, BackgroundWork
 from ..model.clock import Clock, Millis
@@ -44,7 +44,6 @@ from ..model.redrive_requests import CancelRedrive, StartRedrive
 from ..model.reservation_requests import Reserve
 from ..model.schedule_requests import CreateSchedule, DeleteSchedule, Fire, PauseSchedule
 from ..model.stage_requests import Abort, Publish, Stage
-from ..model.transitions import State
 from .adoption import Adoption, Foreign
 from .archive import Archive
 from .catalog import Catalog
@@ -343,7 +342,7 @@ class Engine:
     def refresh(self) -> None:
         """Know what was answered and what other processes did, unless one of them holds the lock."""
         if not self.has_exact_index:
-            with suppress(Poisoned, SyncFailed):  # The next commit says so.
+            with suppress(SyncFailed):  # The next commit says so.
                 self.with_exact_index(lambda: None)
 
     @property
@@ -380,13 +379,8 @@ class Engine:
 
     @property
     def to_be_unlinked(self) -> int:
-        """Number of deleted messages that wait to be unlinked."""
-        return sum(
-            entry.held.bit_count()
-            for batch in self.index.over
-            for entry in batch.entries
-            if entry.name.state is State.REMOVED
-        )
+        """Number of files whose messages are all deleted, and that wait to be unlinked."""
+        return len(self.index.over)
 
     def ready(self, queue: str) -> int | None:
         """Return the number of messages that a receive could lease; None if there is no such queue."""

@@ -10,14 +10,15 @@ import errno
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import BinaryIO, Final, TypeVar
 from zlib import crc32
 
-from ..files.changes import Poisoned, describe_holder
+from ..files.changes import describe_holder, try_for
 from ..files.disk import NOT_A_FILE, Disk, SyncFailed, explained
 from ..model.batch_file import Damaged, Line, decode
 from ..model.batch_file import body as body_in
@@ -32,7 +33,7 @@ from ..model.errors import (
     StoreFailed,
 )
 from ..model.members import indexes
-from ..model.message_ids import batch_of, first_id_of, is_id, sent_at
+from ..model.message_ids import INDEX_DIGITS, batch_of, first_id_of, is_id, sent_at
 from ..model.names import Name, body_path
 from ..model.operations import (
     MAX_BODY_IN_MEMORY,
@@ -55,6 +56,8 @@ _PAGE_BYTES: Final = 4 * 1024 * 1024
 _PIECE: Final = 1024 * 1024
 _MOST_LOOKS: Final = 10_000
 """Messages of the index that one page looks at."""
+_AT_ONCE: Final = 500
+"""Files that are looked at while commits wait."""
 _MOST_FILES: Final = 1_000
 """Files of which one page reads the line about their messages, never the bodies, to filter them."""
 _LOOKS: Final = 5
@@ -66,7 +69,6 @@ _FRESH_TRIES: Final = 200
 _EXACT_TRIES: Final = 6_000
 """For half a minute a read that must be exact waits."""
 _ID_LENGTH: Final = 36
-_NEVER: Final = threading.Event()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,30 @@ class _Location:
     line: Line | None
     content: bytes | None
     """The part of its file that is in memory."""
+
+
+@dataclass(slots=True)
+class _Search:
+    """The search for the messages of a page, which goes on in parts."""
+
+    after: str
+    """The id up to which it has come; "" at its end: there are no more."""
+    skip: int
+    """Messages that are still to be passed over."""
+    limit: int
+    certain: int = 0
+    """Messages that are certainly wanted."""
+    looks: int = 0
+    unread: set[BatchFile] = field(default_factory=set)
+    """Files that tell whether their messages are wanted."""
+    is_over: bool = False
+
+    @property
+    def is_enough(self) -> bool:
+        return self.certain > self.limit or self.looks >= _MOST_LOOKS or len(self.unread) >= _MOST_FILES
+
+    def end(self, after: str) -> None:
+        self.after, self.is_over = after, True
 
 
 class Questions:
@@ -97,18 +123,10 @@ class Questions:
 
         If another process holds the lock for a second, what this one knows already is the answer.
         """
-        for _ in range(_FRESH_TRIES):
-            with self._changing:
-                if self._engine.has_exact_index:
-                    return answer()
-                try:
-                    found = self._engine.with_exact_index(lambda: (answer(),))
-                except (Poisoned, SyncFailed):
-                    break  # The next commit says so. Known messages may still be looked at.
+        with suppress(SyncFailed):  # The next commit says so. Known messages may still be looked at.
+            found = try_for(_FRESH_TRIES, partial(self._ask, answer), _TRY_EVERY)
             if found is not None:
                 return found[0]
-            # In true time: it is another process that this waits for.
-            _NEVER.wait(_TRY_EVERY)
         with self._changing:
             return answer()
 
@@ -117,20 +135,22 @@ class Questions:
 
         Raise `RootInUse` if another process holds the lock for half a minute, and `StoreFailed`.
         """
-        for _ in range(_EXACT_TRIES):
-            with self._changing:
-                try:
-                    found = self._engine.with_exact_index(lambda: (answer(),))
-                except Poisoned as error:
-                    detail = "a sync of another process that has the root open failed"
-                    raise StoreFailed(detail=detail) from error
-                except SyncFailed as error:
-                    raise StoreFailed(detail=str(error)) from error
-            if found is not None:
-                return found[0]
-            _NEVER.wait(_TRY_EVERY)
+        try:
+            found = try_for(_EXACT_TRIES, partial(self._ask, answer, is_alone=True), _TRY_EVERY)
+        except SyncFailed as error:
+            raise StoreFailed(detail=str(error)) from error
+        if found is not None:
+            return found[0]
         holder = describe_holder(*self._engine.sharing.holder)
         raise RootInUse(root="the root", holder=f", {holder}, which holds the lock")
+
+    def _ask(self, answer: Callable[[], Found], *, is_alone: bool = False) -> tuple[Found] | None:
+        """Return the result of `answer` on an exact index, with `is_alone` under the lock; None if
+        another process holds that, or if it takes another commit."""
+        with self._changing:
+            if self._engine.has_exact_index and not is_alone:
+                return (answer(),)
+            return self._engine.with_exact_index(lambda: (answer(),))
 
     def message(self, queue: str, id: str) -> Message:
         """Return a message; raise `MessageNotFound`, `MessageDamaged`, `DiskError`."""
@@ -149,19 +169,23 @@ class Questions:
         Fewer if their bodies get too many bytes, or if many others had to be looked at. The first
         `skip` messages of the states and the time are passed over.
         """
-        locations, end = self.up_to_date(partial(self._locate_all, queue, wanted, after, skip, limit))
-        found: list[Message] = []
-        bytes_left = _PAGE_BYTES
+        messages: list[Message] = []
+        bytes_left, search = _PAGE_BYTES, _Search(after, skip, limit)
+        locations = self.up_to_date(partial(self._locate_some, queue, wanted, search))
         with _FileReader(self._disk) as files:
-            for location in locations:
-                if len(found) >= limit or bytes_left <= 0:
-                    return MessagePage(messages=found, last=after)
-                after = location.id
-                message = self._listed(files, location, wanted, most)
-                if message is not None:
-                    found.append(message)
-                    bytes_left -= len(message.body)
-        return MessagePage(messages=found, last=end)
+            while True:
+                for location in locations:
+                    if len(messages) >= limit or bytes_left <= 0:
+                        return MessagePage(messages=messages, last=after)
+                    after = location.id
+                    message = self._listed(files, location, wanted, most)
+                    if message is not None:
+                        messages.append(message)
+                        bytes_left -= len(message.body)
+                if search.is_over:
+                    return MessagePage(messages=messages, last=search.after)
+                with self._changing:  # Commits went on meanwhile.
+                    locations = self._locate_some(queue, wanted, search)
 
     # Where messages are: while the index doesn't change.
 
@@ -174,54 +198,57 @@ class Questions:
             raise MessageNotFound(queue=queue, id=id)
         return self._location(*found)
 
-    def _locate_all(
-        self, queue: str, wanted: MessageFilter, after: str, skip: int, limit: int
-    ) -> tuple[list[_Location], str]:
-        """Return where messages above the id `after` are that may be wanted, in order, and up to which
-        id was looked; "" if there are no more.
+    def _locate_some(self, queue: str, wanted: MessageFilter, search: _Search) -> list[_Location]:
+        """Return where the next messages are that may be wanted, in order.
 
-        More than `limit` of them are certainly wanted, or the files of the others have to be looked at.
+        The search is over if there are no more, if more than its limit are certainly wanted, or if it
+        has looked at as many messages, or unread files, as a page may.
         """
         self._engine.catalog.require(queue)
         index = self._engine.index.queue(queue)
-        # The file that has `after` may have messages above it, too.
-        start = min(after, batch_of(after[:_ID_LENGTH]))
+        # The file that has the last message may have some above it, too.
+        start = min(search.after, batch_of(search.after[:_ID_LENGTH]))
         if wanted.sent_since is not None:
             start = max(start, first_id_of(wanted.sent_since))
         states = wanted.states or COUNTED
-        found: list[_Location] = []
-        certain = looks = 0
-        unread: set[BatchFile] = set()
-        for first, together in groupby(index.since(start, states), lambda each: batch_of(each[0])):
+        locations: list[_Location] = []
+        files = groupby(index.since(start, states), lambda each: batch_of(each[0]))
+        for first, together in islice(files, _AT_ONCE):
             entries = [entry for _, entry in together]
-            is_between = first > after and (
+            is_between = first > search.after and (
                 wanted.sent_before is None or sent_at(first) < wanted.sent_before
             )
-            if skip and is_between:
-                # Without a look at each message: commits wait meanwhile.
-                held = sum(entry.held.bit_count() for entry in entries)
-                if held <= skip:
-                    skip -= held
+            if search.skip and is_between:
+                # Without a look at each message.
+                messages = sum(entry.held.bit_count() for entry in entries)
+                if messages <= search.skip:
+                    search.skip -= messages
+                    search.after = f"{first[:-INDEX_DIGITS]}fff"
                     continue
             for id, entry, place in sorted(_messages_of(entries), key=itemgetter(0)):
                 if wanted.sent_before is not None and sent_at(id) >= wanted.sent_before:
-                    return found, ""
-                if id <= after:
+                    search.end("")
+                    return locations
+                if id <= search.after:
                     continue
-                if skip:
-                    skip -= 1
+                if search.skip:
+                    search.skip -= 1
+                    search.after = id
                     continue
-                if certain > limit or looks >= _MOST_LOOKS or len(unread) >= _MOST_FILES:
-                    return found, after
-                after = id
-                looks += 1
+                if search.is_enough:
+                    search.end(search.after)
+                    return locations
+                search.after = id
+                search.looks += 1
                 is_wanted = _is_wanted(wanted, entry.batch, place)
                 if is_wanted is None:
-                    unread.add(entry.batch)
+                    search.unread.add(entry.batch)
                 if is_wanted is not False:
-                    certain += is_wanted is True
-                    found.append(self._location(entry, place))
-        return found, ""
+                    search.certain += is_wanted is True
+                    locations.append(self._location(entry, place))
+        if next(files, None) is None:
+            search.end("")
+        return locations
 
     def _location(self, entry: Entry, index: int) -> _Location:
         name, batch = entry.name, entry.batch

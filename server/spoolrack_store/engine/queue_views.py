@@ -10,10 +10,9 @@ from typing import Final
 from ..model.clock import Millis
 from ..model.members import lowest
 from ..model.message_ids import sent_at
-from ..model.operations import OLDEST_LEASES, Blocking, Counts, Obstacle, OldLease, Queue
-from ..model.overview_values import Ages, Traffic
+from ..model.operations import OLDEST_LEASES, Blocking, Counts, Obstacle, OldLease, Queue, Traffic
 from ..model.reservation_requests import Reservation
-from ..model.statistics import QueueMetrics
+from ..model.statistics import Ages, QueueMetrics
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .entries import Entry
@@ -51,19 +50,23 @@ class QueueViews:
             traffic=Traffic(entered=index.entered, left=index.left),
         )
 
-    def described(self, record: QueueRecord, held: Mapping[str, Reservation]) -> Queue:
+    def described(
+        self, record: QueueRecord, reservations: Mapping[str, Reservation], *, is_disk_full: bool
+    ) -> Queue:
         """Return a queue with its obstacles and its oldest leases.
 
-        `held` are its reservations, by the tokens of their leases. The oldest leases are those of the
-        oldest messages.
+        `reservations` are by the tokens of their leases. The oldest leases are those of the oldest
+        messages.
         """
         queue = self.queue(record)
         leased = self._moves.index.queue(record.name).orders[State.LEASED].since("")
         oldest = [entry for _, entry in islice(leased, OLDEST_LEASES)]
-        leases = (lease for entry in oldest for lease in _leases_of(entry, held.get(entry.name.token)))
+        leases = (
+            lease for entry in oldest for lease in _leases_of(entry, reservations.get(entry.name.token))
+        )
         return replace(
             queue,
-            obstacles=self._obstacles(queue, list(held.values())),
+            obstacles=self._obstacles(queue, list(reservations.values()), is_disk_full),
             oldest_leases=list(islice(leases, OLDEST_LEASES)),
         )
 
@@ -100,52 +103,40 @@ class QueueViews:
             left=index.left,
         )
 
-    def dead_letter_queues(self) -> frozenset[str]:
-        """Return the names of all dead-letter queues in settings, whether they exist or not."""
-        return frozenset(self._catalog.sources)
-
-    def overdue(self) -> Millis:
-        """Return for how long the first due message has been overdue; 0 if none is."""
-        due = self._moves.index.next_due()
-        return Millis(0 if due is None else max(0, self._moves.clock.monotonic() - due))
-
-    def _obstacles(self, queue: Queue, held: Sequence[Reservation]) -> list[Obstacle]:
+    def _obstacles(
+        self, queue: Queue, reservations: Sequence[Reservation], is_disk_full: bool
+    ) -> list[Obstacle]:
         counts, settings = queue.counts, queue.settings
         index = self._moves.index.queue(queue.name)
-        found: list[tuple[str, str]] = []
+        obstacles: list[tuple[str, str]] = []
         if settings.sending == "paused":
-            found.append(("SENDING_PAUSED", "sending is paused"))
+            obstacles.append(("SENDING_PAUSED", "sending is paused"))
         for limit, there, unit in (
             (settings.max_messages, index.total, "messages"),
             (settings.max_bytes, index.bytes, "bytes"),
         ):
             if limit and there >= limit:
-                found.append(("QUEUE_FULL", f"it is full, with {there} of {limit} {unit}"))
-        if self._is_disk_full():
-            found.append(("DISK_FULL", "the disk under the root is full, or nearly: no send is stored"))
+                obstacles.append(("QUEUE_FULL", f"it is full, with {there} of {limit} {unit}"))
+        if is_disk_full:
+            obstacles.append(
+                ("DISK_FULL", "the disk under the root is full, or nearly: no send is stored")
+            )
         if settings.receiving == "paused":
-            found.append(("RECEIVING_PAUSED", "receiving is paused"))
+            obstacles.append(("RECEIVING_PAUSED", "receiving is paused"))
         if not counts.ready_count and index.total:
             states = f"{counts.leased_count} leased, {counts.delayed_count} delayed"
-            found.append(("NOTHING_READY", f"no message is ready: {states}"))
+            obstacles.append(("NOTHING_READY", f"no message is ready: {states}"))
         blocked = counts.ready_count - index.available(settings)
         if blocked and settings.group_order == "strict":
             why = f"{blocked} of {counts.ready_count} ready messages wait for one of their group"
-            found.append(("GROUPS_BLOCKED", f"{why}, which is leased or delayed"))
-        for each in held:
+            obstacles.append(("GROUPS_BLOCKED", f"{why}, which is leased or delayed"))
+        for each in reservations:
             count = "1 message" if each.messages == 1 else f"{each.messages} messages"
             what = f"the reservation {each.sequence_number} of the stream {each.stream}"
-            found.append(("RESERVED", f"{what} holds {count}"))
+            obstacles.append(("RESERVED", f"{what} holds {count}"))
         if queue.blocking is not None:
-            found.append(("MESSAGE_BLOCKS", f"message {queue.blocking.id}: {queue.blocking.why}"))
-        return [Obstacle(reason=reason, explanation=text) for reason, text in found]
-
-    def _is_disk_full(self) -> bool:
-        try:
-            left = self._moves.disk.space()
-        except OSError:
-            return False  # The next send meets it, and says why.
-        return left.is_below(self._moves.watermark)
+            obstacles.append(("MESSAGE_BLOCKS", f"message {queue.blocking.id}: {queue.blocking.why}"))
+        return [Obstacle(reason=reason, explanation=text) for reason, text in obstacles]
 
     def _blocking(self, record: QueueRecord, oldest: Entry | None) -> Blocking | None:
         """Return the message that comes back again and again, if the oldest is one."""

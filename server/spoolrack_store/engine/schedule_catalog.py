@@ -8,8 +8,9 @@ When a tick has come is not decided here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from random import Random
 from typing import Final
 
@@ -111,17 +112,20 @@ class ScheduleCatalog:
 
     def listed(self, queue: str, after: tuple[str, str], limit: int) -> list[QueuedSchedule]:
         """Return up to `limit` schedules above the queue and name `after`, in order."""
-        if queue:
-            self._catalog.require(queue)
-        found = sorted(
-            (record.name, name)
-            for record in self._catalog.records.values()
-            for name in record.schedules
-            if queue in ("", record.name) and (record.name, name) > after
-        )
         records = self._catalog.records
+        if queue:
+            names: Iterable[str] = (self._catalog.require(queue).name,)
+        else:
+            names = self._catalog.scheduled.since(after[0])
+        found = (
+            (place, name)
+            for place in names
+            for name in sorted(records[place].schedules)
+            if (place, name) > after
+        )
         return [
-            self._queued(place, name, records[place].schedules[name]) for place, name in found[:limit]
+            self._queued(place, name, records[place].schedules[name])
+            for place, name in islice(found, limit)
         ]
 
     def _stage(self, request: Fire) -> Publish | None:

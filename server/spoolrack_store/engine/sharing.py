@@ -138,7 +138,7 @@ class Sharing:
         """Take the lock and replay the changes of other processes; False if another process holds it.
 
         The first time, and where others have changed more than `CHANGES` holds, the root is listed
-        before, without the lock. Raise `Poisoned`, `SyncFailed`.
+        before, without the lock. Raise `SyncFailed`.
         """
         if self.is_over:
             raise SyncFailed("the store is closed")

@@ -17,7 +17,7 @@ which watch them. The owners are the processes that have the root open: each add
 and lists the root then, without it. So a process that finds no other name in the header needn't append.
 `due` is the end of a lease or a delay in milliseconds since boot.
 
-`LockHolder` describes the process that holds `LOCK`, for operators. The lock is never broken.
+`describe_holder` names the process that holds `LOCK`, for operators. The lock is never broken.
 """
 
 from __future__ import annotations
@@ -89,8 +89,13 @@ class Overtaken(Exception):
     """Other processes appended more than the ring holds since the last read: list the root."""
 
 
-class Poisoned(Exception):
+class Poisoned(SyncFailed):
     """A sync of another process failed: only a restart can tell which changes are durable."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a sync of another process that has the root open failed, or that process broke"
+        )
 
 
 class Changes:
@@ -305,39 +310,26 @@ _STATES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockHolder:
-    """A process for whose lock others wait."""
-
-    pid: int
-    state: str
-    """Its state as the system reports it; "unknown" of another container's process."""
-    since: Millis
-    """Unix time at which it took the lock."""
-
-    def __str__(self) -> str:
-        since = datetime.fromtimestamp(self.since / 1_000, UTC).isoformat(timespec="milliseconds")
-        return f"process {self.pid} ({self.state}) since {since}"
+def describe_holder(pid: int, since: int) -> str:
+    """Describe the process that took the lock last, and when, in Unix time."""
+    moment = datetime.fromtimestamp(since / 1_000, UTC).isoformat(timespec="milliseconds")
+    return f"process {pid} ({_state_of(pid)}) since {moment}"
 
 
-def describe_holder(pid: int, since: int) -> LockHolder:
-    """Describe the process that took the lock last."""
-    return LockHolder(pid=pid, state=_state_of(pid), since=Millis(since))
-
-
-def try_for(tries: int, act: Callable[[], _Found]) -> _Found:
+def try_for(tries: int, act: Callable[[], _Found], every: float = _TRY_EVERY) -> _Found:
     """Repeat a call under the lock until its result is true; return the last result after so many
-    `tries`."""
+    `tries`, one `every` so many seconds."""
     for _ in range(tries - 1):
         found = act()
         if found:
             return found
         # In true time: it is another process that this waits for.
-        _NEVER.wait(_TRY_EVERY)
+        _NEVER.wait(every)
     return act()
 
 
 def _state_of(pid: int) -> str:
+    """Return a process's state as the system reports it; "unknown" of another container's process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
@@ -378,9 +370,3 @@ class LockWait:
         """Note that the lock was acquired."""
         self._since = self.next_try = None
         self._pause = _FIRST_PAUSE
-
-    def holder(self, now: Millis) -> LockHolder | None:
-        """Return the process that holds the lock, if the wait takes a second or more."""
-        if self._since is None or now - self._since < _SAY_EVERY:
-            return None
-        return describe_holder(*self._holder())

@@ -152,8 +152,8 @@ def open_root(disk: LocalDisk, root: str, random: Random, process: RunningProces
                 disk.make_folder(folder)
         with suppress(FileExistsError):
             _also_when_full(disk, lambda: disk.create(LOCK, [], sync=False))
-        held = disk.lock(LOCK)
-        if held is None:
+        root_lock = disk.lock(LOCK)
+        if root_lock is None:
             raise RootInUse(root=root, holder=holder(disk))
         try:
             lock, owner = _become_owner(disk, root, random, process)
@@ -168,7 +168,7 @@ def open_root(disk: LocalDisk, root: str, random: Random, process: RunningProces
                 disk.unlink(owner_file(owner))
                 raise
         finally:
-            held.release()
+            root_lock.release()
     except OSError as error:
         raise RootUnusable(root=root, why=str(error)) from error
 

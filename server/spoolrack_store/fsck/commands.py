@@ -12,16 +12,18 @@ from contextlib import contextmanager
 from random import Random, SystemRandom
 from typing import Final
 
+from ..files.changes import LOCK
 from ..files.disk import Disk, SyncFailed
+from ..files.layout import FORMAT, FORMAT_CONTENT
 from ..files.local_disk import LocalDisk
 from ..files.root import holder, is_living, owners_of
 from ..model.clock import Clock, SystemClock
 from ..model.errors import RootInUse, RootUnusable, StoreFailed, UnknownFormat
 from .findings import Mended, Problem, Progress, Report
-from .inspection import FORMAT, FORMAT_CONTENT, LOCK, inspect
+from .inspection import inspect
 from .repairs import Mender
 
-_BEFORE: Final = ("spoolrack 1\n", "spoolrack 2\n")
+_BEFORE: Final = (b"spoolrack 1\n", b"spoolrack 2\n")
 
 
 def check(
@@ -86,18 +88,22 @@ def _opened(root: str | os.PathLike[str]) -> Iterator[Disk]:
         raise RootUnusable(root=name, why=error.strerror or str(error)) from error
     try:
         try:
-            found = disk.read(FORMAT, 100).decode(errors="replace")
+            found = disk.read(FORMAT, 100)
         except FileNotFoundError as error:
             why = f"it holds no {FORMAT} file; where its folders are there, a start writes it anew"
             raise RootUnusable(root=name, why=why) from error
         except OSError as error:
             raise RootUnusable(root=name, why=f"{FORMAT}: {error.strerror}") from error
         if found in _BEFORE:
-            why = f"it has format {found.split()[1]}, and this version checks format 3: "
+            why = f"it has format {found.decode().split()[1]}, and this version checks format 3: "
             why += "use the version that wrote it"
             raise RootUnusable(root=name, why=why)
         if found != FORMAT_CONTENT:
-            raise UnknownFormat(root=name, found=found.strip(), known=FORMAT_CONTENT.strip())
+            raise UnknownFormat(
+                root=name,
+                found=found.decode(errors="replace").strip(),
+                known=FORMAT_CONTENT.decode().strip(),
+            )
         try:
             yield disk
         except OSError as error:

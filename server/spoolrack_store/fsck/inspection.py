@@ -8,22 +8,18 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..files.changes import LOCK
+from ..files.changes import PATH as CHANGES
 from ..files.disk import Disk, FileKind
-from ..files.layout import DEAD_LETTERS, FOLDERS, IDENTITY
+from ..files.layout import DEAD_LETTERS, FOLDERS, FORMAT, IDENTITY, KEYS, OWNERS, QUEUES, RESERVE
 from ..files.root import read_identity
 from ..model.clock import Clock
 from .findings import MessageCounts, Notes, Problem, Progress, Remedy, Report
-from .listing import QUEUES
 from .message_files import MessageInspector, bodies_there
-from .other_folders import BESIDE, KEYS, OWNERS
+from .other_folders import BESIDE
 from .quarantined_files import list_quarantined
 from .settings_files import Registry
 
-FORMAT: Final = "FORMAT"
-FORMAT_CONTENT: Final = "spoolrack 3\n"
-LOCK: Final = "LOCK"
-CHANGES: Final = "CHANGES"
-RESERVE: Final = "RESERVE"
 KNOWN: Final = (*dict.fromkeys((*FOLDERS, *BESIDE, KEYS)),)
 """Folders that a root may have."""
 _MADE_BY_A_START: Final = {

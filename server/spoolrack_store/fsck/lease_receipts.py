@@ -27,18 +27,18 @@ def receipts_of(root: str | os.PathLike[str], queue: str, ids: Collection[str]) 
         raise RootUnusable(root=os.fspath(root), why=error.strerror or str(error)) from error
     try:
         disk.scan("delay")  # A root has one.
-        found: dict[str, str] = {}
+        receipt_of: dict[str, str] = {}
         paths = Lister(Notes(disk)).list()
         for batch in resolve(parse(path) for of_stem in paths.values() for path in of_stem).values():
             for entry in batch.entries:
                 name = entry.name
                 if name.state is not State.LEASED or name.queue != queue:
                     continue
-                held = [(index, batch.stem.message_id(index)) for index in indexes(entry.held)]
-                wanted = [(index, id) for index, id in held if id in ids]
+                of_entry = [(index, batch.stem.message_id(index)) for index in indexes(entry.held)]
+                wanted = [(index, id) for index, id in of_entry if id in ids]
                 made = receipts.make(queue, name.token, wanted)
-                found |= {id: receipt for (_, id), receipt in zip(wanted, made, strict=True)}
-        return found
+                receipt_of |= {id: receipt for (_, id), receipt in zip(wanted, made, strict=True)}
+        return receipt_of
     except OSError as error:
         raise RootUnusable(root=os.fspath(root), why=str(error)) from error
     finally:

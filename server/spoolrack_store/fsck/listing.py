@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..files.disk import FileKind, Found
-from ..files.layout import COPY, QUARANTINE, body_owner
+from ..files.layout import COPY, QUARANTINE, QUEUES, body_owner
 from ..model.message_ids import is_id
 from ..model.names import Name, NotAName, is_queue_name, parse
 from .findings import Notes
 
-QUEUES: Final = "queues"
 SHARED: Final = ("new", "delay", "remove", QUARANTINE)
 """The folders that hold messages of all queues."""
 

@@ -7,9 +7,10 @@ is to be read has moved on, and one that isn't whole yet is being written, or wa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from ..files.disk import FileKind
+from ..files.layout import DEAD_LETTERS, OWNERS, PUBLISHED, REDRIVES, RESERVED, STAGED
 from ..model import manifest, redrive_names
 from ..model.batch_file import Damaged, decode_whole, is_torn
 from ..model.dead_letter_records import NotAHistory, decode_records
@@ -20,13 +21,8 @@ from ..model.sealed import NotWhole, Torn, unseal
 from ..model.stage_names import DROPPED, parse_chunk, parse_published, parse_stage_life
 from .findings import Notes
 
-OWNERS: Final = "owners"
-RESERVED: Final = "reserved"
-STAGED: Final = "staged"
-PUBLISHED: Final = "published"
-REDRIVES: Final = "redrives"
-KEYS: Final = "keys"
-DEAD_LETTERS: Final = "dead_letters"
+_Name = TypeVar("_Name")
+_Values = TypeVar("_Values")
 
 
 def inspect_owners(notes: Notes) -> None:
@@ -38,27 +34,6 @@ def inspect_owners(notes: Notes) -> None:
         content = _read(notes, path)
         if content is not None:
             notes.report.owners.append(content[:200].decode(errors="replace").strip())
-
-
-def inspect_reserved(notes: Notes) -> None:
-    """Note sets whose records are damaged, and count those that are held."""
-    for name, path in _files(notes, RESERVED):
-        try:
-            reservation = parse_reservation_name(name)
-        except NotAName:
-            notes.foreign(path)
-            continue
-        content = _read(notes, path)
-        if content is None:
-            continue
-        try:
-            values = unseal(content)
-        except NotWhole as error:
-            _note_not_whole(notes, path, error, f"this reservation's file is damaged: {error}")
-            continue
-        if reservation.due is not None:
-            notes.set_tokens.add(str(values.get("token")))
-            notes.report.reserved += not reservation.is_lost
 
 
 def inspect_staged(notes: Notes) -> None:
@@ -79,42 +54,26 @@ def inspect_staged(notes: Notes) -> None:
     notes.report.staged = len(lives)
 
 
+def inspect_reserved(notes: Notes) -> None:
+    """Note sets whose records are damaged, and count those that are held."""
+    damaged = "this reservation's file is damaged"
+    for name, _, values in _records(notes, RESERVED, parse_reservation_name, unseal, damaged):
+        if name.due is not None:
+            notes.set_tokens.add(str(values.get("token")))
+            notes.report.reserved += not name.is_lost
+
+
 def inspect_published(notes: Notes) -> None:
     """Note manifests that are damaged, and count the publications that are remembered."""
-    for name, path in _files(notes, PUBLISHED):
-        try:
-            parse_published(name)
-        except NotAName:
-            notes.foreign(path)
-            continue
-        content = _read(notes, path)
-        if content is None:
-            continue
-        try:
-            manifest.decode(content)
-        except NotWhole as error:
-            _note_not_whole(notes, path, error, f"no manifest: {error}")
-        else:
-            notes.report.published += 1
+    found = _records(notes, PUBLISHED, parse_published, manifest.decode, "no manifest")
+    notes.report.published += sum(1 for _ in found)
 
 
 def inspect_redrives(notes: Notes) -> None:
     """Note redrives whose records are damaged, and running ones."""
-    for name, path in _files(notes, REDRIVES):
-        try:
-            redrive = parse_redrive(name)
-        except NotAName:
-            notes.foreign(path)
-            continue
-        content = _read(notes, path)
-        if content is None:
-            continue
-        try:
-            order = redrive_names.decode(content)
-        except NotWhole as error:
-            _note_not_whole(notes, path, error, f"no redrive: {error}")
-            continue
-        if redrive.ended is None:
+    found = _records(notes, REDRIVES, parse_redrive, redrive_names.decode, "no redrive")
+    for name, path, order in found:
+        if name.ended is None:
             why = f"a redrive of {order.queue}: any process that has the root open goes on with it"
             notes.leave(path, why)
 
@@ -155,6 +114,32 @@ def _files(notes: Notes, folder: str) -> Iterator[tuple[str, str]]:
             notes.foreign(path, "it is no file")
 
 
+def _records(
+    notes: Notes,
+    folder: str,
+    parsed: Callable[[str], _Name],
+    decoded: Callable[[bytes], _Values],
+    damaged: str,
+) -> Iterator[tuple[_Name, str, _Values]]:
+    """Yield name, path and values of each sealed record in a folder; note all others."""
+    for name, path in _files(notes, folder):
+        try:
+            parts = parsed(name)
+        except NotAName:
+            notes.foreign(path)
+            continue
+        content = _read(notes, path)
+        if content is None:
+            continue
+        try:
+            yield parts, path, decoded(content)
+        except Torn:  # It was never answered.
+            why = "it is being written, or was never written whole: the next start unlinks it"
+            notes.leave(path, why)
+        except NotWhole as error:
+            notes.foreign(path, f"{damaged}: {error}")
+
+
 def _read(notes: Notes, path: str) -> bytes | None:
     try:
         return notes.disk.read(path)
@@ -163,14 +148,6 @@ def _read(notes: Notes, path: str) -> bytes | None:
     except OSError as error:
         notes.by_hand(path, f"it can't be read: {error.strerror}")
         return None
-
-
-def _note_not_whole(notes: Notes, path: str, error: NotWhole, why: str) -> None:
-    """Note a record that isn't as it was sealed. One that is torn was never answered."""
-    if isinstance(error, Torn):
-        notes.leave(path, "it is being written, or was never written whole: the next start unlinks it")
-    else:
-        notes.foreign(path, why)
 
 
 def _inspect_chunk(notes: Notes, path: str, stem: Stem) -> None:

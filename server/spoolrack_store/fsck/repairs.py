@@ -17,7 +17,7 @@ from ..engine.moves import Moves
 from ..engine.recovery import appear
 from ..files.body_file import body_pieces
 from ..files.disk import Disk, FileKind, Syncer, explained
-from ..files.layout import QUARANTINE
+from ..files.layout import QUARANTINE, QUEUES
 from ..model.batch_file import Damaged, body, decode
 from ..model.clock import Clock
 from ..model.errors import NotRestorable, StoreError
@@ -25,13 +25,13 @@ from ..model.members import indexes
 from ..model.message_ids import FileIds, batch_of, index_of, is_id
 from ..model.names import Name, NotAName, body_path, is_queue_name, parse
 from ..model.receipts import make_token
-from ..model.settings import QueueSettings, Record, encode
+from ..model.settings import QueueSettings, Record, encode, settings_path
 from ..model.transitions import State
 from .findings import Mended, Notes, Problem, QuarantinedFile, Remedy
 from .inspection import KNOWN
-from .listing import QUEUES, Lister
+from .listing import Lister
 from .quarantined_files import list_quarantined, own_id, remove_quarantine_folder
-from .settings_files import Registry, settings_path
+from .settings_files import Registry
 
 
 class Mender:

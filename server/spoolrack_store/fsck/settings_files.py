@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from ..files.disk import Disk, FileKind
+from ..files.layout import CONFIG
 from ..model.errors import DamagedSettings
-from ..model.names import QUEUE_NAME
-from ..model.settings import Record, decode
+from ..model.settings import Record, decode, parse_settings_path, settings_path
 from .findings import Leftover, Notes, Problem, Remedy
-
-CONFIG: Final = "config"
-_SETTINGS_FILE: Final = re.compile(rf"(?P<queue>{QUEUE_NAME})\.(?P<version>[1-9][0-9]{{0,14}})\.json")
 
 
 class Registry:
@@ -36,13 +30,13 @@ class Registry:
             listed = self._disk.scan(CONFIG)
         except OSError:
             return  # Its absence is noted where the root is looked at.
-        for found in listed:
-            path = f"{CONFIG}/{found.name}"
-            match = _SETTINGS_FILE.fullmatch(found.name)
-            if match is None or found.kind is not FileKind.FILE:
+        for file in listed:
+            path = f"{CONFIG}/{file.name}"
+            parsed = parse_settings_path(path)
+            if parsed is None or file.kind is not FileKind.FILE:
                 self.problems.append(Problem(path=path, why="not a settings file"))
                 continue
-            queue, version = match["queue"], int(match["version"])
+            queue, version = parsed
             self.versions[queue] = max(version, self.versions.get(queue, 0))
             try:
                 content = self._disk.read(path)
@@ -51,7 +45,7 @@ class Registry:
                     why = f"empty: these settings of the queue {queue} were never written"
                     self.leftovers.append(Leftover(path=path, why=why))
                     continue
-                record = decode(content, found.name)
+                record = decode(content, file.name)
             except FileNotFoundError:
                 continue  # A newer version has taken its place.
             except OSError as error:
@@ -77,7 +71,3 @@ class Registry:
             notes.problem(problem)
         for leftover in self.leftovers:
             notes.leave(leftover.path, leftover.why)
-
-
-def settings_path(queue: str, version: int) -> str:
-    return f"{CONFIG}/{queue}.{version}.json"

@@ -30,11 +30,7 @@ _BLOCK = 512
 
 
 class Damaged(ValueError):
-    """The bytes don't match the name; `is_torn`: some are only missing."""
-
-    def __init__(self, why: str, *, is_torn: bool = False) -> None:
-        super().__init__(why)
-        self.is_torn = is_torn
+    """The bytes don't match the name."""
 
 
 @dataclass(slots=True)
@@ -149,7 +145,7 @@ def decode(stem: Stem, tail: bytes, length: int) -> Line:
     own checksums are for the reader of a body.
     """
     if length != stem.length:
-        raise Damaged(f"it has {length} bytes instead of {stem.length}", is_torn=length < stem.length)
+        raise Damaged(f"it has {length} bytes instead of {stem.length}")
     if not stem.line:
         if stem.count:
             raise Damaged("a batch has no line of its messages")

@@ -20,7 +20,6 @@ from .errors import StoreError
 from .message_content import Attributes
 from .message_ids import INDEX_DIGITS
 from .names import body_path
-from .overview_values import Traffic
 from .settings import QueueSettings
 from .transitions import State
 
@@ -432,6 +431,16 @@ class Counts:
     """Of bodies and attributes, in all states."""
     oldest: Millis | None
     """Unix time at which the oldest message that is ready or leased was sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """Counts of this process's work on a queue since it began; other processes have their own."""
+
+    entered: int = 0
+    """Messages that it brought into the queue: sent, published, dead-lettered or redriven there."""
+    left: int = 0
+    """Messages that it deleted, let expire, or moved away; a purge isn't counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

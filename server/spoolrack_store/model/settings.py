@@ -22,7 +22,7 @@ from typing import Any, Final
 from .clock import DAY, HOUR, LAST_MOMENT, SECOND, Millis, span_text
 from .errors import DamagedSettings, InvalidSetting
 from .members import MOST
-from .names import is_queue_name
+from .names import QUEUE_NAME, is_queue_name
 from .schedule import Schedule, from_json, to_json
 
 MIB: Final = 1024 * 1024
@@ -390,3 +390,17 @@ def decode(content: bytes, name: str) -> Record:
     return Record(
         settings=settings, created_at=created_at, salt=salt, labels=labels, schedules=schedules
     )
+
+
+_FILE: Final = re.compile(rf"config/(?P<queue>{QUEUE_NAME})\.(?P<version>[1-9][0-9]{{0,14}})\.json")
+
+
+def settings_path(queue: str, version: int) -> str:
+    """Return the path of one version of a queue's settings."""
+    return f"config/{queue}.{version}.json"
+
+
+def parse_settings_path(path: str) -> tuple[str, int] | None:
+    """Return queue and version of a settings file; None for any other path."""
+    match = _FILE.fullmatch(path)
+    return match and (match["queue"], int(match["version"]))

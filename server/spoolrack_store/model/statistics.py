@@ -144,7 +144,7 @@ class RootMetrics:
     unlinked: int
     """Messages unlinked since the start."""
     to_be_unlinked: int
-    """Messages that are durably deleted, and wait here for the reaper."""
+    """Files whose messages are all deleted, and that wait here for the reaper."""
     overdue: Millis
     """How long ago the first one should have been brought back of what is hidden; 0: nothing should."""
     deduplication_keys: int
@@ -160,3 +160,22 @@ class RootMetrics:
     """Receives that wait for a message."""
     failed: bool
     """Nothing is promised any more before a restart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ages:
+    """The ready messages of one queue by age."""
+
+    counts: tuple[int, ...]
+    """The youngest first: those younger than the first bound, and so on; the last: older than all.
+    Each age is told to an eighth of a second; the sum is exact."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """A process that has the root open, or died with it open a moment ago."""
+
+    name: str
+    about: str
+    """Its process id and its host, in its own words."""
+    is_me: bool
