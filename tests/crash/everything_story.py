@@ -490,16 +490,15 @@ class EverythingStory:
             except NotAName:
                 found.update(dict.fromkeys(BODY.findall(self.disk.read(path)), "aside"))
         batches = resolve(names).values()
-        for batch in sorted(batches, key=lambda batch: batch.stem.deaths):
+        for batch in batches:
             entries = batch.entries
             contents = self._contents(batch.stem, entries[0].name.path)
             for entry in entries:
                 name = entry.name
-                is_copy = batch.stem.deaths and name.state is State.SENT
                 for index in indexes(entry.name.members):
                     if name.queue in aims or (has_commit and name.token >= "g"):
                         self.excused.add(contents[index])
-                if is_copy or not batch.was_sent:
+                if not batch.was_sent:
                     continue
                 for index in indexes(entry.held):
                     self.names[batch.stem.message_id(index)] = contents[index]

@@ -30,6 +30,7 @@ _PREFETCHED: Final = "tests/store/test_prefetched_messages.py"
 _QUEUES: Final = "tests/store/test_store_queues.py"
 _CATALOG: Final = "tests/store/test_catalog_requests.py"
 _REAPER: Final = "tests/store/test_reaper_promises.py"
+_DEATHS: Final = "tests/store/test_dead_letter_names.py"
 _REDRIVES: Final = "tests/store/test_redrive_promises.py"
 _REQUESTS: Final = "tests/store/test_store_requests.py"
 _SCHEDULES: Final = "tests/store/test_schedule_promises.py"
@@ -475,12 +476,10 @@ STORE_MUTANTS: Final = (
         caught_by=("tests/store/test_retry_promises.py",),
     ),
     Mutant(
-        name="a-rejected-copy-is-not-synced",
-        breaks="a dead letter's content is on stable media before the letter is published",
+        name="a-dead-letter-file-is-not-synced",
+        breaks="a dead-letter file is on stable media before a name refers to it",
         edits=edit(
-            "engine/dead_letters.py:DeadLetters.make_dead_letters",
-            "        self._moves.sync_contents([copy.name.path for copy in copies.values()])\n",
-            "",
+            "engine/moves.py:Moves.write_ahead", "        self.sync_contents(list(files))\n", ""
         ),
         caught_by=(_RETRIES,),
     ),
@@ -646,8 +645,8 @@ STORE_MUTANTS: Final = (
         breaks="a purge takes leased and delayed messages, too",
         edits=edit(
             "engine/remover.py:Remover._purge",
-            "        held = entry.held & ~self._index.superseded_of(entry)\n",
-            "        held = 0 if entry.due else entry.held & ~self._index.superseded_of(entry)\n",
+            "        held = entry.held\n",
+            "        held = 0 if entry.due else entry.held\n",
         ),
         caught_by=(_REQUESTS,),
     ),
@@ -1310,21 +1309,49 @@ STORE_MUTANTS: Final = (
         name="an-older-death-is-forgotten",
         breaks="a second death is told after the first",
         edits=edit(
-            "engine/dead_letters.py:DeadLetters._copy",
-            "[*history_of(name, source), death]",
-            "[death]",
+            "engine/dead_letters.py:DeadLetters._death",
+            "(*before, record)",
+            "(record,)",
         ),
         caught_by=(_REDRIVES,),
     ),
     Mutant(
-        name="a-message-that-is-back-loses-its-place",
-        breaks="a message that a redrive brings back is received, though its first file is still there",
+        name="a-dead-letter-keeps-its-receives",
+        breaks="the receives of a dead letter begin anew",
+        edits=edit("engine/dead_letters.py:DeadLetters.bury", "receives=0, ", ""),
+        caught_by=(_DEATHS,),
+    ),
+    Mutant(
+        name="a-death-has-room-in-any-name",
+        breaks="a file says how a message died where a name has no room for it",
+        edits=edit("engine/dead_letters.py:_fits", "<= MAX_BYTES", "<= 9_999"),
+        caught_by=(_DEATHS,),
+    ),
+    Mutant(
+        name="a-dead-letter-file-goes-too-early",
+        breaks="a dead-letter file stays until it is durable that no name refers to it",
+        edits=edit("engine/reaper.py:Reaper.hand_over", "if commit <= synced:", "if commit:"),
+        caught_by=("tests/crash/test_redrive_cuts.py",),
+    ),
+    Mutant(
+        name="dead-letter-files-stay",
+        breaks="a dead-letter file goes with the last name that refers to it",
         edits=edit(
-            "engine/index.py:EntryOrder.change",
-            "            if key in self._by_first:\n",
-            "            if False:\n",
+            "engine/index.py:Index._leave_untold",
+            "        self.untold[dead_letter_path(batch.stem.id, file)] = commit\n",
+            "",
         ),
-        caught_by=("tests/store/test_redrive_promises.py",),
+        caught_by=(_DEATHS,),
+    ),
+    Mutant(
+        name="an-archive-lists-all-of-a-file",
+        breaks="an archive has the messages that have left its queue",
+        edits=edit(
+            "engine/archive.py:Archive.paths_of",
+            "archived_name(batch.stem, members)",
+            "archived_name(batch.stem, batch.stem.full)",
+        ),
+        caught_by=(_DEATHS,),
     ),
     # Groups.
     Mutant(
@@ -1487,8 +1514,8 @@ STORE_MUTANTS: Final = (
         breaks="a queue with an archive retention keeps the files of what has left it",
         edits=edit(
             "engine/reaper.py:Reaper.hand_over",
-            'kept = "" if entry.batch.entries else self._archive.path_of(entry)',
-            'kept = ""',
+            "kept = archived.get(entry, ())",
+            "kept: Sequence[str] = ()",
         ),
         caught_by=("tests/store/test_archive.py",),
     ),
@@ -1503,14 +1530,10 @@ STORE_MUTANTS: Final = (
         caught_by=("tests/store/test_archive.py",),
     ),
     Mutant(
-        name="a-replay-sends-what-died-and-came-back-twice",
+        name="a-replay-sends-what-two-files-list-twice",
         breaks="a replay sends each message once",
-        edits=edit(
-            "archive_reader.py:_read",
-            "chosen.get(stem.message_id(index), path) == path",
-            "chosen.get(stem.message_id(index), path)",
-        ),
-        caught_by=("tests/cli/test_cli_replay.py",),
+        edits=edit("archive_reader.py:read_archive", "if message.id != last:", "if message.id:"),
+        caught_by=("tests/store/test_archive.py",),
     ),
     Mutant(
         name="a-replay-compares-no-checksum-of-a-large-body",

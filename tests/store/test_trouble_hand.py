@@ -34,7 +34,7 @@ def root(tmp_path: Path) -> Path:
     for folder in (*FOLDERS, "queues/q"):
         (path / folder).mkdir()
     for name in ("FORMAT", "LOCK"):
-        (path / name).write_text("spoolrack 2\n")
+        (path / name).write_text("spoolrack 3\n")
     return path
 
 

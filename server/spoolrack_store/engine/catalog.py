@@ -48,7 +48,6 @@ from ..model.settings import (
     parse_settings_path,
     settings_path,
 )
-from ..model.transitions import State
 from .entries import Entry
 from .index import SortedNames
 from .moves import Moves
@@ -572,12 +571,7 @@ class Catalog(Part):
         if tombstone.emptied is None:
             left = list(islice(self._left(name), most))
             for entry in left:
-                # The copy of a dead letter never counted: the message stays where it is.
-                is_copy = entry.batch.stem.deaths and entry.name.state is State.SENT
-                if is_copy and len(entry.batch.entries) == 1:
-                    moves.unlink(entry)
-                else:
-                    moves.delete(entry, entry.held)
+                moves.delete(entry, entry.held)
             if len(left) < most:
                 tombstone.emptied = moves.commit
             return len(left)

@@ -205,7 +205,7 @@ class Reserver(Part):
             request.max_messages - sum(members.bit_count() for _, members, _ in runs),
             request.max_bytes
             - sum(batches[text].counted_bytes_of(members) for text, members, _ in runs),
-            self._dead_letters.not_to_be_leased(),
+            {},
             max_effort=most,
             at_least_one=not runs,
         )
@@ -549,7 +549,7 @@ class Reserver(Part):
             else:
                 self._leaser.bring_back(entry, entry.held)
         if leases:
-            return  # The rest is for the next commits; dead letters stay in the set for some.
+            return  # The rest is for the next commits.
         if held.state is SetState.ENDING:
             self.index.change(held, SetState.LOST)
             return
@@ -607,10 +607,9 @@ class Reserver(Part):
 
     def _untouched(self, held: HeldSet) -> list[tuple[Entry, int]]:
         """Return the messages of a lost set that no one has leased since, and that don't die."""
-        dying = self._dead_letters.not_to_be_leased()
         found: list[tuple[Entry, int]] = []
         for entry, members, receives in self._entries(held):
-            name, living = entry.name, members & ~dying.get(entry, 0)
+            name = entry.name
             if name.token == held.record.token:
                 is_untouched = not self._dead_letters.dies_with_lease(entry)
             else:
@@ -621,8 +620,8 @@ class Reserver(Part):
                     and name.receives == receives
                     and (name.first or 0) <= held.record.made_at
                 )
-            if living and is_untouched:
-                found.append((entry, living))
+            if is_untouched:
+                found.append((entry, members))
         return found
 
     def _lease_again(self, held: HeldSet) -> None:

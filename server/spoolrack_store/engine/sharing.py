@@ -196,7 +196,6 @@ class Sharing:
         if self._is_whole:
             for path in list(self._moves.unread):
                 self._notify_parts(path)
-        replayed = self.replayed
         try:
             for change in self._changes.news():
                 self._replay(change)
@@ -204,8 +203,6 @@ class Sharing:
             self._is_listed = False
             return False
         if not self._is_whole:
-            if replayed != self.replayed:
-                self._moves.index.find_superseded(self._moves.commit)
             self._read_rest()
         return True
 
